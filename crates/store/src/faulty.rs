@@ -1,0 +1,207 @@
+//! A store that fails by count: the third write, every fifth batch. For exact tests of what a
+//! caller does about a failure, and of races: calls can be held until the test lets them go.
+//!
+//! Each call of the trait counts as one operation, however many keys it takes; `batch` and
+//! `batches` are both [`Operation::Batch`]. A store without faults behaves as the one inside.
+
+mod gate;
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefs_model::{Ino, ShardKey, StripeKey};
+
+use self::gate::Gate;
+pub use self::gate::Pause;
+use crate::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite};
+
+/// What a call of a store does. Pins are not counted: they cannot fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Batch,
+    List,
+    DeleteShards,
+    Read,
+    Write,
+    Trim,
+    Lengths,
+    Overview,
+}
+
+const OPERATIONS: usize = Operation::Overview as usize + 1;
+
+/// Which calls of an operation are meant, counted from 1 since the store was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Nth(u64),
+    /// Every multiple of it.
+    Every(u64),
+}
+
+impl Turn {
+    fn is(self, count: u64) -> bool {
+        match self {
+            Turn::Nth(nth) => count == nth,
+            Turn::Every(step) => count.is_multiple_of(step),
+        }
+    }
+}
+
+/// On which side of the work something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Nothing was done.
+    Before,
+    /// It was done, but the caller does not learn that: the reply is lost.
+    After,
+}
+
+/// A failure to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub operation: Operation,
+    pub turn: Turn,
+    pub error: StoreError,
+    pub when: When,
+}
+
+impl Fault {
+    /// The `nth` call fails without doing anything.
+    pub fn nth(operation: Operation, nth: u64, error: StoreError) -> Fault {
+        Fault { operation, turn: Turn::Nth(nth), error, when: When::Before }
+    }
+
+    /// Each call whose number is a multiple of `step` fails without doing anything.
+    pub fn every(operation: Operation, step: u64, error: StoreError) -> Fault {
+        Fault { operation, turn: Turn::Every(step), error, when: When::Before }
+    }
+
+    /// Has the call do its work before it fails.
+    pub fn after(self) -> Fault {
+        Fault { when: When::After, ..self }
+    }
+}
+
+pub struct Faulty<S> {
+    inner: S,
+    plan: Mutex<Plan>,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Plan {
+    faults: Vec<Fault>,
+    counts: [u64; OPERATIONS],
+}
+
+impl<S: Store> Faulty<S> {
+    /// Where several faults fall on one call, the first in the list counts.
+    pub fn new(inner: S, faults: Vec<Fault>) -> Faulty<S> {
+        let plan = Plan { faults, ..Plan::default() };
+        Faulty { inner, plan: Mutex::new(plan), gate: Arc::default() }
+    }
+
+    /// The store inside, which does not fail.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Adds a fault while the store is in use; turns still count from the beginning.
+    pub fn add(&self, fault: Fault) {
+        self.plan().faults.push(fault);
+    }
+
+    /// No call fails from now on. What is paused stays paused.
+    pub fn heal(&self) {
+        self.plan().faults.clear();
+    }
+
+    /// How many calls of an operation have begun.
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.plan().counts[operation as usize]
+    }
+
+    /// Holds every call of an operation, before or after its work, until the answer is dropped.
+    pub fn pause(&self, operation: Operation, when: When) -> Pause {
+        Pause::new(&self.gate, operation, when)
+    }
+
+    fn call<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce(&S) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let fault = self.begin(operation);
+        self.gate.pass(operation, When::Before)?;
+        if let Some(Fault { when: When::Before, error, .. }) = fault {
+            return Err(error);
+        }
+        let done = work(&self.inner);
+        self.gate.pass(operation, When::After)?;
+        match fault {
+            Some(Fault { error, .. }) => done.and(Err(error)),
+            None => done,
+        }
+    }
+
+    fn begin(&self, operation: Operation) -> Option<Fault> {
+        let mut plan = self.plan();
+        plan.counts[operation as usize] += 1;
+        let count = plan.counts[operation as usize];
+        let falls = |fault: &&Fault| fault.operation == operation && fault.turn.is(count);
+        plan.faults.iter().find(falls).cloned()
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Store for Faulty<S> {
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        self.call(Operation::Batch, |store| store.batch(shard, batch))
+    }
+
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        self.call(Operation::Batch, |store| store.batches(batches))
+    }
+
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        self.call(Operation::List, |store| store.list(shards))
+    }
+
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        self.call(Operation::DeleteShards, |store| store.delete_shards(shards))
+    }
+
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
+        self.call(Operation::Read, |store| store.read(reads))
+    }
+
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
+        self.call(Operation::Write, |store| store.write(writes))
+    }
+
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
+        self.call(Operation::Trim, |store| store.trim(trims))
+    }
+
+    fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        self.call(Operation::Lengths, |store| store.lengths(stripes))
+    }
+
+    fn overview(&self) -> Result<Overview, StoreError> {
+        self.call(Operation::Overview, |store| store.overview())
+    }
+
+    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+        self.inner.pin(ino)
+    }
+
+    fn unpin(&self, ino: Ino) {
+        self.inner.unpin(ino);
+    }
+}
+
+#[cfg(test)]
+mod tests;
