@@ -1,0 +1,35 @@
+# shellcheck shell=bash disable=SC2034
+# What the set-up scripts share: messages, root rights, the cache folder.
+# Sourced, never run.  Every script that sources it works under `set -euo pipefail`.
+
+cache_dir="${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/tidefs"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+# Runs a command with root rights, or says which command the reader has to run.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo -- "$@"
+    else
+        die "this needs root and there is no sudo; run as root, then repeat: $*"
+    fi
+}
+
+# Prints which of the named Debian packages are not installed.
+missing_packages() {
+    local package
+    local -A installed=()
+    while read -r package status; do
+        [ "$status" = installed ] && installed[$package]=1
+    done < <(dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+    for package in "$@"; do
+        [ -n "${installed[$package]:-}" ] || printf '%s\n' "$package"
+    done
+}
