@@ -1,0 +1,28 @@
+//! Why a store could not do what it was asked.
+
+/// A failure of a store. Nothing was changed unless the variant says otherwise, or the call took
+/// several keys, or it was a write of stripe bytes, of which a part may have been made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The node that holds the key has no room left for what was to be written.
+    #[error("{endpoint} is full")]
+    Full { endpoint: Box<str> },
+    /// The node that holds the key did not answer in time, or is gone.
+    #[error("{endpoint} does not answer")]
+    Unavailable { endpoint: Box<str> },
+    /// The node went away while it was at work: the change may have been made, or not.
+    #[error("{endpoint} went away; whether it made the change is not known")]
+    Indeterminate { endpoint: Box<str> },
+    /// The node refuses this client's name or secret, or a command to it.
+    #[error("{endpoint} refuses access; check the secret in the state directory")]
+    Denied { endpoint: Box<str> },
+    /// The node's answer makes no sense.
+    #[error("{endpoint} answered with something that is not understood")]
+    Malformed { endpoint: Box<str> },
+    /// No node is known to hold the key's partition.
+    #[error("no node holds partition {partition}")]
+    Unplaced { partition: u16 },
+    /// A key was asked for a value, or a value was given, that is longer than a stripe may be.
+    #[error("a value of {bytes} bytes is too large")]
+    TooLarge { bytes: u64 },
+}

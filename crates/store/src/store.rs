@@ -1,0 +1,135 @@
+//! The trait that every store implements.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use tidefs_model::{Ino, ShardKey, StripeKey};
+
+use crate::batch::Bytes;
+use crate::{Batch, Outcome, Overview, StoreError};
+
+/// Reads the bytes of a stripe from `offset` on into `buffer`. Bytes that were never written read
+/// as zeros.
+#[derive(Debug)]
+pub struct StripeRead<'a> {
+    pub key: StripeKey,
+    pub offset: u32,
+    pub buffer: &'a mut [u8],
+}
+
+/// Writes `bytes` into a stripe from `offset` on. A gap before them reads as zeros.
+#[derive(Clone, Copy, Debug)]
+pub struct StripeWrite<'a> {
+    pub key: StripeKey,
+    pub offset: u32,
+    pub bytes: &'a [u8],
+}
+
+/// Where a listing of a shard goes on; opaque to the caller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(pub Bytes);
+
+/// Part of a shard's fields, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub fields: Vec<(Bytes, Bytes)>,
+    /// `None` when the listing is complete.
+    pub next: Option<Cursor>,
+}
+
+/// Keeps shards and stripes. Calls block until they are done and may be made from many threads;
+/// every call ends within a bounded time.
+///
+/// Calls that take several keys have them served at the same time where the store can, and fail
+/// as a whole with the first error; what was written before it stays written.
+pub trait Store: Send + Sync + 'static {
+    /// Applies a batch to a shard, atomically.
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError>;
+
+    /// Applies batches to several shards, each atomically, together not.
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError>;
+
+    /// Lists some of the fields of each shard from a cursor on; the first call takes
+    /// [`Cursor::default`]. A field that is there from the first page to the last appears at
+    /// least once; one that comes or goes meanwhile may appear or not.
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError>;
+
+    /// Removes shards whole.
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError>;
+
+    /// Reads ranges of stripes.
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError>;
+
+    /// Writes ranges of stripes. Writing no bytes does nothing, whatever the offset. A write that
+    /// fails may have been made in part.
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError>;
+
+    /// Cuts stripes to at most the given lengths; a stripe cut to nothing is gone. What was cut
+    /// off reads as zeros, also when later writes make the stripe longer again.
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError>;
+
+    /// Bytes up to the last one ever written (and not trimmed) of each stripe, rounded up to
+    /// whole pages of memory at most; 0 where there is no stripe.
+    fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError>;
+
+    /// What the store says of itself. A node that does not answer is listed as unavailable.
+    fn overview(&self) -> Result<Overview, StoreError>;
+
+    /// Pins all stripes of an inode in one file of this machine's memory, stripe after stripe,
+    /// and returns it, where the store can; bytes in the file and bytes of the stripes are then
+    /// the same. The file ends where the last stripe does: writing makes it longer, trimming the
+    /// last stripe makes it shorter, and the caller may set its length. An inode is pinned or not,
+    /// however often this is called. `None`: this store or this moment offers none.
+    fn pin(&self, _ino: Ino) -> Option<Arc<File>> {
+        None
+    }
+
+    /// Ends the pin of an inode; every holder of the file is done with it.
+    fn unpin(&self, _ino: Ino) {}
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        (**self).batch(shard, batch)
+    }
+
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        (**self).batches(batches)
+    }
+
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        (**self).list(shards)
+    }
+
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        (**self).delete_shards(shards)
+    }
+
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
+        (**self).read(reads)
+    }
+
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
+        (**self).write(writes)
+    }
+
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
+        (**self).trim(trims)
+    }
+
+    fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        (**self).lengths(stripes)
+    }
+
+    fn overview(&self) -> Result<Overview, StoreError> {
+        (**self).overview()
+    }
+
+    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+        (**self).pin(ino)
+    }
+
+    fn unpin(&self, ino: Ino) {
+        (**self).unpin(ino)
+    }
+}
