@@ -1,0 +1,59 @@
+# The one front door. `make help` lists what it does.
+#
+#   STORE=valkey|embedded       where `make run` keeps its bytes (valkey)
+#   WORKFLOW=montage|blast      what `make run` runs (montage)
+#   SIZE=normal|small           how much of it (normal)
+#   NODES=N                     storage nodes of the valkey store (4)
+
+STORE ?= valkey
+WORKFLOW ?= montage
+SIZE ?= normal
+NODES ?= 4
+TIDEFS := target/release/tidefs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test lint unit workflows bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what the machine lacks (system packages, a Valkey 9 server)
+	scripts/setup
+
+build: ## build the release binary
+	scripts/setup build
+	cargo build --release --locked -p tidefs-cli
+
+run: ## run a real workflow on Tidefs, then on the disk, and compare
+	scripts/setup run
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $(WORKFLOW) \
+	  --store $(STORE) --nodes $(NODES) --size $(SIZE)
+
+test: ## everything: formatting, lints, all tests, small real workflows
+	scripts/setup test
+	$(MAKE) --no-print-directory lint unit workflows
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	cargo build --release --locked -p tidefs-cli
+	TIDEFS_BINARY=$(CURDIR)/$(TIDEFS) cargo test --workspace --locked
+
+workflows:
+	cargo build --release --locked -p tidefs-cli
+	for store in valkey embedded; do for workflow in montage blast; do \
+	  /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
+	    --store $$store --size small || exit 1; \
+	done; done
+
+bench: ## measure both stores beside their floors; writes bench/results
+	scripts/setup bench
+	cargo build --release --locked -p tidefs-cli -p tidefs-bench
+	target/release/tidefs-bench --tidefs $(TIDEFS)
+
+clean: ## remove what was built here
+	cargo clean
+	rm -rf out
