@@ -68,8 +68,9 @@ pub trait Store: Send + Sync + 'static {
     /// off reads as zeros, also when later writes make the stripe longer again.
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError>;
 
-    /// Bytes up to the last one ever written (and not trimmed) of each stripe, rounded up to
-    /// whole pages of memory at most; 0 where there is no stripe.
+    /// Bytes up to the last one ever written (and not trimmed) of each stripe; 0 where there is
+    /// no stripe. A length may be rounded up to whole pages of memory, and may count a gap that
+    /// a trim has left at the end.
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError>;
 
     /// What the store says of itself. A node that does not answer is listed as unavailable.

@@ -76,9 +76,9 @@ impl Tmpfs {
         if let Some(file) = self.mount.open(ino).map_err(refused)? {
             return Ok(file);
         }
-        if !self.budget.reserve(FILE_OVERHEAD_BYTES)
-            && !(self.cede(FILE_OVERHEAD_BYTES) && self.budget.reserve(FILE_OVERHEAD_BYTES))
-        {
+        let reserve = || self.budget.reserve(FILE_OVERHEAD_BYTES);
+        let fits = reserve() || (self.cede(FILE_OVERHEAD_BYTES) && reserve());
+        if !fits {
             return Err(full());
         }
         match self.mount.make(ino) {
