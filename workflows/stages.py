@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,8 +25,8 @@ OUTPUT_LINES_SHOWN = 15
 BAR_WIDTH = 30
 
 
-class StageFailed(Exception):
-    """A task failed; the text says which one and what it printed last."""
+class Failure(Exception):
+    """Why a run failed, in words for the person who started it."""
 
 
 @dataclass
@@ -99,14 +100,16 @@ class Stages:
             raise
 
     def _run_task(self, task: Task) -> tuple[int, int]:
-        if callable(task.action):
-            task.action()
-        else:
-            self._run_program(task)
         try:
+            if callable(task.action):
+                task.action()
+            else:
+                self._run_program(task)
             size = sum((self.folder / path).stat().st_size for path in task.outputs)
         except FileNotFoundError as error:
-            raise StageFailed(f"{self._describe(task)}\n  did not write {error.filename}") from None
+            raise Failure(f"{self._describe(task)}\n  has no file {error.filename}") from error
+        except OSError as error:
+            raise Failure(f"{self._describe(task)}\n  {error}") from error
         if self.delete_dead:
             for path in task.dead:
                 (self.folder / path).unlink()
@@ -126,15 +129,15 @@ class Stages:
                 errors="replace",
             )
         except FileNotFoundError:
-            raise StageFailed(
-                f"there is no program {command[0]}, or no folder {folder}; "
-                "scripts/setup installs the programs"
+            if not folder.is_dir():
+                raise Failure(f"the work folder {folder} is gone") from None
+            raise Failure(
+                f"there is no program {command[0]}; scripts/setup run installs it"
             ) from None
         if done.returncode != 0 or self.complaint(done.stdout):
             tail = done.stdout.splitlines()[-OUTPUT_LINES_SHOWN:]
-            raise StageFailed(
-                "\n  ".join([self._describe(task), f"failed ({status_text(done.returncode)})", *tail])
-            )
+            failed = f"failed ({status_text(done.returncode)})"
+            raise Failure("\n  ".join([self._describe(task), failed, *tail]))
 
     def _describe(self, task: Task) -> str:
         if callable(task.action):
@@ -170,6 +173,24 @@ class Progress:
     def end(self) -> None:
         if self.on_terminal:
             print("\r\033[K", end="", flush=True)
+
+
+def finish(name: str, run: Callable[[], None]) -> None:
+    """Runs a whole program and turns its failure, or being told to stop, into exit status 1.
+
+    SIGTERM ends it as Ctrl-C does: nothing new starts, and what runs is waited for.
+    """
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        run()
+    except Failure as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"{name}: stopped")
 
 
 def copy_tasks(sources: Sequence[Path], folder: Path) -> list[Task]:

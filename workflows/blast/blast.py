@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from stages import StageFailed, Stages, Task, copy_tasks, positive, work_folder
+from stages import Stages, Task, copy_tasks, finish, positive, work_folder
 
 # The files of a database by the version of its format.
 FORMATS = {
@@ -149,16 +149,8 @@ def main() -> None:
         sys.exit(f"{options.input} holds no {DATABASE}; workflows/blast/sequences.py makes one")
     options.output.mkdir(parents=True, exist_ok=True)
     stages = Stages(work_folder(options.work, "blast"), options.jobs)
-    try:
-        run(
-            stages,
-            options.input,
-            options.output,
-            options.database_pieces,
-            options.query_pieces,
-        )
-    except StageFailed as error:
-        sys.exit(f"blast: {error}")
+    counts = options.database_pieces, options.query_pieces
+    finish("blast", lambda: run(stages, options.input, options.output, *counts))
     stages.save(options.output / "stages.json")
 
 

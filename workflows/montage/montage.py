@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from fits import read_header
-from stages import StageFailed, Stages, Task, copy_tasks, positive, work_folder
+from stages import Stages, Task, copy_tasks, finish, positive, work_folder
 
 PICTURE_SIDE_MAX = 1200  # pixels
 
@@ -212,10 +212,8 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     work = work_folder(options.work, "montage")
     stages = Stages(work, options.jobs, options.delete_dead, complains)
-    try:
-        run(stages, tiles, options.output, "mProject" if options.exact else "mProjectPP")
-    except StageFailed as error:
-        sys.exit(f"montage: {error}")
+    program = "mProject" if options.exact else "mProjectPP"
+    finish("montage", lambda: run(stages, tiles, options.output, program))
     stages.save(options.output / "stages.json")
 
 

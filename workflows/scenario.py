@@ -1,0 +1,80 @@
+"""What each workflow does at each size: its input, its programs, and what must agree."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Sequence
+
+from montage.fits import difference
+from stages import Failure
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One workflow at one size.
+
+    `generator` and `program` are a script of this folder and its arguments.  `reference`
+    are further arguments for a run on disk whose results are the right ones; where there
+    are none, the first run on disk is the reference.  `compare` takes the results on
+    Tidefs and the reference, and says what agreed or raises Failure.
+    """
+
+    generator: Sequence[str]
+    program: Sequence[str]
+    # Four nodes of this size hold all files of the run about twice.
+    node_memory: str
+    # What the run on disk fills at most, input and results included.
+    disk_bytes: int
+    compare: Callable[[Path, Path], str]
+    reference: Sequence[str] = ()
+
+
+def compare_mosaics(on_tidefs: Path, on_disk: Path) -> str:
+    mosaic, picture = on_tidefs / "mosaic.fits", on_tidefs / "mosaic.png"
+    found = difference(mosaic, on_disk / "mosaic.fits")
+    if found:
+        raise Failure(f"the mosaics differ: {found}\n  {mosaic}\n  {on_disk / 'mosaic.fits'}")
+    if picture.read_bytes() != (on_disk / picture.name).read_bytes():
+        raise Failure(f"the pictures differ: {picture} and {on_disk / picture.name}")
+    return f"The mosaics' pixels are identical.\nPicture: {picture}"
+
+
+def compare_matches(on_tidefs: Path, reference: Path) -> str:
+    for version in ("4", "5"):
+        name = f"matches.v{version}.tsv"
+        ours, theirs = (folder / name for folder in (on_tidefs, reference))
+        if ours.read_bytes() != theirs.read_bytes():
+            raise Failure(f"the matches differ from the unsplit search: {ours} and {theirs}")
+        if ours.stat().st_size == 0:
+            raise Failure(f"the search found nothing at all: {ours}")
+    count = len(ours.read_text().splitlines())
+    return f"All {count} matches equal the unsplit search, in both database formats."
+
+
+def montage(tiles: int, side: int, node_memory: str, disk_bytes: int) -> Scenario:
+    grid = str(tiles)
+    return Scenario(
+        generator=["montage/tiles.py", "--nx", grid, "--ny", grid, "--size", str(side)],
+        program=["montage/montage.py"],
+        node_memory=node_memory,
+        disk_bytes=disk_bytes,
+        compare=compare_mosaics,
+    )
+
+
+def blast(sequences: int, queries: int, pieces: int, node_memory: str, disk_bytes: int):
+    return Scenario(
+        generator=["blast/sequences.py", "--sequences", f"{sequences}", "--queries", f"{queries}"],
+        program=["blast/blast.py", "--database-pieces", str(pieces), "--query-pieces", "4"],
+        node_memory=node_memory,
+        disk_bytes=disk_bytes,
+        compare=compare_matches,
+        reference=["--database-pieces", "1", "--query-pieces", "1"],
+    )
+
+
+SCENARIOS = {
+    ("montage", "small"): montage(4, 256, "64MiB", 100_000_000),
+    ("montage", "normal"): montage(10, 512, "768MiB", 2_500_000_000),
+    ("blast", "small"): blast(2000, 64, 4, "64MiB", 100_000_000),
+    ("blast", "normal"): blast(20_000, 256, 16, "256MiB", 500_000_000),
+}
