@@ -27,9 +27,11 @@ missing_packages() {
     local package
     local -A installed=()
     while read -r package status; do
-        [ "$status" = installed ] && installed[$package]=1
+        if [ "$status" = installed ]; then installed[$package]=1; fi
     done < <(dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
     for package in "$@"; do
         [ -n "${installed[$package]:-}" ] || printf '%s\n' "$package"
+        # A name given twice is printed once.
+        installed[$package]=1
     done
 }
