@@ -4,10 +4,13 @@
 
 cache_dir="${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/tidefs"
 
-say() { printf 'setup: %s\n' "$*" >&2; }
+# Messages reach the reader also from where a command's errors go to a log.
+exec {reader}>&2
+
+say() { printf 'setup: %s\n' "$*" >&"$reader"; }
 
 die() {
-    printf 'setup: %s\n' "$*" >&2
+    say "$@"
     exit 1
 }
 
@@ -18,7 +21,7 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo -- "$@"
     else
-        die "this needs root and there is no sudo; run as root, then repeat: $*"
+        die "this needs root and there is no sudo; run it as root, then repeat: $*"
     fi
 }
 
