@@ -1,0 +1,227 @@
+//! Making the mount: the kernel's end of the FUSE connection appears at the mount point, the
+//! other end is the descriptor returned here.
+//!
+//! Root mounts by itself, anybody else through the set-user-id program fusermount3. Where root
+//! may not mount, as in a container, fusermount3 is tried as well.
+
+use std::ffi::CString;
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use crate::error::MountError;
+use crate::mounts::{self, FS_TYPE};
+use crate::options::{AllowOther, MountOptions};
+
+const DEVICE: &str = "/dev/fuse";
+/// The kind of file at the root of every mount, in octal as the kernel reads it.
+const ROOT_MODE: &str = "40000";
+const FUSERMOUNT_WAIT: Duration = Duration::from_secs(10);
+
+/// The mount point, checked, without links.
+pub fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => MountError::MissingMountPoint { path: path.to_owned() },
+        io::ErrorKind::NotADirectory => MountError::NotADirectory { path: path.to_owned() },
+        _ => MountError::MountPoint { path: path.to_owned(), source },
+    };
+    let resolved = mounts::resolve(path).map_err(failed)?;
+    if mounts::on(&resolved).map_err(failed)?.is_some() {
+        return Err(match resolved.metadata() {
+            Err(error) if is_dead(&error) => MountError::DeadMount { path: resolved },
+            _ => MountError::AlreadyMounted { path: resolved },
+        });
+    }
+    if !resolved.metadata().map_err(failed)?.is_dir() {
+        return Err(MountError::NotADirectory { path: resolved });
+    }
+    if resolved.read_dir().map_err(failed)?.next().is_some() {
+        return Err(MountError::NotEmpty { path: resolved });
+    }
+    Ok(resolved)
+}
+
+/// The answer of a mount whose server is gone.
+pub fn is_dead(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+        || error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error())
+}
+
+/// Whether this user has what it takes to mount.
+pub fn check_means(options: &MountOptions) -> Result<(), MountError> {
+    let root = rustix::process::geteuid().is_root();
+    allow_other(options.allow_other, root)?;
+    if options.suid_and_devices && !root {
+        return Err(MountError::SuidForbidden);
+    }
+    open_device()?;
+    if !root && fusermount_path().is_none() {
+        return Err(MountError::NoFusermount);
+    }
+    Ok(())
+}
+
+/// Mounts and returns the connection to the kernel.
+pub fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    check_means(options)?;
+    let root = rustix::process::geteuid().is_root();
+    let allow_other = allow_other(options.allow_other, root)?;
+    if root {
+        let device = open_device()?;
+        match mount_directly(point, &device, options, allow_other) {
+            Ok(()) => return Ok(device),
+            Err(Errno::PERM) => {}
+            Err(error) => {
+                return Err(MountError::Refused { path: point.to_owned(), source: error.into() });
+            }
+        }
+    }
+    mount_through_fusermount(point, options, allow_other)
+}
+
+fn allow_other(wish: AllowOther, root: bool) -> Result<bool, MountError> {
+    let may = root || users_may_allow_other();
+    match wish {
+        AllowOther::Auto => Ok(may),
+        AllowOther::No => Ok(false),
+        AllowOther::Yes if may => Ok(true),
+        AllowOther::Yes => Err(MountError::AllowOtherForbidden),
+    }
+}
+
+fn users_may_allow_other() -> bool {
+    std::fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|settings| settings.lines().any(|line| line.trim() == "user_allow_other"))
+}
+
+fn open_device() -> Result<OwnedFd, MountError> {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open(DEVICE);
+    opened.map(OwnedFd::from).map_err(|source| match Errno::from_io_error(&source) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => MountError::NoDevice,
+        Some(Errno::ACCESS | Errno::PERM) => MountError::DeviceForbidden,
+        _ => MountError::Device { source },
+    })
+}
+
+fn mount_directly(
+    point: &Path,
+    device: &OwnedFd,
+    options: &MountOptions,
+    allow_other: bool,
+) -> rustix::io::Result<()> {
+    let mut settings = format!(
+        "fd={},rootmode={ROOT_MODE},user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    if allow_other {
+        settings.push_str(",allow_other");
+    }
+    let flags = match options.suid_and_devices {
+        true => MountFlags::empty(),
+        false => MountFlags::NOSUID | MountFlags::NODEV,
+    };
+    let settings = CString::new(settings).map_err(|_| Errno::INVAL)?;
+    rustix::mount::mount(&*options.fs_name, point, FS_TYPE, flags, &*settings)
+}
+
+/// fusermount3 sends the connection over a socket, which it is given as its standard input.
+fn mount_through_fusermount(
+    point: &Path,
+    options: &MountOptions,
+    allow_other: bool,
+) -> Result<OwnedFd, MountError> {
+    let socket = |source| MountError::Device { source };
+    let (ours, theirs) = UnixStream::pair().map_err(socket)?;
+    ours.set_read_timeout(Some(FUSERMOUNT_WAIT)).map_err(socket)?;
+    let mut settings = format!(
+        "default_permissions,nosuid,nodev,subtype=tidefs,fsname={}",
+        options.fs_name.replace('\\', "\\\\").replace(',', "\\,")
+    );
+    if allow_other {
+        settings.push_str(",allow_other");
+    }
+    let spawned = fusermount()
+        .arg("-o")
+        .arg(settings)
+        .arg("--")
+        .arg(point)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = spawned.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => MountError::NoFusermount,
+        _ => MountError::FusermountRefused { reason: source.to_string() },
+    })?;
+    let received = receive_descriptor(&ours);
+    drop(ours);
+    let reason = finish(&mut child);
+    match received {
+        Ok(Some(device)) => Ok(device),
+        Err(Errno::AGAIN) => {
+            Err(MountError::FusermountSilent { seconds: FUSERMOUNT_WAIT.as_secs() })
+        }
+        Ok(None) | Err(_) => Err(MountError::FusermountRefused { reason }),
+    }
+}
+
+pub fn fusermount() -> Command {
+    Command::new(fusermount_path().unwrap_or_else(|| PathBuf::from("fusermount3")))
+}
+
+/// On the user's path or where systems put it, which need not be on that path.
+fn fusermount_path() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
+    let mut folders = std::env::split_paths(&path).chain(usual);
+    folders.find_map(|folder| Some(folder.join("fusermount3")).filter(|path| path.is_file()))
+}
+
+/// `None` when the other side closes without having sent one.
+fn receive_descriptor(socket: &UnixStream) -> rustix::io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let buffers = &mut [IoSliceMut::new(&mut byte)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket.as_fd(), buffers, &mut control, flags)
+    })?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok(descriptors.flatten().next())
+}
+
+/// Waits for the program to end, for a bounded time, and returns what it complained about.
+pub fn finish(child: &mut Child) -> String {
+    let give_up = Instant::now() + FUSERMOUNT_WAIT;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= give_up {
+            // It cannot be stopped if it is stuck in the kernel; then it is left to it.
+            let _ = child.kill();
+            return String::from("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut complaint = String::new();
+    if let Some(stderr) = child.stderr.as_mut() {
+        let mut limited = stderr.take(4096);
+        // Without its words the caller still knows that it failed.
+        let _ = limited.read_to_string(&mut complaint);
+    }
+    let complaint = complaint.trim();
+    complaint.strip_prefix("fusermount3: ").unwrap_or(complaint).to_owned()
+}

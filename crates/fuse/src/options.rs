@@ -1,0 +1,54 @@
+//! How a mount is made.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whether users other than the one who mounts may use the mount; the permissions of each file
+/// are checked in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllowOther {
+    /// Where this user is allowed to allow it.
+    #[default]
+    Auto,
+    Yes,
+    No,
+}
+
+/// Of one mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// An empty directory.
+    pub mountpoint: PathBuf,
+    /// What the mount table shows as the device.
+    pub fs_name: String,
+    pub allow_other: AllowOther,
+    /// Requests that are served at a time.
+    pub threads: usize,
+    /// Each thread reads requests from a descriptor of its own.
+    pub descriptor_per_thread: bool,
+    /// Hand open files to the kernel where the store pins them; see
+    /// [`passthrough_available`](crate::passthrough_available).
+    pub passthrough: bool,
+    /// Honour set-user-id bits and device files. Only root may ask for it.
+    pub suid_and_devices: bool,
+    /// How long an unmount waits for programs to leave before it detaches the mount from them.
+    pub busy_wait: Duration,
+    /// Pages that the kernel reads ahead of a sequential reader; only root may raise it.
+    pub read_ahead_kib: u32,
+}
+
+impl MountOptions {
+    pub fn new(mountpoint: impl Into<PathBuf>) -> MountOptions {
+        MountOptions {
+            mountpoint: mountpoint.into(),
+            fs_name: "tidefs".to_owned(),
+            allow_other: AllowOther::Auto,
+            threads: 4,
+            descriptor_per_thread: true,
+            passthrough: false,
+            suid_and_devices: false,
+            busy_wait: Duration::from_secs(2),
+            read_ahead_kib: 4096,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Taking a mount out of the mount table: our own at its end, or one whose server died.
+
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::device::{finish, fusermount, is_dead};
+use crate::error::UnmountError;
+use crate::mounts::{self, FS_TYPE, Mount};
+
+const RETRY: Duration = Duration::from_millis(20);
+/// How long a mount may take to show that its server is alive.
+const SIGN_OF_LIFE_WAIT: Duration = Duration::from_secs(2);
+
+/// What [`unmount_stale`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// It was there, and is gone now.
+    Cleared,
+    /// Somebody serves the mount, or is too slow to tell; it was left alone.
+    Alive,
+    /// No mount of Tidefs is there.
+    NotMounted,
+}
+
+/// Clears a mount of Tidefs whose server is gone. Touches nothing else.
+pub fn unmount_stale(path: &Path) -> Result<Stale, UnmountError> {
+    let Ok(point) = mounts::resolve(path) else { return Ok(Stale::NotMounted) };
+    let mount = mounts::on(&point).map_err(|source| UnmountError::MountTable { source })?;
+    if mount.is_none_or(|mount| mount.fs_type != FS_TYPE) {
+        return Ok(Stale::NotMounted);
+    }
+    if !is_abandoned(&point) {
+        return Ok(Stale::Alive);
+    }
+    match detach(&point) {
+        Ok(()) => Ok(Stale::Cleared),
+        Err(source) => Err(UnmountError::Refused { path: point, source }),
+    }
+}
+
+/// Asks the mount for something in a thread of its own, because a server that hangs keeps the
+/// one who asks.
+fn is_abandoned(point: &Path) -> bool {
+    let (answer, answered) = mpsc::channel();
+    let point = point.to_owned();
+    let asked = std::thread::Builder::new().name("tidefs-probe".to_owned()).spawn(move || {
+        // The caller may have stopped waiting.
+        let _ = answer.send(rustix::fs::statfs(&point).map_err(io::Error::from).map(drop));
+    });
+    asked.is_ok()
+        && matches!(answered.recv_timeout(SIGN_OF_LIFE_WAIT), Ok(Err(error)) if is_dead(&error))
+}
+
+/// How a mount left the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing used it.
+    Clean,
+    /// Programs use it still, without its being reachable.
+    Detached,
+}
+
+/// Unmounts; waits up to `busy_wait` for programs to leave, then detaches the mount from them.
+pub fn end(mount: &Mount, busy_wait: Duration) -> Result<Left, UnmountError> {
+    let give_up = Instant::now() + busy_wait;
+    loop {
+        match is_on_top(mount)? {
+            Standing::Gone => return Ok(Left::Clean),
+            Standing::OnTop if try_unmount(&mount.point).is_ok() => return Ok(Left::Clean),
+            Standing::OnTop | Standing::Covered if Instant::now() < give_up => {}
+            Standing::OnTop => return last_resort(mount),
+            Standing::Covered => {
+                let source = Errno::BUSY.into();
+                return Err(UnmountError::Refused { path: mount.point.clone(), source });
+            }
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn last_resort(mount: &Mount) -> Result<Left, UnmountError> {
+    match detach(&mount.point) {
+        Ok(()) => Ok(Left::Detached),
+        Err(_) if is_on_top(mount)? == Standing::Gone => Ok(Left::Clean),
+        Err(source) => Err(UnmountError::Refused { path: mount.point.clone(), source }),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    OnTop,
+    /// Something was mounted over it.
+    Covered,
+    Gone,
+}
+
+fn is_on_top(mount: &Mount) -> Result<Standing, UnmountError> {
+    let table = mounts::all().map_err(|source| UnmountError::MountTable { source })?;
+    let mut here = table.iter().filter(|other| other.point == mount.point);
+    Ok(match here.next_back() {
+        Some(top) if top == mount => Standing::OnTop,
+        _ if table.contains(mount) => Standing::Covered,
+        _ => Standing::Gone,
+    })
+}
+
+fn try_unmount(point: &Path) -> io::Result<()> {
+    unmount(point, UnmountFlags::NOFOLLOW, &["-u", "-q"])
+}
+
+/// Takes the mount out of the table whoever uses it.
+pub fn detach(point: &Path) -> io::Result<()> {
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
+    unmount(point, flags, &["-u", "-q", "-z"])
+}
+
+fn unmount(point: &Path, flags: UnmountFlags, arguments: &[&str]) -> io::Result<()> {
+    match rustix::mount::unmount(point, flags) {
+        Err(Errno::PERM) => unmount_through_fusermount(point, arguments),
+        other => Ok(other?),
+    }
+}
+
+fn unmount_through_fusermount(point: &Path, arguments: &[&str]) -> io::Result<()> {
+    let mut child = fusermount()
+        .args(arguments)
+        .arg("--")
+        .arg(point)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let complaint = finish(&mut child);
+    match child.try_wait()? {
+        Some(status) if status.success() => Ok(()),
+        _ => Err(io::Error::other(complaint)),
+    }
+}
+
+/// Ends the connection of a detached mount: whoever still uses it gets errors from now on.
+pub fn abort(mount: &Mount) {
+    let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device.1);
+    if let Err(error) = std::fs::write(&switch, "1") {
+        tracing::debug!(%switch, %error, "the connection cannot be aborted");
+    }
+}
