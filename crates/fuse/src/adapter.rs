@@ -1,0 +1,71 @@
+//! The FUSE library's callbacks over an [`Fs`]: each request is translated, carried out, and its
+//! answer translated back. No cache and no policy lives here.
+//!
+//! The kernel checks permissions (`default_permissions`), applies the umask, and keeps locks:
+//! neither POSIX nor BSD locks are advertised, so they hold between the programs of one mount.
+//! Device controls and polling are not offered.
+//!
+//! A panic in a request is logged and answered with an input/output error; the mount lives on.
+
+mod convert;
+mod kernel;
+mod reply;
+mod requests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use fuser::Errno;
+use tidefs_fs::{Error, Fs, Lifetimes};
+use tidefs_store::Store;
+
+use crate::errno;
+use crate::passthrough::Backings;
+
+pub use convert::GENERATION;
+pub use kernel::{Kernel, LIFETIME_WITHOUT_DROP, negotiate};
+
+/// What the FUSE library calls.
+pub struct Adapter<S: Store> {
+    fs: Arc<Fs<S>>,
+    kernel: Arc<Kernel>,
+    /// Passthrough was asked for when the mount was made.
+    passthrough: bool,
+    backings: Backings,
+}
+
+impl<S: Store> Adapter<S> {
+    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
+        Adapter { fs, kernel, passthrough, backings: Backings::default() }
+    }
+
+    /// Carries out one request. What fails by the store's or this program's doing is logged,
+    /// because the program that asked learns only a number.
+    fn run<T>(
+        &self,
+        request: &'static str,
+        work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        match catch_unwind(AssertUnwindSafe(|| work(&self.fs))) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                let number = errno::of(&error);
+                if number == Errno::EIO {
+                    tracing::warn!(request, %error, "a request failed");
+                }
+                Err(number)
+            }
+            Err(_) => {
+                tracing::error!(request, "a request panicked; it is answered with an I/O error");
+                Err(errno::PANICKED)
+            }
+        }
+    }
+
+    /// Sends an answer that the kernel may keep. No such answer is under way while the kernel is
+    /// made to forget; see [`Kernel::pause_answers`].
+    fn answer(&self, send: impl FnOnce(&Lifetimes)) {
+        let _answering = self.kernel.answering();
+        send(&self.kernel.cap(self.fs.lifetimes()));
+    }
+}

@@ -1,0 +1,105 @@
+//! What this mount and the kernel agree on when they first meet, and what was agreed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use fuser::{InitFlags, KernelConfig};
+use tidefs_fs::Lifetimes;
+
+/// The largest request: one stripe of the default size, and the most pages (256) that a kernel
+/// takes without a raised limit.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Requests that nobody waits for (read-ahead above all) in flight at a time.
+const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// How long names and attributes live in a kernel that cannot drop all names at once.
+pub const LIFETIME_WITHOUT_DROP: Duration = Duration::from_secs(1);
+
+/// What the kernel of this mount can do. Shared by the adapter and the session.
+#[derive(Debug, Default)]
+pub struct Kernel {
+    passthrough: AtomicBool,
+    drops_names: AtomicBool,
+    answers: RwLock<()>,
+}
+
+impl Kernel {
+    /// Open files may be handed to the kernel.
+    pub fn passes_through(&self) -> bool {
+        self.passthrough.load(Ordering::Relaxed)
+    }
+
+    /// The kernel drops every name that it keeps when told to (Linux 6.16).
+    pub fn drops_names(&self) -> bool {
+        self.drops_names.load(Ordering::Relaxed)
+    }
+
+    pub fn set_drops_names(&self) {
+        self.drops_names.store(true, Ordering::Relaxed);
+    }
+
+    /// Held while an answer that the kernel may keep is made and sent.
+    pub fn answering(&self) -> RwLockReadGuard<'_, ()> {
+        self.answers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when no answer is under way, and lets none be made while it is held. An answer
+    /// that was given a long lifetime before is then in the kernel, where it can be dropped.
+    pub fn pause_answers(&self) -> RwLockWriteGuard<'_, ()> {
+        self.answers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where names cannot be dropped they must expire soon by themselves.
+    pub fn cap(&self, lifetimes: Lifetimes) -> Lifetimes {
+        if self.drops_names() {
+            return lifetimes;
+        }
+        let cap = |lifetime: Duration| lifetime.min(LIFETIME_WITHOUT_DROP);
+        Lifetimes {
+            entry: cap(lifetimes.entry),
+            attr: cap(lifetimes.attr),
+            negative: cap(lifetimes.negative),
+        }
+    }
+}
+
+/// What is asked for where the kernel offers it, and why. Never the kernel's whole offer: some of
+/// it (requests over io_uring) would go to queues that nobody reads.
+const WANTED: [InitFlags; 6] = [
+    // Look-ups and listings in one directory at the same time.
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    // Listings with attributes, while programs look at them.
+    InitFlags::FUSE_DO_READDIRPLUS.union(InitFlags::FUSE_READDIRPLUS_AUTO),
+    // Several requests of one direct read or write in flight.
+    InitFlags::FUSE_ASYNC_DIO,
+    // One request opens and truncates.
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    // The file system clears set-user-id bits, so the kernel need not ask for
+    // `security.capability` at each write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    // A link's target never changes.
+    InitFlags::FUSE_CACHE_SYMLINKS,
+];
+
+/// Settles the connection. The writeback cache is not asked for: `docs/decisions/` says why.
+pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) {
+    for wanted in WANTED {
+        if let Err(missing) = config.add_capabilities(wanted) {
+            tracing::debug!(?missing, "the kernel does not offer a capability");
+        }
+    }
+    keep_default_if_refused(config.set_max_write(REQUEST_BYTES_MAX));
+    keep_default_if_refused(config.set_max_background(BACKGROUND_REQUESTS_MAX));
+    if passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+        // Depth 1: the files behind are on no stacked file system themselves.
+        keep_default_if_refused(config.set_max_stack_depth(1));
+        kernel.passthrough.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The library refuses a number out of its range; its own default then stays.
+fn keep_default_if_refused<T: std::fmt::Debug>(result: Result<T, T>) {
+    if let Err(nearest) = result {
+        tracing::debug!(?nearest, "a setting of the connection is out of range");
+    }
+}

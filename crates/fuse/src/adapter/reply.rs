@@ -1,0 +1,139 @@
+//! Answers that more than one request gives: entries, attributes, opened files, extended
+//! attributes.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{
+    BackingId, Errno, FileAttr, FileHandle, FopenFlags, ReplyAttr, ReplyCreate, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyXattr,
+};
+use tidefs_fs::{Attr, Entry, Error, OpenMode, Opened};
+use tidefs_model::Ino;
+use tidefs_store::Store;
+
+use super::Adapter;
+use super::convert::{GENERATION, absence, file_attr, shorter};
+use crate::errno;
+
+impl<S: Store> Adapter<S> {
+    pub(super) fn reply_entry(&self, reply: ReplyEntry, result: Result<Entry, Errno>) {
+        match result {
+            Ok(Entry { attr }) => self.answer(|lifetimes| {
+                let attr = file_attr(&attr);
+                reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
+            }),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// As [`Adapter::reply_entry`], but the kernel may keep that there is no such name.
+    pub(super) fn reply_looked_up(&self, reply: ReplyEntry, result: Result<Entry, Errno>) {
+        match result {
+            Err(Errno::ENOENT) => self.answer(|lifetimes| {
+                if lifetimes.negative.is_zero() {
+                    reply.error(Errno::ENOENT);
+                } else {
+                    reply.entry(&lifetimes.negative, &absence(), GENERATION);
+                }
+            }),
+            other => self.reply_entry(reply, other),
+        }
+    }
+
+    pub(super) fn reply_attr(&self, reply: ReplyAttr, result: Result<Attr, Errno>) {
+        match result {
+            Ok(attr) => self.answer(|lifetimes| reply.attr(&lifetimes.attr, &file_attr(&attr))),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    pub(super) fn reply_opened(&self, reply: ReplyOpen, ino: Ino, mode: OpenMode, opened: Opened) {
+        let handle = FileHandle(opened.handle.0);
+        match self.backing(ino, &opened, |file| reply.open_backing(file)) {
+            Some(backing) => {
+                reply.opened_passthrough(handle, passthrough_flags(mode), &backing);
+            }
+            None => reply.opened(handle, cached_flags(mode, &opened)),
+        }
+    }
+
+    pub(super) fn reply_created(
+        &self,
+        reply: ReplyCreate,
+        mode: OpenMode,
+        entry: Entry,
+        opened: Opened,
+    ) {
+        let handle = FileHandle(opened.handle.0);
+        let attr = file_attr(&entry.attr);
+        let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
+        self.answer(|lifetimes| {
+            let lifetime = shorter(lifetimes);
+            created(reply, &lifetime, &attr, handle, cached_flags(mode, &opened), mode, backing);
+        });
+    }
+
+    /// What the kernel is given to read and write by itself, where it does so at all.
+    fn backing(
+        &self,
+        ino: Ino,
+        opened: &Opened,
+        register: impl FnOnce(&File) -> io::Result<BackingId>,
+    ) -> Option<Arc<BackingId>> {
+        if !self.kernel.passes_through() {
+            return None;
+        }
+        self.backings.enter(ino, opened.pinned.as_deref(), register)
+    }
+}
+
+fn created(
+    reply: ReplyCreate,
+    lifetime: &Duration,
+    attr: &FileAttr,
+    handle: FileHandle,
+    cached: FopenFlags,
+    mode: OpenMode,
+    backing: Option<Arc<BackingId>>,
+) {
+    match backing {
+        Some(backing) => {
+            let flags = passthrough_flags(mode);
+            reply.created_passthrough(lifetime, attr, GENERATION, handle, flags, &backing);
+        }
+        None => reply.created(lifetime, attr, GENERATION, handle, cached),
+    }
+}
+
+fn cached_flags(mode: OpenMode, opened: &Opened) -> FopenFlags {
+    let mut flags = passthrough_flags(mode);
+    flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
+    flags
+}
+
+/// A handle that cannot write has nothing to report at close, so its closes need no request.
+fn passthrough_flags(mode: OpenMode) -> FopenFlags {
+    if mode.write { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH }
+}
+
+pub fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// A size of 0 asks how long the value is.
+pub fn reply_xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Errno>) {
+    match result {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => {
+            reply.error(errno::of(&Error::RangeTooSmall));
+        }
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(error),
+    }
+}

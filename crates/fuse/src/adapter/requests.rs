@@ -1,0 +1,477 @@
+//! One callback for each request of the kernel.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use tidefs_fs::{Error, Handle, NAME_BYTES_MAX, SetAttr};
+use tidefs_store::Store;
+
+use super::Adapter;
+use super::convert::{
+    GENERATION, caller, file_attr, file_type, ino, is_access_control_list, kind_of_mode, open_mode,
+    rename_mode, seek, set_time, shorter, space_mode, xattr_mode,
+};
+use super::kernel::negotiate;
+use super::reply::{reply_empty, reply_xattr};
+use crate::errno;
+
+/// What `statfs` counts in. Small, so that little files show.
+const STATFS_BLOCK_BYTES: u32 = 4096;
+
+impl<S: Store> Filesystem for Adapter<S> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        negotiate(config, &self.kernel, self.passthrough);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.run("lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
+        self.reply_looked_up(reply, found);
+    }
+
+    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        // A forget has no answer.
+        let _ = self.run("forget", |fs| {
+            fs.forget(ino(number), lookups);
+            Ok(())
+        });
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let attr = self.run("getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
+        self.reply_attr(reply, attr);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // The library does not pass on the kernel's own flag. Root keeps the bits when it cuts a
+        // file, nobody does when the owner changes.
+        let cut_by_user = size.is_some() && request.uid() != 0;
+        let changes = SetAttr {
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(Into::into),
+            clear_privileges: cut_by_user || uid.is_some() || gid.is_some(),
+        };
+        let attr = self.run("setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
+        self.reply_attr(reply, attr);
+    }
+
+    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
+        match self.run("readlink", |fs| fs.readlink(ino(number))) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.run("mknod", |fs| {
+            let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
+            let permissions = mode & 0o7777;
+            fs.mknod(caller(request), ino(parent), name.as_bytes(), kind, permissions, rdev)
+        });
+        self.reply_entry(reply, made);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.run("mkdir", |fs| {
+            fs.mkdir(caller(request), ino(parent), name.as_bytes(), mode & 0o7777)
+        });
+        self.reply_entry(reply, made);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.run("unlink", |fs| fs.unlink(ino(parent), name.as_bytes())));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.run("rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        let made = self
+            .run("symlink", |fs| fs.symlink(caller(request), ino(parent), name.as_bytes(), target));
+        self.reply_entry(reply, made);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let renamed = self.run("rename", |fs| {
+            let (from, to) = (name.as_bytes(), new_name.as_bytes());
+            fs.rename(ino(parent), from, ino(new_parent), to, rename_mode(flags.bits())?)
+        });
+        reply_empty(reply, renamed);
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let linked =
+            self.run("link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
+        self.reply_entry(reply, linked);
+    }
+
+    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let mode = open_mode(flags);
+        match self.run("open", |fs| fs.open(ino(number), mode)) {
+            Ok(opened) => self.reply_opened(reply, ino(number), mode, opened),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let open = open_mode(OpenFlags(flags));
+        let created = self.run("create", |fs| {
+            fs.create(caller(request), ino(parent), name.as_bytes(), mode & 0o7777, open)
+        });
+        match created {
+            Ok((entry, opened)) => self.reply_created(reply, open, entry, opened),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.run("read", |fs| fs.read(handle(fh), offset, size as usize)) {
+            Ok(bytes) => reply.data(bytes.as_slice()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match self.run("write", |fs| fs.write(handle(fh), offset, data, clear_privileges)) {
+            // No more than was given, so it fits.
+            Ok(written) => reply.written(written as u32),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply_empty(reply, self.run("flush", |fs| fs.flush(handle(fh))));
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        reply_empty(reply, self.run("fsync", |fs| fs.fsync(handle(fh))));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        if self.kernel.passes_through() {
+            self.backings.leave(ino(number));
+        }
+        reply_empty(reply, self.run("release", |fs| fs.release(handle(fh))));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let allocated =
+            self.run("fallocate", |fs| fs.allocate(handle(fh), offset, length, space_mode(mode)?));
+        reply_empty(reply, allocated);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let found = self.run("lseek", |fs| {
+            let offset = u64::try_from(offset).map_err(|_| Error::NoSuchOffset)?;
+            fs.seek(handle(fh), offset, seek(whence)?)
+        });
+        match found {
+            Ok(offset) => reply.offset(offset as i64),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _source: INodeNo,
+        source: FileHandle,
+        source_offset: u64,
+        _target: INodeNo,
+        target: FileHandle,
+        target_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        // The answer has 32 bits for the length; the kernel hands the shorter copy on.
+        let length = length.min(u64::from(u32::MAX));
+        let copied = self.run("copy_file_range", |fs| {
+            fs.copy_range(handle(source), source_offset, handle(target), target_offset, length)
+        });
+        match copied {
+            Ok(copied) => reply.written(copied as u32),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.run("opendir", |fs| fs.opendir(ino(number))) {
+            Ok(handle) => reply.opened(FileHandle(handle.0), fuser::FopenFlags::empty()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.run("readdir", |fs| {
+            fs.readdir(handle(fh), offset, &mut |entry| {
+                let number = INodeNo(entry.ino.0);
+                let name = OsStr::from_bytes(&entry.name);
+                !reply.add(number, entry.next, file_type(entry.kind), name)
+            })
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.answer(|lifetimes| {
+            let lifetime = shorter(lifetimes);
+            let listed = self.run("readdirplus", |fs| {
+                fs.readdir_plus(handle(fh), offset, &mut |entry, attr| {
+                    let number = INodeNo(entry.ino.0);
+                    let name = OsStr::from_bytes(&entry.name);
+                    let attr = file_attr(attr);
+                    !reply.add(number, entry.next, name, &lifetime, &attr, GENERATION)
+                })
+            });
+            match listed {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        reply_empty(reply, self.run("releasedir", |fs| fs.releasedir(handle(fh))));
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        // A change of a directory is in the store when its request is answered.
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.run("statfs", |fs| fs.statfs()) {
+            Ok(totals) => {
+                let block = u64::from(STATFS_BLOCK_BYTES);
+                let free = totals.capacity_bytes.saturating_sub(totals.used_bytes) / block;
+                reply.statfs(
+                    totals.capacity_bytes / block,
+                    free,
+                    free,
+                    totals.inodes,
+                    totals.inodes_free,
+                    STATFS_BLOCK_BYTES,
+                    NAME_BYTES_MAX as u32,
+                    STATFS_BLOCK_BYTES,
+                );
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let set = self.run("setxattr", |fs| {
+            let name = enforced(name)?;
+            fs.setxattr(ino(number), name, value, xattr_mode(flags)?)
+        });
+        reply_empty(reply, set);
+    }
+
+    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.run("getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
+        reply_xattr(reply, size, value);
+    }
+
+    fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(reply, size, self.run("listxattr", |fs| fs.listxattr(ino(number))));
+    }
+
+    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.run("removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
+        reply_empty(reply, removed);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _output_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(errno::NO_DEVICE_CONTROL);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        _fh: FileHandle,
+        _notifier: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(errno::ALWAYS_READY);
+    }
+}
+
+fn handle(number: FileHandle) -> Handle {
+    Handle(number.0)
+}
+
+/// The name of an extended attribute, unless it is one that promises what nobody enforces.
+fn enforced(name: &OsStr) -> Result<&[u8], Error> {
+    let name = name.as_bytes();
+    if is_access_control_list(name) { Err(Error::NotSupported) } else { Ok(name) }
+}
