@@ -1,0 +1,28 @@
+//! The kernel adapter: FUSE callbacks in, replies out.
+//!
+//! [`Session`] mounts an [`Fs`](tidefs_fs::Fs) and serves it until it is unmounted; [`adapter`]
+//! translates each request and keeps nothing of its own; [`errno`] says which error number each
+//! failure is. This is the only crate that knows the FUSE library, the mount table and an error
+//! number.
+//!
+//! [`null`] is a layer with no file system behind it, the floor that measurements compare with.
+
+mod adapter;
+mod clock;
+mod device;
+mod errno;
+mod error;
+mod mounts;
+pub mod null;
+mod options;
+mod passthrough;
+mod session;
+mod unmount;
+
+pub use clock::SystemClock;
+pub use error::{MountError, UnmountError};
+pub use mounts::FS_TYPE;
+pub use options::{AllowOther, MountOptions};
+pub use passthrough::passthrough_available;
+pub use session::Session;
+pub use unmount::{Stale, unmount_stale};

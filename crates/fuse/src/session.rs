@@ -1,0 +1,239 @@
+//! A mount from beginning to end: joining, mounting, serving, unmounting.
+//!
+//! Threads of the FUSE library serve requests; one more, the ticker, does the file system's
+//! housekeeping and makes the kernel forget when another mount joins. Whatever ends the session,
+//! be it [`Session::unmount`], a drop, or somebody else's `umount`, what was written is written
+//! back before the file system is left.
+
+mod ticker;
+mod worker;
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fuser::{Filesystem, SessionACL};
+use tidefs_fs::{Error, Fs};
+use tidefs_model::Ino;
+use tidefs_store::Store;
+
+use crate::adapter::{Adapter, Kernel};
+use crate::device;
+use crate::error::{MountError, UnmountError};
+use crate::mounts::{self, Mount};
+use crate::options::MountOptions;
+use crate::unmount::{self, Left};
+use ticker::Ticker;
+use worker::Worker;
+
+/// Longer than a mount that died without a word holds others up.
+const ADMISSION_WAIT: Duration = Duration::from_secs(30);
+const ADMISSION_POLL: Duration = Duration::from_millis(50);
+/// How long the server may take to notice that its mount is gone.
+const SERVER_WAIT: Duration = Duration::from_secs(10);
+/// The same for a mount that programs still use, before and after its connection is cut.
+const DETACHED_WAIT: Duration = Duration::from_secs(1);
+/// The ticker may be in the middle of a call to the store.
+const TICKER_WAIT: Duration = Duration::from_secs(10);
+
+/// What a session serves, besides answering requests.
+pub(crate) trait Served: Send + Sync {
+    /// `true`: the kernel must forget names and attributes before the next call.
+    fn tick(&self) -> Result<bool, Error>;
+    fn known_inodes(&self) -> Vec<Ino>;
+    /// Writes everything back; nothing is served any more.
+    fn leave(&self) -> Result<(), Error>;
+}
+
+impl<S: Store> Served for Fs<S> {
+    fn tick(&self) -> Result<bool, Error> {
+        Fs::tick(self)
+    }
+
+    fn known_inodes(&self) -> Vec<Ino> {
+        Fs::known_inodes(self)
+    }
+
+    fn leave(&self) -> Result<(), Error> {
+        Fs::unmount(self)
+    }
+}
+
+/// A file system that is mounted. Dropping it unmounts.
+pub struct Session {
+    mount: Mount,
+    busy_wait: Duration,
+    kernel: Arc<Kernel>,
+    served: Arc<dyn Served>,
+    server: Worker,
+    ticker: Ticker,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("mount", &self.mount).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Says early whether a mount could be made, without making one.
+    pub fn check(options: &MountOptions) -> Result<(), MountError> {
+        device::check_mountpoint(&options.mountpoint)?;
+        device::check_means(options)
+    }
+
+    /// Mounts a file system and serves it. When it cannot be mounted it is left again.
+    pub fn mount<S: Store>(fs: Arc<Fs<S>>, options: &MountOptions) -> Result<Session, MountError> {
+        let kernel = Arc::new(Kernel::default());
+        let adapter = Adapter::new(fs.clone(), kernel.clone(), options.passthrough);
+        let mounted = wait_for_admission(&*fs)
+            .and_then(|()| Session::start(adapter, fs.clone(), kernel, options));
+        if mounted.is_err()
+            && let Err(error) = fs.unmount()
+        {
+            tracing::warn!(%error, "the file system was not left in order");
+        }
+        mounted
+    }
+
+    pub(crate) fn start(
+        layer: impl Filesystem,
+        served: Arc<dyn Served>,
+        kernel: Arc<Kernel>,
+        options: &MountOptions,
+    ) -> Result<Session, MountError> {
+        let point = device::check_mountpoint(&options.mountpoint)?;
+        let connection = device::mount(&point, options)?;
+        let mut undo = DetachOnDrop(Some(&point));
+        let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
+        let session = serve_on(layer, connection, options)?;
+        let notifier = session.notifier();
+        let server = Worker::spawn("tidefs-fuse", move || {
+            if let Err(error) = session.run() {
+                tracing::error!(%error, "the mount ends");
+            }
+        })
+        .map_err(|source| MountError::Thread { source })?;
+        let mount = mounts::on(&point)
+            .and_then(|mount| mount.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
+            .map_err(|source| MountError::Refused { path: point.clone(), source })?;
+        raise_read_ahead(&mount, options.read_ahead_kib);
+        let ticker = Ticker::start(served.clone(), kernel.clone(), for_notices, notifier)
+            .map_err(|source| MountError::Thread { source })?;
+        undo.0 = None;
+        Ok(Session {
+            mount,
+            busy_wait: options.busy_wait,
+            kernel,
+            served,
+            server,
+            ticker,
+            ended: false,
+        })
+    }
+
+    pub fn mountpoint(&self) -> &Path {
+        &self.mount.point
+    }
+
+    /// The kernel reads and writes pinned files by itself.
+    pub fn passes_through(&self) -> bool {
+        self.kernel.passes_through()
+    }
+
+    /// The mount is gone, by whoever's doing.
+    pub fn is_over(&self) -> bool {
+        self.server.is_over()
+    }
+
+    /// Waits until the mount is gone; `false` when it is still there after `at_most`.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        self.server.wait(at_most)
+    }
+
+    /// Unmounts, writes back and leaves the file system. A mount that is busy is detached from
+    /// those who use it after a while, and their requests then fail. Does nothing when called
+    /// again.
+    pub fn unmount(&mut self) -> Result<(), UnmountError> {
+        if self.ended {
+            return Ok(());
+        }
+        let left = unmount::end(&self.mount, self.busy_wait)?;
+        self.ended = true;
+        let served_to_the_end = match left {
+            Left::Clean => self.server.wait(SERVER_WAIT),
+            Left::Detached => self.server.wait(DETACHED_WAIT),
+        };
+        if !served_to_the_end {
+            unmount::abort(&self.mount);
+            self.server.wait(DETACHED_WAIT);
+        }
+        self.ticker.stop(TICKER_WAIT);
+        self.served.leave()?;
+        match left {
+            Left::Detached if !served_to_the_end => {
+                Err(UnmountError::Busy { path: self.mount.point.clone() })
+            }
+            Left::Clean | Left::Detached => Ok(()),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            tracing::warn!(%error, "the mount did not end in order");
+        }
+    }
+}
+
+/// Takes a mount away that is not served after all.
+struct DetachOnDrop<'a>(Option<&'a Path>);
+
+impl Drop for DetachOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(point) = self.0
+            && let Err(error) = unmount::detach(point)
+        {
+            tracing::warn!(%error, "a mount that failed is left behind");
+        }
+    }
+}
+
+fn wait_for_admission<S: Store>(fs: &Fs<S>) -> Result<(), MountError> {
+    let give_up = Instant::now() + ADMISSION_WAIT;
+    while !fs.is_admitted()? {
+        if Instant::now() >= give_up {
+            return Err(MountError::NotAdmitted { seconds: ADMISSION_WAIT.as_secs() });
+        }
+        std::thread::sleep(ADMISSION_POLL);
+        // Nothing is kept by a kernel yet, so there is nothing to drop; the beat is what counts.
+        fs.tick()?;
+    }
+    Ok(())
+}
+
+fn serve_on<F: Filesystem>(
+    layer: F,
+    connection: OwnedFd,
+    options: &MountOptions,
+) -> Result<fuser::Session<F>, MountError> {
+    let mut config = fuser::Config::default();
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = options.descriptor_per_thread;
+    // The kernel lets in whom the mount allows in; a second check here could only be different.
+    let everybody = SessionACL::All;
+    fuser::Session::from_fd(layer, connection, everybody, config)
+        .map_err(|source| MountError::Handshake { source })
+}
+
+/// The kernel's own default of 128 KiB keeps one request in flight; only root may change it.
+fn raise_read_ahead(mount: &Mount, kib: u32) {
+    let (major, minor) = mount.device;
+    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&setting, kib.to_string()) {
+        tracing::debug!(%setting, %error, "the kernel's read-ahead stays as it is");
+    }
+}
