@@ -1,0 +1,177 @@
+//! What is measured, on what, and the samples of it.
+//!
+//! A figure is one number with a unit. A round measures each figure once on each subject, one
+//! subject right after the other, so that ratios within a round share the machine's mood.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What does the work.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// Tidefs with the store in its own memory.
+    Embedded,
+    /// Tidefs on one local Valkey node.
+    Valkey,
+    /// Tidefs on four local Valkey nodes.
+    Valkey4,
+    /// The kernel's own file system in memory.
+    Tmpfs,
+    /// A FUSE layer that does nothing, mounted as Tidefs mounts.
+    Null,
+    /// A plain pipelined client of the node that `Valkey` uses.
+    Raw,
+}
+
+impl Subject {
+    pub const ALL: [Subject; 6] = [
+        Subject::Embedded,
+        Subject::Valkey,
+        Subject::Valkey4,
+        Subject::Tmpfs,
+        Subject::Null,
+        Subject::Raw,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Subject::Embedded => "embedded",
+            Subject::Valkey => "valkey",
+            Subject::Valkey4 => "valkey4",
+            Subject::Tmpfs => "tmpfs",
+            Subject::Null => "null",
+            Subject::Raw => "raw",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    SequentialWrite,
+    SequentialRead,
+    RandomRead,
+    Create,
+    Stat,
+    ReadSmall,
+    Unlink,
+    MemoryLarge,
+    MemorySmall,
+    ResidentLarge,
+    ResidentSmall,
+}
+
+impl Figure {
+    pub const ALL: [Figure; 11] = [
+        Figure::SequentialWrite,
+        Figure::SequentialRead,
+        Figure::RandomRead,
+        Figure::Create,
+        Figure::Stat,
+        Figure::ReadSmall,
+        Figure::Unlink,
+        Figure::MemoryLarge,
+        Figure::MemorySmall,
+        Figure::ResidentLarge,
+        Figure::ResidentSmall,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::SequentialWrite => "sequential 1 MiB write",
+            Figure::SequentialRead => "sequential 1 MiB read",
+            Figure::RandomRead => "random 4 KiB read",
+            Figure::Create => "create + write 4 KiB + close",
+            Figure::Stat => "stat",
+            Figure::ReadSmall => "open + read 4 KiB + close",
+            Figure::Unlink => "unlink",
+            Figure::MemoryLarge => "memory, large file",
+            Figure::MemorySmall => "memory, 4 KiB files",
+            Figure::ResidentLarge => "resident, large file",
+            Figure::ResidentSmall => "resident, 4 KiB files",
+        }
+    }
+
+    pub fn unit(self) -> &'static str {
+        match self {
+            Figure::SequentialWrite | Figure::SequentialRead => "MiB/s",
+            Figure::RandomRead
+            | Figure::Create
+            | Figure::Stat
+            | Figure::ReadSmall
+            | Figure::Unlink => "1/s",
+            Figure::MemoryLarge
+            | Figure::MemorySmall
+            | Figure::ResidentLarge
+            | Figure::ResidentSmall => "of payload",
+        }
+    }
+}
+
+/// All samples of a run, in the order of the rounds.
+#[derive(Debug, Default)]
+pub struct Samples {
+    taken: BTreeMap<(Subject, Figure), Vec<f64>>,
+}
+
+impl Samples {
+    pub fn add(&mut self, subject: Subject, figure: Figure, value: f64) {
+        self.taken.entry((subject, figure)).or_default().push(value);
+    }
+
+    pub fn of(&self, subject: Subject, figure: Figure) -> &[f64] {
+        self.taken.get(&(subject, figure)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The middle of some samples, and how far they lie apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    pub samples: Vec<f64>,
+}
+
+impl Spread {
+    /// `None` without samples.
+    pub fn of(samples: &[f64]) -> Option<Spread> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (first, last) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() % 2 {
+            0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+            _ => sorted[middle],
+        };
+        Some(Spread { median, min: first, max: last, samples: samples.to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_between_the_two_middles() {
+        assert_eq!(Spread::of(&[]), None);
+        let odd = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 3.0));
+        assert_eq!(odd.samples, [3.0, 1.0, 2.0]);
+        assert_eq!(Spread::of(&[4.0, 1.0]).unwrap().median, 2.5);
+    }
+}

@@ -1,0 +1,145 @@
+//! Measures Tidefs beside its floors, prints a table and keeps the figures.
+//!
+//! The driver starts a worker inside each subject and asks them in turn; see `README.md` for what
+//! each figure means. It exits with 0 when everything could be measured, whatever the figures are;
+//! with `--check`, a missed half goal is a failure too.
+
+mod caches;
+mod driver;
+mod figures;
+mod goals;
+mod machine;
+mod null;
+mod order;
+mod private;
+mod progress;
+mod raw;
+mod report;
+mod start;
+mod stop;
+mod table;
+mod usage;
+mod worker;
+mod workloads;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+
+use driver::Extent;
+use figures::Subject;
+use goals::Verdict;
+use machine::Machine;
+use report::Report;
+use start::Site;
+use stop::Stop;
+
+/// Measure Tidefs beside tmpfs, a FUSE layer that does nothing, and a raw client of its server.
+#[derive(Debug, Parser)]
+#[command(name = "tidefs-bench", max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(after_help = "Example:\n  tidefs-bench --tidefs target/release/tidefs --quick")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Work inside a subject; started by the driver.
+    #[command(hide = true)]
+    Worker(Worker),
+    /// Run a worker on a FUSE layer that does nothing; started by the driver.
+    #[command(hide = true)]
+    Null(Null),
+}
+
+#[derive(Debug, Args)]
+struct Bench {
+    /// The binary that is measured
+    #[arg(long, default_value = "target/release/tidefs", value_name = "PATH")]
+    tidefs: PathBuf,
+
+    /// Less of everything, within a minute; the figures are rough
+    #[arg(long)]
+    quick: bool,
+
+    /// How often everything is measured [default: 5, or 2 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    rounds: Option<u8>,
+
+    /// Only these, separated by commas
+    #[arg(long, value_name = "SUBJECTS", value_delimiter = ',', value_enum)]
+    only: Vec<Subject>,
+
+    /// Fail when half of a goal is missed
+    #[arg(long)]
+    check: bool,
+
+    /// Where the figures are kept
+    #[arg(long, default_value = "bench/results", value_name = "DIR")]
+    results: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Worker {
+    #[arg(value_enum)]
+    subject: Subject,
+    directory: PathBuf,
+    #[arg(long)]
+    tidefs: PathBuf,
+    #[arg(long)]
+    memory_mib: u64,
+}
+
+#[derive(Debug, Args)]
+struct Null {
+    directory: PathBuf,
+    #[arg(last = true, required = true)]
+    words: Vec<OsString>,
+}
+
+/// Memory that each subject may use; they never hold their bytes at the same time.
+const MEMORY_MIB: u64 = 2048;
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        Some(Command::Worker(worker)) => {
+            worker::serve(worker.subject, &worker.directory, worker.tidefs, worker.memory_mib)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Null(Null { directory, words })) => {
+            null::run(&directory, &words)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => bench(&arguments.bench),
+    }
+}
+
+fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
+    let tidefs = std::fs::canonicalize(&options.tidefs).with_context(|| {
+        format!("there is no {}; build it with: cargo build --release", options.tidefs.display())
+    })?;
+    let mut extent = if options.quick { Extent::QUICK } else { Extent::FULL };
+    extent.rounds = options.rounds.map_or(extent.rounds, usize::from);
+    let subjects =
+        if options.only.is_empty() { Subject::ALL.to_vec() } else { options.only.clone() };
+
+    let stop = Stop::catch()?;
+    let machine = Machine::look();
+    let directory = tempfile::Builder::new().prefix("tidefs-bench-").tempdir()?;
+    let site = Site { directory: directory.path().to_owned(), tidefs, memory_mib: MEMORY_MIB };
+    let run = driver::run(&subjects, extent, &site, &stop)?;
+
+    let report = Report::new(&run, extent, machine, tidefs_fuse::passthrough_available());
+    print!("{report}");
+    let path = report.write(&options.results)?;
+    println!("\nkept in {}", path.display());
+    let missed = report.ratios.iter().any(|ratio| ratio.verdict == Verdict::Missed);
+    Ok(if options.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

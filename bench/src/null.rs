@@ -1,0 +1,31 @@
+//! The FUSE layer that does nothing, with a command inside it as `tidefs run` has one: layer and
+//! command are two processes, so that a request costs the same switches between them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use tidefs_fuse::MountOptions;
+
+use crate::private;
+use crate::stop::Stop;
+
+/// Mounts the layer, runs the command to its end and unmounts.
+pub fn run(directory: &Path, words: &[OsString]) -> anyhow::Result<()> {
+    // The command ends when the driver does; until then no signal may end the mount under it.
+    let _stop = Stop::catch()?;
+    if rustix::process::geteuid().is_root() {
+        private::enter()?;
+    }
+    fs::create_dir(directory)?;
+    let options =
+        MountOptions { fs_name: "tidefs-null".to_owned(), ..MountOptions::new(directory) };
+    let mut session = tidefs_fuse::null::mount(&options).context("cannot mount the null layer")?;
+    let status = Command::new(&words[0]).args(&words[1..]).status();
+    session.unmount().context("cannot unmount the null layer")?;
+    let status = status.context("cannot run the worker")?;
+    ensure!(status.success(), "the worker ended with {status}");
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Starts a worker inside each subject, asks it, and ends it.
+//!
+//! A worker that is inside `tidefs run` is started by it, as a user's command would be. Nothing
+//! here unmounts or kills: a worker ends when its input does, and what was made for it goes with
+//! it. A worker that does not answer in time is given up with an error.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::figures::{Figure, Subject};
+use crate::order::{Order, Reply};
+use crate::stop::Stop;
+
+/// Longest time for one order, and for a subject to start.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How often a request to stop is looked for meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a subject has to end after its input did.
+const END_WAIT: Duration = Duration::from_secs(30);
+
+/// What all subjects share.
+pub struct Site {
+    /// A directory of this run alone.
+    pub directory: PathBuf,
+    pub tidefs: PathBuf,
+    /// Memory that each subject may use at most.
+    pub memory_mib: u64,
+}
+
+pub struct Worker {
+    pub subject: Subject,
+    pub store: Option<String>,
+    child: Child,
+    input: Option<ChildStdin>,
+    replies: Receiver<String>,
+}
+
+impl Worker {
+    /// Returns when the worker stands in its directory.
+    pub fn start(subject: Subject, site: &Site, stop: &Stop) -> anyhow::Result<Worker> {
+        let directory = site.directory.join(subject.name());
+        let words = words(subject, site, &directory)?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot run {:?}", words[0]))?;
+        let input = child.stdin.take();
+        let replies = lines_of(child.stdout.take().context("a worker has an output")?);
+        let mut worker = Worker { subject, store: None, child, input, replies };
+        match worker.reply(stop)? {
+            Reply::Ready { store } => worker.store = store,
+            other => bail!("{} began with {other:?}", subject.name()),
+        }
+        Ok(worker)
+    }
+
+    pub fn ask(&mut self, order: Order, stop: &Stop) -> anyhow::Result<Vec<(Figure, f64)>> {
+        let name = format!("{} on {}", order.name(), self.subject.name());
+        let input = self.input.as_mut().context("the worker was told to end")?;
+        let mut line = serde_json::to_vec(&order)?;
+        line.push(b'\n');
+        input.write_all(&line).with_context(|| format!("{name}: the worker is gone"))?;
+        match self.reply(stop).with_context(|| format!("{name} was not measured"))? {
+            Reply::Figures(figures) => Ok(figures),
+            Reply::Failed(why) => bail!("{name} failed: {why}"),
+            Reply::Ready { .. } => bail!("{name}: the worker began anew"),
+        }
+    }
+
+    fn reply(&self, stop: &Stop) -> anyhow::Result<Reply> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            stop.check()?;
+            match self.replies.recv_timeout(LOOK_EVERY) {
+                Ok(line) => return serde_json::from_str(&line).context("this is not a reply"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("{} ended without an answer", self.subject.name())
+                }
+            }
+        }
+        bail!("{} did not answer within {PATIENCE:?}", self.subject.name())
+    }
+
+    /// Ends the worker and waits until what was made for it is gone.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        let name = self.subject.name();
+        match self.close()? {
+            Some(status) => ensure!(status.success(), "{name} ended with {status}"),
+            None => bail!("{name} did not end within {END_WAIT:?}"),
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
+        drop(self.input.take());
+        let deadline = Instant::now() + END_WAIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // After an error: the first one is what is told.
+        let _ = self.close();
+    }
+}
+
+/// The command line that makes a worker stand in `directory` of the subject.
+fn words(subject: Subject, site: &Site, directory: &Path) -> anyhow::Result<Vec<OsString>> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let mut words = match subject {
+        Subject::Raw => bail!("the raw client works inside valkey"),
+        Subject::Tmpfs => Vec::new(),
+        Subject::Null => line(&[&own, &"null", &directory, &"--"]),
+        Subject::Embedded => tidefs_run(site, directory, None),
+        Subject::Valkey => tidefs_run(site, directory, Some(1)),
+        Subject::Valkey4 => tidefs_run(site, directory, Some(4)),
+    };
+    words.extend(line(&[&own, &"worker", &subject.name(), &directory]));
+    words.extend(line(&[&"--tidefs", &site.tidefs, &"--memory-mib", &site.memory_mib.to_string()]));
+    Ok(words)
+}
+
+fn tidefs_run(site: &Site, directory: &Path, nodes: Option<u64>) -> Vec<OsString> {
+    let state = site.directory.join("state");
+    let each = format!("{}MiB", site.memory_mib / nodes.unwrap_or(1));
+    let mut words = line(&[&site.tidefs, &"run", &"--quiet", &"--state", &state]);
+    words.extend(line(&[&"--mount", &directory, &"--node-memory", &each]));
+    if let Some(nodes) = nodes {
+        words.extend(line(&[&"--nodes", &nodes.to_string()]));
+    }
+    words.push("--".into());
+    words
+}
+
+fn line(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    words.iter().map(|word| word.as_ref().to_owned()).collect()
+}
+
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

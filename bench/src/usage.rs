@@ -1,0 +1,136 @@
+//! How much memory a subject uses: by its own account, and by the machine's.
+//!
+//! The machine's account is the private memory of the processes that serve the subject, and the
+//! shared memory and kernel objects of the whole machine, whose changes on a quiet machine are the
+//! subject's. It is a check on the subject's own account, not a precise figure.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use rustix::process::getppid;
+use serde::Deserialize;
+
+use crate::caches;
+
+/// Whom to ask.
+#[derive(Clone, Debug)]
+pub enum Usage {
+    /// `tidefs status`; the process that mounted is the worker's parent.
+    Tidefs(PathBuf),
+    /// `statvfs` of the current directory.
+    FileSystem,
+}
+
+/// Bytes in use now.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    pub accounted: u64,
+    /// `None` without the right to make the kernel drop its caches first.
+    pub resident: Option<u64>,
+}
+
+/// The part of `tidefs status --json` that is read here.
+#[derive(Debug, Deserialize)]
+pub struct Status {
+    pub store: String,
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Node {
+    pub memory_used_bytes: u64,
+}
+
+impl Status {
+    pub fn ask(tidefs: &PathBuf) -> anyhow::Result<Status> {
+        let output = Command::new(tidefs).args(["status", "--json"]).output();
+        let output = output.with_context(|| format!("cannot run {}", tidefs.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "tidefs status failed: {}", said.trim());
+        serde_json::from_slice(&output.stdout).context("tidefs status gave no status")
+    }
+}
+
+impl Usage {
+    pub fn take(&self) -> anyhow::Result<Taken> {
+        let (accounted, private) = match self {
+            Usage::Tidefs(tidefs) => {
+                let status = Status::ask(tidefs)?;
+                let used = status.nodes.iter().map(|node| node.memory_used_bytes).sum();
+                (used, private_bytes_of_servers())
+            }
+            Usage::FileSystem => {
+                let found = rustix::fs::statvfs(".")?;
+                ((found.f_blocks - found.f_bfree) * found.f_frsize, 0)
+            }
+        };
+        let resident = match caches::forget_names()? {
+            true => Some(private + machine_bytes(&["Shmem", "Slab"])?),
+            false => None,
+        };
+        Ok(Taken { accounted, resident })
+    }
+}
+
+/// Sum of some fields of `/proc/meminfo`.
+fn machine_bytes(fields: &[&str]) -> anyhow::Result<u64> {
+    let table = fs::read_to_string("/proc/meminfo")?;
+    Ok(fields.iter().map(|field| kilobytes(&table, field) << 10).sum())
+}
+
+/// The private memory of the process that serves the mount and of all its children, without this
+/// process.
+fn private_bytes_of_servers() -> u64 {
+    let Some(server) = getppid() else { return 0 };
+    let own = std::process::id() as i32;
+    let mut front = vec![server.as_raw_nonzero().get()];
+    let mut bytes = 0;
+    while let Some(process) = front.pop() {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        bytes += kilobytes(&status, "RssAnon") << 10;
+        front.extend(children(process).into_iter().filter(|&child| child != own));
+    }
+    bytes
+}
+
+fn children(process: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The number after `field:` in a table of the kernel; 0 where there is none.
+fn kilobytes(table: &str, field: &str) -> u64 {
+    table
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':')?.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let table = "ShmemHugePages:  9 kB\nShmem:    1408 kB\n";
+        assert_eq!(kilobytes(table, "Shmem"), 1408);
+        assert_eq!(kilobytes(table, "Slab"), 0);
+    }
+
+    #[test]
+    fn a_child_is_among_the_children() {
+        let mut child = Command::new("sleep").arg("5").spawn().unwrap();
+        let found = children(std::process::id() as i32);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&(child.id() as i32)), "{found:?}");
+    }
+}
