@@ -1,0 +1,207 @@
+//! Closing a directory's shards, so that none of them takes an entry while it is removed.
+//!
+//! A removal closes every shard that is empty, then removes the entry in the parent, which is the
+//! instant at which it happens. If it finds a shard in use it reopens the others. Whoever meets a
+//! closed shard waits; a removal that does not come to its end is fenced off at the parent's
+//! shard and its work undone.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_store::{Batch, Store};
+
+use crate::entry::{self, EntryRecord, Place, Reference};
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::u64_at;
+use crate::keys::{self, header};
+
+/// A removal that has not come to its end for so long is given up by whoever meets it.
+const CLOSING_AGE_MAX: Duration = Duration::from_secs(2);
+/// How long the shards of a removed directory stay closed.
+pub(crate) const CLOSED_AGE_MAX: Duration = Duration::from_secs(60);
+/// Removed directories whose shards are still closed; beyond it the oldest are cleared early.
+const CLOSED_MAX: usize = 4_096;
+const CLEARED_PER_CALL: usize = 64;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Who closed a shard: the removal of the directory whose entry is at `parent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Closing {
+    pub transaction: u64,
+    pub since: Time,
+    pub parent: Place,
+}
+
+impl Closing {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut record = Vec::new();
+        record.extend(self.transaction.to_be_bytes());
+        record.extend(self.since.0.to_be_bytes());
+        entry::put_shard(&mut record, self.parent.shard);
+        record.extend(&self.parent.name);
+        record
+    }
+
+    pub fn decode(directory: Ino, record: &[u8]) -> Result<Closing, Error> {
+        let (fixed, name) = record
+            .split_at_checked(16 + entry::PLACE_BYTES)
+            .ok_or(Error::Corrupt { what: "the closing of directory", ino: directory.0 })?;
+        let parent = Place { shard: entry::shard_of(&fixed[16..]), name: name.to_vec() };
+        Ok(Closing { transaction: u64_at(fixed, 0), since: Time(u64_at(fixed, 8)), parent })
+    }
+}
+
+impl<S: Store> Fs<S> {
+    /// Closes all shards of a directory, or none and says why.
+    pub(crate) fn close_shards(&self, directory: Ino, closing: &Closing) -> Result<(), Error> {
+        let record = closing.encode();
+        let batch = Batch::new()
+            .absent(keys::CLOSED)
+            .at_most(keys::HEADER, header::ENTRIES, 0)
+            .put(keys::CLOSED, record.clone())
+            .reclaims();
+        let shards: Vec<_> = self.shards_of(directory).collect();
+        let batches: Vec<_> = shards.iter().map(|shard| (*shard, batch.clone())).collect();
+        let outcomes = self.store.batches(&batches)?;
+        let refusal = outcomes.iter().filter_map(|outcome| outcome.refused_by).max();
+        let Some(refusal) = refusal else { return Ok(()) };
+        let closed = shards.iter().zip(&outcomes).filter(|(_, outcome)| outcome.applied());
+        self.reopen(closed.map(|(shard, _)| *shard), &record)?;
+        Err(if refusal == 0 { Error::Contended } else { Error::NotEmpty })
+    }
+
+    /// Opens shards again that were closed by this record.
+    pub(crate) fn reopen(
+        &self,
+        shards: impl Iterator<Item = ShardKey>,
+        record: &[u8],
+    ) -> Result<(), Error> {
+        let batch = Batch::new().equals(keys::CLOSED, record).delete(keys::CLOSED).reclaims();
+        let batches: Vec<_> = shards.map(|shard| (shard, batch.clone())).collect();
+        self.store.batches(&batches)?;
+        Ok(())
+    }
+
+    /// A directory has no entries; asked only where nobody can add one meanwhile.
+    pub(crate) fn is_empty(&self, directory: Ino) -> Result<bool, Error> {
+        let batch = Batch::new().at_most(keys::HEADER, header::ENTRIES, 0);
+        let batches: Vec<_> =
+            self.shards_of(directory).map(|shard| (shard, batch.clone())).collect();
+        Ok(self.store.batches(&batches)?.iter().all(|outcome| outcome.applied()))
+    }
+
+    /// Disposes of what a removed directory leaves in its shards. Alone, at once: the kernel itself
+    /// refuses to make entries in a removed directory. With other mounts the shards stay closed
+    /// for a while, so that a late create there fails without asking anybody else.
+    pub(crate) fn leave_shards(&self, directory: Ino, alone: bool) -> Result<(), Error> {
+        if alone {
+            return self.clear_shards(directory);
+        }
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.push_back((self.now(), directory));
+        let oldest = (closed.len() > CLOSED_MAX).then(|| closed.pop_front()).flatten();
+        drop(closed);
+        oldest.map_or(Ok(()), |(_, directory)| self.clear_shards(directory))
+    }
+
+    /// Clears the shards of directories that were removed long enough ago, a few at a time.
+    pub(crate) fn clear_closed(&self, age: Duration) -> Result<(), Error> {
+        for _ in 0..CLEARED_PER_CALL {
+            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = closed.front().is_some_and(|(since, _)| self.now() - *since >= age);
+            let Some((_, directory)) = closed.pop_front().filter(|_| due) else { return Ok(()) };
+            drop(closed);
+            self.clear_shards(directory)?;
+        }
+        Ok(())
+    }
+
+    /// Clears what a removed directory leaves in its shards. Inodes that live there stay.
+    fn clear_shards(&self, directory: Ino) -> Result<(), Error> {
+        let batch = Batch::new().delete(keys::CLOSED).delete(keys::HEADER).reclaims();
+        let batches: Vec<_> =
+            self.shards_of(directory).map(|shard| (shard, batch.clone())).collect();
+        self.store.batches(&batches)?;
+        Ok(())
+    }
+
+    /// Ends renames that keep entries in a directory although they have left it. `true` when
+    /// there were any.
+    pub(crate) fn settle_leavers(&self, directory: Ino) -> Result<bool, Error> {
+        let mut any = false;
+        for (name, raw) in self.read_entries(directory)? {
+            let record = EntryRecord::decode(directory, &raw)?;
+            if record.passage.is_some() {
+                self.settle(&self.place(directory, &name))?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// What to do about a closed shard: `Ok` means try again, now that time has passed or the
+    /// removal was undone; [`Error::NotFound`] that the directory is gone.
+    pub(crate) fn reopen_or_fail(&self, place: &Place) -> Result<(), Error> {
+        let directory = place.shard.directory;
+        let closed = Batch::new().read(keys::CLOSED);
+        let Some(record) = self.store.batch(place.shard, &closed)?.take(0) else {
+            return Ok(());
+        };
+        let closing = Closing::decode(directory, &record)?;
+        if !self.is_entered(&closing.parent, directory)? {
+            return Err(Error::NotFound);
+        }
+        if self.now() - closing.since > CLOSING_AGE_MAX {
+            return self.give_up_removal(directory, &closing);
+        }
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+
+    /// Undoes removals of a directory that were left half done; before it gets another name.
+    pub(crate) fn clear_closings(&self, directory: Reference) -> Result<(), Error> {
+        let read = Batch::new().read(keys::CLOSED);
+        let batches: Vec<_> =
+            self.shards_of(directory.ino).map(|shard| (shard, read.clone())).collect();
+        for mut outcome in self.store.batches(&batches)? {
+            if let Some(record) = outcome.take(0) {
+                let closing = Closing::decode(directory.ino, &record)?;
+                self.give_up_removal(directory.ino, &closing)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_entered(&self, parent: &Place, directory: Ino) -> Result<bool, Error> {
+        let Some(raw) = self.read_entry(parent)? else { return Ok(false) };
+        let record = EntryRecord::decode(parent.shard.directory, &raw)?;
+        Ok(record.reference.ino == directory)
+    }
+
+    fn give_up_removal(&self, directory: Ino, closing: &Closing) -> Result<(), Error> {
+        let fence = Batch::new()
+            .present(keys::entry(&closing.parent.name))
+            .put(keys::aborted(closing.transaction), b"")
+            .reclaims();
+        if self.store.batch(closing.parent.shard, &fence)?.applied() {
+            self.reopen(self.shards_of(directory), &closing.encode())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closing_decodes_to_what_was_encoded() {
+        let shard = ShardKey { directory: Ino(4), index: 2 };
+        let parent = Place { shard, name: b"work".to_vec() };
+        let closing = Closing { transaction: 9, since: Time(8), parent };
+        assert_eq!(Closing::decode(Ino(5), &closing.encode()), Ok(closing));
+        assert!(Closing::decode(Ino(5), &[0; 25]).is_err());
+    }
+}

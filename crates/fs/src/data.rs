@@ -1,0 +1,178 @@
+//! The data path of one mount: everything that touches the bytes of files.
+//!
+//! A [`DataPath`] is what all files of a mount share: the store, the threads that move stripes, and
+//! the budgets. An [`OpenFile`] is one inode that is open here, shared by all its handles; it has
+//! the file's stripes, written and not yet stored, and hides from its callers where a byte is.
+//!
+//! - A read sees every write that returned before it began, whether the bytes are still in a
+//!   buffer, on their way or stored.
+//! - Two sends of one stripe never overtake each other: a stripe has one send in flight at most.
+//! - The store's inode never claims a size whose bytes have not been stored.
+//! - A write that failed after it returned is reported once by each handle, at its next write or
+//!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
+//!   to what is stored.
+//! - Locks, outermost first: `appending`, `gate`, `committing`, a reader's run, `state`, and the
+//!   mount's own (buffers, unsent, queue), which are leaves. `state` is never held across a call
+//!   of the store; `gate` and `committing` are where an order among such calls matters.
+//!
+//! Contract for the rest of the crate: one [`OpenFile`] for an inode at a time; [`OpenFile::flush`]
+//! at each close; an [`ErrorCursor`] and a [`ReadAhead`] for each handle; a file that is given up
+//! is flushed before its last reference is dropped, and before [`DataPath::close`].
+
+mod ahead;
+mod append;
+mod buffers;
+mod commit;
+mod delete;
+mod errors;
+mod file;
+mod pinned;
+mod pool;
+mod ranges;
+mod read;
+mod read_buffers;
+mod record;
+mod regions;
+mod run;
+mod seek;
+mod send;
+mod space;
+mod state;
+mod striped;
+mod truncate;
+mod unsent;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tidefs_model::{Clock, Ino, ShardKey, StripeSize};
+use tidefs_store::Store;
+
+pub use errors::ErrorCursor;
+pub use file::OpenFile;
+pub use run::ReadAhead;
+
+use crate::Config;
+use ahead::AheadBudget;
+use buffers::{Buffer, Buffers};
+use pool::Pool;
+use read_buffers::ReadBuffers;
+use record::Record;
+use striped::Striped;
+use unsent::Unsent;
+
+/// Buffers that a mount has at least: one that fills while another one is sent.
+const BUFFERS_MIN: u64 = 2;
+/// After a full store, this many writes wait for the store one by one, so that `ENOSPC` reaches the
+/// write that meets it; each that succeeds counts down.
+const WRITES_IN_DOUBT: u32 = 64;
+/// How long a writer waits for a buffer before it looks again for one that could be sent.
+const BUFFER_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Shared by all files of a mount: store, threads and budgets.
+pub struct DataPath<S: Store> {
+    store: Arc<S>,
+    stripe_size: StripeSize,
+    clock: Arc<dyn Clock>,
+    dirty_age_max: Duration,
+    pool: Pool,
+    buffers: Arc<Buffers>,
+    buffer_count: usize,
+    unsent: Unsent<Striped<S>>,
+    read_buffers: ReadBuffers,
+    ahead_budget: Arc<AheadBudget>,
+    /// Writes that are yet to wait for the store because it was full.
+    in_doubt: AtomicU32,
+}
+
+impl<S: Store> DataPath<S> {
+    pub fn new(
+        store: Arc<S>,
+        stripe_size: StripeSize,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<DataPath<S>> {
+        let stripe_bytes = u64::from(stripe_size.bytes());
+        let buffer_count = (config.dirty_bytes_max.0 / stripe_bytes).max(BUFFERS_MIN) as usize;
+        let ahead_stripes = config.read_ahead_bytes_max.0 / stripe_bytes;
+        Arc::new(DataPath {
+            store,
+            stripe_size,
+            clock,
+            dirty_age_max: config.dirty_age_max,
+            pool: Pool::new(config.io_threads),
+            buffers: Buffers::new(stripe_size.bytes() as usize, buffer_count),
+            buffer_count,
+            unsent: Unsent::new(),
+            read_buffers: ReadBuffers::new(stripe_size.bytes() as usize, ahead_stripes as usize),
+            ahead_budget: AheadBudget::new(ahead_stripes as usize),
+            in_doubt: AtomicU32::new(0),
+        })
+    }
+
+    /// Removes all stripes of a file that has no name and no handle any more. It is done in the
+    /// background; the call waits only while the queue is full. What a failure leaves behind is
+    /// unreachable and `fsck` finds it.
+    pub fn delete(&self, home: ShardKey, ino: Ino, size: u64) {
+        let (record, stripe_size) =
+            (Record { store: Arc::clone(&self.store), home, ino }, self.stripe_size);
+        self.pool.push(Box::new(move || {
+            if let Err(error) = delete::delete_file(&record, stripe_size, size) {
+                tracing::warn!(%error, %ino, "a removed file's stripes could not all be freed");
+            }
+        }));
+    }
+
+    /// Waits until everything handed over is done and stops the threads. What is handed over later
+    /// is done by the caller.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// A buffer to write into. While there is none, the oldest bytes of the mount are sent to get
+    /// one back; every call of the store ends, so does this.
+    fn buffer(&self) -> Buffer {
+        loop {
+            if let Some(buffer) = self.buffers.try_take() {
+                return buffer;
+            }
+            self.send_oldest();
+            if let Some(buffer) = self.buffers.take_within(BUFFER_PATIENCE) {
+                return buffer;
+            }
+        }
+    }
+
+    /// Half of the buffers may wait for more bytes; beyond that the oldest are sent early, so that
+    /// scattered writes do not come to a halt at the end of the budget.
+    fn relieve(&self) {
+        if self.unsent.count() > self.buffer_count / 2 {
+            self.send_oldest();
+        }
+    }
+
+    fn send_oldest(&self) {
+        if let Some((file, index)) = self.unsent.take_oldest() {
+            file.hand_over(index);
+        }
+    }
+
+    fn store_was_full(&self) {
+        self.in_doubt.store(WRITES_IN_DOUBT, Ordering::Relaxed);
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed) > 0
+    }
+
+    fn store_had_room(&self) {
+        let less = |writes: u32| writes.checked_sub(1);
+        // Zero already: somebody else saw enough writes succeed.
+        let _ = self.in_doubt.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}

@@ -1,0 +1,41 @@
+//! Making written bytes part of the file: size and times go to the inode's record after the bytes
+//! have reached the store.
+
+use std::sync::Arc;
+
+use tidefs_store::Store;
+
+use super::errors::ErrorCursor;
+use super::striped::Striped;
+use crate::Error;
+
+impl<S: Store> Striped<S> {
+    /// What arrived is committed also when something else did not.
+    pub fn flush(self: &Arc<Self>, errors: &ErrorCursor) -> Result<(), Error> {
+        let committed = self.settle();
+        self.state().errors.report(errors)?;
+        committed
+    }
+
+    /// The same without a handle to report to; failed writes stay on record for every handle.
+    pub fn settle(self: &Arc<Self>) -> Result<(), Error> {
+        self.drain();
+        self.commit()
+    }
+
+    fn commit(&self) -> Result<(), Error> {
+        let _order = self.committing();
+        let (size, changed) = {
+            let state = self.state();
+            if !state.has_uncommitted() {
+                return Ok(());
+            }
+            (state.arrived_end, state.changed)
+        };
+        let stored = self.record.commit(size, changed.unwrap_or_else(|| self.path.clock.now()))?;
+        let mut state = self.state();
+        self.adopt(&mut state, stored);
+        state.committed(size, changed);
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! An inode that is open in this mount, whichever way its bytes are kept.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_store::Store;
+
+use super::DataPath;
+use super::errors::ErrorCursor;
+use super::pinned::Pinned;
+use super::record::Record;
+use super::run::ReadAhead;
+use super::striped::Striped;
+use crate::inode::Inode;
+use crate::{Error, FILE_BYTES_MAX, ReadBytes, Seek, SpaceMode};
+
+/// The bytes of one inode that is open, or being truncated, in this mount; shared by all its
+/// handles.
+pub struct OpenFile<S: Store>(Bytes<S>);
+
+enum Bytes<S: Store> {
+    /// In the store's stripes, with buffers before them.
+    Striped(Arc<Striped<S>>),
+    /// In a file of this machine's memory, which the kernel may use by itself.
+    Pinned(Pinned<S>),
+}
+
+impl<S: Store> OpenFile<S> {
+    /// `inode` is the record as the store has it now. `pinned` is the store's file of the bytes.
+    pub fn new(
+        path: Arc<DataPath<S>>,
+        ino: Ino,
+        home: ShardKey,
+        inode: &Inode,
+        pinned: Option<Arc<File>>,
+    ) -> OpenFile<S> {
+        let record = Record { store: Arc::clone(&path.store), home, ino };
+        OpenFile(match pinned {
+            Some(file) => Bytes::Pinned(Pinned::new(path, record, inode, file)),
+            None => Bytes::Striped(Arc::new(Striped::new(path, record, inode))),
+        })
+    }
+
+    /// The file that the kernel may read and write by itself.
+    pub fn pinned(&self) -> Option<Arc<File>> {
+        match &self.0 {
+            Bytes::Striped(_) => None,
+            Bytes::Pinned(pinned) => Some(pinned.file()),
+        }
+    }
+
+    /// Reads what there is of a range; less than asked for only at the end of the file.
+    pub fn read(&self, reader: &ReadAhead, offset: u64, length: usize) -> Result<ReadBytes, Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.read(reader, offset, length),
+            Bytes::Pinned(pinned) => pinned.read(offset, length),
+        }
+    }
+
+    /// Writes all of `bytes`. An error may be that of an earlier write, which this handle had not
+    /// been told of; nothing of this one is done then.
+    pub fn write(&self, errors: &ErrorCursor, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        end_of(offset, bytes.len() as u64)?;
+        match &self.0 {
+            Bytes::Striped(striped) => striped.write(errors, offset, bytes),
+            Bytes::Pinned(pinned) => pinned.write(offset, bytes),
+        }
+    }
+
+    /// Writes at the file's end and answers where that was. `shared`: other mounts may be
+    /// appending, so the store hands out the range.
+    pub fn append(&self, errors: &ErrorCursor, bytes: &[u8], shared: bool) -> Result<u64, Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.append(errors, bytes, shared),
+            Bytes::Pinned(pinned) => pinned.append(bytes),
+        }
+    }
+
+    /// Sends everything written, waits until the store has it, then commits size and times to the
+    /// inode. Reports the failure of an earlier write that this handle had not been told of.
+    pub fn flush(&self, errors: &ErrorCursor) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.flush(errors),
+            Bytes::Pinned(pinned) => pinned.commit(),
+        }
+    }
+
+    /// Starts to send what has waited for longer than the mount lets it. Does not wait, and leaves
+    /// the inode alone.
+    pub fn flush_aged(&self, now: Time) {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.flush_aged(now),
+            Bytes::Pinned(_) => {}
+        }
+    }
+
+    /// Sets the size, and the times with it. What is cut off is zeros when the file grows again.
+    pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        end_of(size, 0)?;
+        match &self.0 {
+            Bytes::Striped(striped) => striped.truncate(size),
+            Bytes::Pinned(pinned) => pinned.truncate(size),
+        }
+    }
+
+    pub fn allocate(&self, offset: u64, length: u64, mode: SpaceMode) -> Result<(), Error> {
+        let end = end_of(offset, length)?;
+        match &self.0 {
+            _ if length == 0 => Err(Error::Invalid),
+            Bytes::Striped(striped) => striped.allocate(offset..end, mode),
+            Bytes::Pinned(pinned) => pinned.allocate(offset..end, mode),
+        }
+    }
+
+    /// The first offset from `offset` on that lies in data, or in a hole; the end of the file is
+    /// one.
+    pub fn seek(&self, offset: u64, seek: Seek) -> Result<u64, Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.seek(offset, seek),
+            Bytes::Pinned(pinned) => pinned.seek(offset, seek),
+        }
+    }
+
+    /// Lays what this mount knows and the record does not say yet over a record from the store.
+    pub fn overlay(&self, inode: &mut Inode) {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.overlay(inode),
+            Bytes::Pinned(pinned) => pinned.overlay(inode),
+        }
+    }
+
+    /// The record was read again: another mount may have changed the bytes.
+    pub fn refresh(&self, inode: &Inode) {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.refresh(inode),
+            Bytes::Pinned(_) => {}
+        }
+    }
+
+    /// Makes the record the only place that knows the file's times, before they are set by hand.
+    pub fn settle_times(&self) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.settle(),
+            Bytes::Pinned(pinned) => pinned.commit(),
+        }
+    }
+
+    /// The file has no name any more and its last handle is closed: gives up what was written and
+    /// frees its memory.
+    pub fn discard(&self) {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.discard(),
+            Bytes::Pinned(pinned) => pinned.discard(),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn size(&self) -> u64 {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().size(),
+            Bytes::Pinned(pinned) => pinned.size(),
+        }
+    }
+
+    /// Counts the changes of the bytes, as far as the record says.
+    pub fn version(&self) -> u64 {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().stored.version,
+            Bytes::Pinned(pinned) => pinned.version(),
+        }
+    }
+
+    /// Something written is not in the store yet, or not in the record.
+    #[cfg(test)]
+    pub fn is_dirty(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().is_dirty(),
+            Bytes::Pinned(pinned) => pinned.is_dirty(),
+        }
+    }
+}
+
+/// A handle's view of the write errors of its file. A file whose bytes are pinned has none: each
+/// write is done when it returns.
+impl ErrorCursor {
+    pub fn new<S: Store>(file: &OpenFile<S>) -> ErrorCursor {
+        match &file.0 {
+            Bytes::Striped(striped) => striped.state().errors.cursor(),
+            Bytes::Pinned(_) => ErrorCursor::default(),
+        }
+    }
+
+    /// The failure of an earlier write that this handle has not reported yet.
+    pub fn report<S: Store>(&self, file: &OpenFile<S>) -> Result<(), Error> {
+        match &file.0 {
+            Bytes::Striped(striped) => striped.state().errors.report(self),
+            Bytes::Pinned(_) => Ok(()),
+        }
+    }
+}
+
+fn end_of(offset: u64, length: u64) -> Result<u64, Error> {
+    let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX);
+    end.ok_or(Error::FileTooLarge)
+}

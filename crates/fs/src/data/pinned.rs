@@ -1,0 +1,207 @@
+//! An open file whose bytes are pinned in a file of this machine's memory.
+//!
+//! That file is the truth: the kernel may read and write it without asking anybody. Nothing is
+//! buffered here; what is left to do is to bring its size and times into the inode's record.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+use tidefs_model::Time;
+use tidefs_store::{Store, StoreError};
+
+use super::DataPath;
+use super::read_buffers::unshared;
+use super::record::{Record, Resized};
+use super::state::Stored;
+use crate::inode::Inode;
+use crate::{Error, FILE_BYTES_MAX, ReadBytes, Seek, SpaceMode};
+
+pub(super) struct Pinned<S: Store> {
+    path: Arc<DataPath<S>>,
+    record: Record<S>,
+    file: Arc<File>,
+    /// One append at a time, so that each begins where the last one ended.
+    appending: Mutex<()>,
+    /// Held across each change of the record, which must say what the file said last.
+    known: Mutex<Known>,
+}
+
+struct Known {
+    stored: Stored,
+    /// Size and modification time of the file when the record was last right.
+    size: u64,
+    written: Time,
+}
+
+impl<S: Store> Pinned<S> {
+    pub fn new(
+        path: Arc<DataPath<S>>,
+        record: Record<S>,
+        inode: &Inode,
+        file: Arc<File>,
+    ) -> Pinned<S> {
+        // It ends where its last stripe does, which is before the end of a sparse file.
+        if let Err(error) = file.set_len(inode.size) {
+            tracing::error!(%error, ino = %record.ino, "a pinned file could not be given its size");
+        }
+        let written = file.metadata().map_or(Time::default(), |metadata| mtime_of(&metadata));
+        let known = Known { stored: Stored::of(inode), size: inode.size, written };
+        let (appending, known) = (Mutex::new(()), Mutex::new(known));
+        Pinned { path, record, file, appending, known }
+    }
+
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    pub fn read(&self, offset: u64, length: usize) -> Result<ReadBytes, Error> {
+        let left = self.size().saturating_sub(offset).min(length as u64) as usize;
+        let mut buffer = self.path.read_buffers.lend(left);
+        let out = &mut unshared(&mut buffer)[..left];
+        let mut filled = 0;
+        while filled < left {
+            match self.file.read_at(&mut out[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error_of(&error)),
+            }
+        }
+        let mut answer = self.path.read_buffers.answer(buffer, left);
+        answer.range.end = filled;
+        Ok(answer)
+    }
+
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, offset).map_err(|error| error_of(&error))
+    }
+
+    pub fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
+        let _one = self.appending.lock().expect("no panic while appending");
+        let offset = self.size();
+        if offset + bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        self.write(offset, bytes)?;
+        Ok(offset)
+    }
+
+    pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        let mut known = self.known();
+        self.file.set_len(size).map_err(|error| error_of(&error))?;
+        self.settle(&mut known, self.path.clock.now())
+    }
+
+    pub fn allocate(&self, range: Range<u64>, mode: SpaceMode) -> Result<(), Error> {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (flags, extends) = match mode {
+            SpaceMode::Allocate => (FallocateFlags::empty(), true),
+            SpaceMode::AllocateKeepSize => (FallocateFlags::KEEP_SIZE, false),
+            // A tmpfs has no mode for zeros; a hole reads the same.
+            SpaceMode::PunchHole | SpaceMode::ZeroKeepSize => (punch, false),
+            SpaceMode::Zero => (punch, true),
+        };
+        let length = range.end - range.start;
+        rustix::fs::fallocate(&*self.file, flags, range.start, length)
+            .map_err(|errno| error_of(&errno.into()))?;
+        if extends && self.size() < range.end {
+            self.file.set_len(range.end).map_err(|error| error_of(&error))?;
+        }
+        Ok(())
+    }
+
+    pub fn seek(&self, offset: u64, seek: Seek) -> Result<u64, Error> {
+        let target = match seek {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        rustix::fs::seek(&*self.file, target).map_err(|errno| error_of(&errno.into()))
+    }
+
+    /// Brings the record up to what the file says, if it changed since.
+    pub fn commit(&self) -> Result<(), Error> {
+        let mut known = self.known();
+        match self.changed(&known) {
+            Some(metadata) => self.settle(&mut known, mtime_of(&metadata)),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(&self, known: &mut Known, time: Time) -> Result<(), Error> {
+        let metadata = self.file.metadata().map_err(|error| error_of(&error))?;
+        let size = metadata.len();
+        // Whatever the record says, the file is right: a pinned file belongs to one mount.
+        if let Resized::Done(stored) = self.record.resize(size, u64::MAX, time)? {
+            *known = Known { stored, size, written: mtime_of(&metadata) };
+        }
+        Ok(())
+    }
+
+    pub fn overlay(&self, inode: &mut Inode) {
+        let known = self.known();
+        if known.stored.version > inode.version {
+            let Stored { size, version, mtime, ctime } = known.stored;
+            (inode.size, inode.version, inode.mtime) = (size, version, mtime);
+            inode.ctime = inode.ctime.max(ctime);
+        }
+        if let Some(metadata) = self.changed(&known) {
+            inode.size = metadata.len();
+            inode.mtime = mtime_of(&metadata);
+            inode.ctime = inode.ctime.max(inode.mtime);
+        }
+    }
+
+    /// What the file says, if that is not what the record was last brought up to.
+    fn changed(&self, known: &Known) -> Option<Metadata> {
+        let metadata = self.file.metadata().ok()?;
+        let as_known = metadata.len() == known.size && mtime_of(&metadata) == known.written;
+        (!as_known).then_some(metadata)
+    }
+
+    pub fn discard(&self) {
+        if let Err(error) = self.file.set_len(0) {
+            tracing::warn!(%error, ino = %self.record.ino, "a removed file could not be freed");
+        }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    pub fn version(&self) -> u64 {
+        self.known().stored.version
+    }
+
+    #[cfg(test)]
+    pub fn is_dirty(&self) -> bool {
+        self.changed(&self.known()).is_some()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("no panic while a record is changed")
+    }
+}
+
+fn mtime_of(metadata: &Metadata) -> Time {
+    Time::from_unix(metadata.mtime(), metadata.mtime_nsec() as u32)
+}
+
+/// What the kernel says of its own memory file, as a fact of the file system or of the store.
+fn error_of(error: &io::Error) -> Error {
+    let endpoint = || "this machine's memory".into();
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::NOMEM) => {
+            Error::Store(StoreError::Full { endpoint: endpoint() })
+        }
+        Some(Errno::FBIG) => Error::FileTooLarge,
+        Some(Errno::INVAL) => Error::Invalid,
+        Some(Errno::NXIO) => Error::NoSuchOffset,
+        Some(Errno::OPNOTSUPP) => Error::NotSupported,
+        _ => Error::Store(StoreError::Unavailable { endpoint: endpoint() }),
+    }
+}

@@ -1,0 +1,89 @@
+//! The changes that the data path makes to an inode's record in its home shard, each one batch.
+//!
+//! Every one counts the version up, so that other mounts learn that the bytes changed, and answers
+//! with the record as it was right after.
+
+use std::sync::Arc;
+
+use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_store::{Batch, Outcome, Store};
+
+use super::state::Stored;
+use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
+use crate::{Error, FILE_BYTES_MAX, keys};
+
+pub(super) struct Record<S> {
+    pub store: Arc<S>,
+    pub home: ShardKey,
+    pub ino: Ino,
+}
+
+/// What became of a new size.
+pub(super) enum Resized {
+    Done(Stored),
+    /// Another mount made the file larger than was thought.
+    Larger(Stored),
+}
+
+impl<S: Store> Record<S> {
+    /// The file was written at `time` and reaches to `size` at least.
+    pub fn commit(&self, size: u64, time: Time) -> Result<Stored, Error> {
+        let field = keys::inode(self.ino);
+        let batch = Batch::new().present(&*field).max(&*field, SIZE, size);
+        let outcome = self.apply(batch, &field, time)?;
+        self.applied(outcome)
+    }
+
+    /// Sets the size, if the file is no larger than `size_max`.
+    pub fn resize(&self, size: u64, size_max: u64, time: Time) -> Result<Resized, Error> {
+        let field = keys::inode(self.ino);
+        let batch = Batch::new().present(&*field).at_most(&*field, SIZE, size_max);
+        let batch = batch.patch(&*field, SIZE, size.to_be_bytes());
+        let outcome = self.apply(batch, &field, time)?;
+        match outcome.refused_by {
+            None => self.applied(outcome).map(Resized::Done),
+            Some(0) => Err(Error::Stale),
+            Some(_) => self.stored(outcome).map(Resized::Larger),
+        }
+    }
+
+    /// Makes the file longer by `bytes`, which are zeros until they are written: no other mount
+    /// gets the same range.
+    pub fn reserve(&self, bytes: u64, time: Time) -> Result<Stored, Error> {
+        let field = keys::inode(self.ino);
+        let room = FILE_BYTES_MAX.checked_sub(bytes).ok_or(Error::FileTooLarge)?;
+        let batch = Batch::new().present(&*field).at_most(&*field, SIZE, room);
+        let outcome = self.apply(batch.add(&*field, SIZE, bytes as i64), &field, time)?;
+        match outcome.refused_by {
+            Some(1) => Err(Error::FileTooLarge),
+            _ => self.applied(outcome),
+        }
+    }
+
+    /// Removes the inode and its extended attributes.
+    pub fn remove(&self) -> Result<(), Error> {
+        let batch = Batch::new().delete(keys::inode(self.ino)).delete(keys::xattrs(self.ino));
+        self.store.batch(self.home, &batch.reclaims())?;
+        Ok(())
+    }
+
+    /// The status-change time never goes back; the modification time is the program's to move.
+    fn apply(&self, batch: Batch, field: &[u8], time: Time) -> Result<Outcome, Error> {
+        let batch = batch
+            .patch(field, MTIME, time.0.to_be_bytes())
+            .max(field, CTIME, time.0)
+            .add(field, VERSION, 1)
+            .read(field)
+            .reclaims();
+        Ok(self.store.batch(self.home, &batch)?)
+    }
+
+    fn applied(&self, outcome: Outcome) -> Result<Stored, Error> {
+        if outcome.applied() { self.stored(outcome) } else { Err(Error::Stale) }
+    }
+
+    fn stored(&self, mut outcome: Outcome) -> Result<Stored, Error> {
+        let record = outcome.take(0).ok_or(Error::Stale)?;
+        Ok(Stored::of(&Inode::decode(self.ino, &record)?))
+    }
+}

@@ -1,0 +1,201 @@
+//! Getting written stripes to the store.
+//!
+//! A buffer is first due, then sending, then gone. Whoever makes a stripe's buffer due while
+//! nothing of the stripe is in flight sees to a sender; otherwise the sender at work finds it when
+//! it is done. So a stripe has one sender at a time, and its sends keep their order.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tidefs_model::Time;
+use tidefs_store::{Store, StoreError, StripeWrite};
+
+use super::pool::Job;
+use super::regions::region_of;
+use super::state::{State, Written};
+use super::striped::Striped;
+use crate::Error;
+
+/// Stripes with little in them that go to the store in one call.
+const GROUP_STRIPES: usize = 32;
+
+type Sending = (u32, Arc<Written>);
+
+impl<S: Store> Striped<S> {
+    /// Has a stripe's buffer sent by the pool; waits while the queue is full.
+    pub fn hand_over(self: &Arc<Self>, index: u32) {
+        let needs_sender = self.state().call_due(index);
+        if needs_sender {
+            self.path.pool.push(self.sender(vec![index]));
+        }
+    }
+
+    /// Sends all that is written now and waits until it has arrived or failed.
+    pub fn drain(self: &Arc<Self>) {
+        let (youngest, mut groups) = {
+            let mut state = self.state();
+            let Some(youngest) = state.youngest() else { return };
+            (youngest, self.call_all_due(&mut state))
+        };
+        // The last group is sent from here: for a small file that saves waking another thread.
+        let last = groups.pop();
+        for group in groups {
+            if let Err(job) = self.path.pool.try_push(self.sender(group)) {
+                job();
+            }
+        }
+        self.send(last.unwrap_or_default());
+        self.wait_for(youngest);
+    }
+
+    /// Waits until the buffers that are as old as `birth` have arrived or failed.
+    fn wait_for(&self, birth: u64) {
+        let waits = |state: &mut State| state.awaits(birth);
+        drop(self.settled.wait_while(self.state(), waits).expect("no panic in a file's state"));
+    }
+
+    pub fn flush_aged(self: &Arc<Self>, now: Time) {
+        let mut state = self.state();
+        let indices: Vec<_> = state.stripes.keys().copied().collect();
+        for index in indices {
+            let stripe = state.stripes.get_mut(&index).expect("the state is locked");
+            let Some(dirty) = &mut stripe.dirty else { continue };
+            if dirty.due || now - dirty.since < self.path.dirty_age_max {
+                continue;
+            }
+            // A job that is queued here cannot begin before the lock is released.
+            let has_sender = stripe.sending.is_some()
+                || self.path.pool.try_push(self.sender(vec![index])).is_ok();
+            if !has_sender {
+                return;
+            }
+            dirty.due = true;
+        }
+    }
+
+    /// Makes every buffer due; those that need a sender, in groups for one call each.
+    fn call_all_due(&self, state: &mut State) -> Vec<Vec<u32>> {
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut bytes_left = 0;
+        let indices: Vec<_> = state.stripes.keys().copied().collect();
+        for index in indices {
+            if !state.call_due(index) {
+                continue;
+            }
+            let dirty = state.stripes[&index].dirty.as_ref();
+            let bytes = dirty.map_or(0, |dirty| dirty.ranges.bytes());
+            match groups.last_mut() {
+                Some(group) if bytes <= bytes_left && group.len() < GROUP_STRIPES => {
+                    bytes_left -= bytes;
+                    group.push(index);
+                }
+                _ => {
+                    bytes_left = self.path.stripe_size.bytes() - bytes;
+                    groups.push(vec![index]);
+                }
+            }
+        }
+        groups
+    }
+
+    fn sender(self: &Arc<Self>, indices: Vec<u32>) -> Job {
+        let file = Arc::clone(self);
+        Box::new(move || file.send(indices))
+    }
+
+    /// Sends the due buffers of stripes that nobody else is sending.
+    fn send(self: &Arc<Self>, mut indices: Vec<u32>) {
+        while !indices.is_empty() {
+            let sending = self.begin(&indices);
+            let results = self.store(&sending);
+            indices = self.finish(&sending, results);
+            drop(sending);
+            if indices.is_empty() {
+                return;
+            }
+            // Written again meanwhile. A flush that sends must not do so for as long as others
+            // write.
+            match self.path.pool.try_push(self.sender(std::mem::take(&mut indices))) {
+                Ok(()) => {}
+                Err(job) => return job(),
+            }
+        }
+    }
+
+    fn begin(&self, indices: &[u32]) -> Vec<Sending> {
+        let mut state = self.state();
+        let mut group = Vec::with_capacity(indices.len());
+        for &index in indices {
+            let Some(stripe) = state.stripes.get_mut(&index) else { continue };
+            let free = stripe.sending.is_none();
+            let Some(written) = stripe.dirty.take_if(|dirty| dirty.due && free) else { continue };
+            self.path.unsent.remove(written.birth);
+            let written = Arc::new(written);
+            stripe.sending = Some(Arc::clone(&written));
+            group.push((index, written));
+        }
+        group
+    }
+
+    /// One result for each stripe. A call that failed for several is repeated one by one, so that
+    /// only those are given up which the store does not take; a repeated write changes nothing.
+    fn store(&self, group: &[Sending]) -> Vec<Result<(), Error>> {
+        let marked: Vec<_> = group.iter().map(|(index, _)| self.mark_region_of(*index)).collect();
+        if group.len() > 1 && marked.iter().all(Result::is_ok) && self.write_out(group).is_ok() {
+            return marked;
+        }
+        let each = group.iter().zip(marked);
+        each.map(|(one, marked)| marked.and_then(|()| self.write_out(std::slice::from_ref(one))))
+            .collect()
+    }
+
+    fn write_out(&self, group: &[Sending]) -> Result<(), Error> {
+        let writes: Vec<_> = group
+            .iter()
+            .flat_map(|(index, written)| {
+                let key = self.key(*index);
+                written.parts().map(move |(offset, bytes)| StripeWrite { key, offset, bytes })
+            })
+            .collect();
+        // Whoever waits for this stripe would wait for ever if a panic passed through here.
+        let written = catch_unwind(AssertUnwindSafe(|| self.path.store.write(&writes)));
+        Ok(written.unwrap_or_else(|_| Err(panicked()))?)
+    }
+
+    fn mark_region_of(&self, index: u32) -> Result<(), Error> {
+        let region = region_of(index);
+        if region == 0 || self.marked().contains(&region) {
+            return Ok(());
+        }
+        let marked = catch_unwind(AssertUnwindSafe(|| self.record.mark(region)));
+        marked.unwrap_or_else(|_| Err(panicked().into()))?;
+        self.marked().insert(region);
+        Ok(())
+    }
+
+    /// Takes note of what arrived and what did not. The answer names stripes that are due again.
+    fn finish(&self, group: &[Sending], results: Vec<Result<(), Error>>) -> Vec<u32> {
+        let mut state = self.state();
+        for ((index, written), result) in group.iter().zip(results) {
+            let end = self.path.stripe_size.start_of(*index) + u64::from(written.ranges.end());
+            match result {
+                Ok(()) => state.arrived(end),
+                Err(error) => {
+                    if matches!(error, Error::Store(StoreError::Full { .. })) {
+                        self.path.store_was_full();
+                    }
+                    tracing::warn!(%error, ino = %self.ino(), index, "a stripe was not stored");
+                    state.failed(end, error);
+                }
+            }
+            state.sent(*index);
+        }
+        self.settled.notify_all();
+        let again = |(index, _): &Sending| state.is_due(*index).then_some(*index);
+        group.iter().filter_map(again).collect()
+    }
+}
+
+fn panicked() -> StoreError {
+    StoreError::Indeterminate { endpoint: "a store call that panicked".into() }
+}

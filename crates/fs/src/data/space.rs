@@ -1,0 +1,108 @@
+//! Holes and zeros on demand, and space that is claimed by making the file longer.
+//!
+//! Nothing is set aside for a range that is allocated: memory is taken when bytes are written, and
+//! a full store says so then.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidefs_model::StripeKey;
+use tidefs_store::{Store, StripeWrite};
+
+use super::regions::stripe_count;
+use super::striped::Striped;
+use crate::{Error, SpaceMode};
+
+impl<S: Store> Striped<S> {
+    pub fn allocate(self: &Arc<Self>, range: Range<u64>, mode: SpaceMode) -> Result<(), Error> {
+        match mode {
+            SpaceMode::AllocateKeepSize => Ok(()),
+            SpaceMode::Allocate => self.extend(range.end),
+            SpaceMode::PunchHole | SpaceMode::ZeroKeepSize => self.zero(range),
+            SpaceMode::Zero => {
+                self.zero(range.clone())?;
+                self.extend(range.end)
+            }
+        }
+    }
+
+    /// Makes the file reach to `size` at least; what was not written up to there is zeros.
+    fn extend(self: &Arc<Self>, size: u64) -> Result<(), Error> {
+        if self.state().size() >= size {
+            return Ok(());
+        }
+        self.clear_residue_before(size)?;
+        let _order = self.committing();
+        let stored = self.record.commit(size, self.path.clock.now())?;
+        self.adopt(&mut self.state(), stored);
+        Ok(())
+    }
+
+    /// Makes zeros of a range, as far as the file reaches.
+    fn zero(self: &Arc<Self>, range: Range<u64>) -> Result<(), Error> {
+        let _alone = self.alone();
+        let range = range.start..range.end.min(self.state().size());
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.forget(&range);
+        let stripe_size = self.path.stripe_size;
+        let stripe_bytes = u64::from(stripe_size.bytes());
+        let (first, last) =
+            (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));
+        let (start, end) = (stripe_size.within(range.start), stripe_size.within(range.end - 1) + 1);
+        if first == last {
+            return self.zero_within(first, start..end);
+        }
+        if start > 0 {
+            self.zero_within(first, start..stripe_size.bytes())?;
+        }
+        if end < stripe_size.bytes() {
+            self.zero_within(last, 0..end)?;
+        }
+        let whole = stripe_count(stripe_size, range.start)..range.end / stripe_bytes;
+        self.record.remove_stripes(whole)?;
+        Ok(())
+    }
+
+    /// Drops what is buffered of a range and waits for what is on its way.
+    fn forget(&self, range: &Range<u64>) {
+        let stripe_size = self.path.stripe_size;
+        let (first, last) =
+            (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));
+        let mut state = self.state();
+        state.ahead.clear();
+        let size = state.size();
+        let within = stripe_size.within(range.start)..stripe_size.within(range.end - 1) + 1;
+        let indices: Vec<_> = state.stripes.range(first..=last).map(|(&index, _)| index).collect();
+        for index in indices {
+            let from = if index == first { within.start } else { 0 };
+            let to = if index == last { within.end } else { stripe_size.bytes() };
+            state.cut(index, from..to, &self.path.unsent);
+        }
+        // The bytes are given up; the size they gave the file is not.
+        if state.size() < size {
+            state.arrived(range.end);
+        }
+        state.changed = Some(self.path.clock.now());
+        drop(self.wait_for_sends(state, first..=last));
+    }
+
+    /// Makes zeros of a part of one stripe, without making the stripe any longer.
+    fn zero_within(&self, index: u32, range: Range<u32>) -> Result<(), Error> {
+        let key = self.key(index);
+        let length = self.length(key)?;
+        if range.start >= length {
+            return Ok(());
+        }
+        if range.end >= length {
+            return Ok(self.path.store.trim(&[(key, range.start)])?);
+        }
+        let zeros = vec![0; range.len()];
+        Ok(self.path.store.write(&[StripeWrite { key, offset: range.start, bytes: &zeros }])?)
+    }
+
+    fn length(&self, key: StripeKey) -> Result<u32, Error> {
+        Ok(self.path.store.lengths(&[key])?.first().copied().unwrap_or(0))
+    }
+}

@@ -1,0 +1,293 @@
+//! What is known here of an open file and not by the store: written bytes, size and times.
+//!
+//! A stripe has at most two buffers. `sending` does not change any more and is on its way; `dirty`
+//! takes new writes and lies over it. Bytes leave this state only when the store has them, or when
+//! the store refused them and the failure is on record.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Range, RangeInclusive};
+use std::sync::{Arc, Weak};
+
+use tidefs_model::{Piece, StripeSize, Time};
+
+use super::ahead::Ahead;
+use super::buffers::Buffer;
+use super::errors::ErrorLog;
+use super::ranges::Ranges;
+use super::unsent::Unsent;
+use crate::Error;
+use crate::inode::Inode;
+
+/// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
+/// cost of finding a place among them small.
+const RANGES_MAX: usize = 64;
+
+/// Bytes written to one stripe.
+#[derive(Debug)]
+pub(super) struct Written {
+    buffer: Buffer,
+    pub ranges: Ranges,
+    pub birth: u64,
+    /// When the first of them was written.
+    pub since: Time,
+    /// A sender takes it as soon as nothing else of the stripe is in flight.
+    pub due: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stripe {
+    pub dirty: Option<Written>,
+    pub sending: Option<Arc<Written>>,
+}
+
+/// What the store's inode said when this mount last read or changed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub size: u64,
+    pub version: u64,
+    pub mtime: Time,
+    pub ctime: Time,
+}
+
+impl Stored {
+    pub fn of(inode: &Inode) -> Stored {
+        Stored { size: inode.size, version: inode.version, mtime: inode.mtime, ctime: inode.ctime }
+    }
+}
+
+pub(super) struct State {
+    stripe_size: StripeSize,
+    pub stored: Stored,
+    pub stripes: BTreeMap<u32, Stripe>,
+    /// One beyond the last byte that reached the store, as far as the inode does not say so yet;
+    /// else 0.
+    pub arrived_end: u64,
+    /// One beyond the last byte that a failed send may have left in the store; else 0.
+    pub residue_end: u64,
+    /// When the file was last written, as far as the inode does not say so yet.
+    pub changed: Option<Time>,
+    pub errors: ErrorLog,
+    /// Stripes read ahead. None of them is also in `stripes`: a write forgets what was read.
+    pub ahead: HashMap<u32, Weak<Ahead>>,
+}
+
+impl State {
+    pub fn new(stripe_size: StripeSize, inode: &Inode) -> State {
+        State {
+            stripe_size,
+            stored: Stored::of(inode),
+            stripes: BTreeMap::new(),
+            arrived_end: 0,
+            residue_end: 0,
+            changed: None,
+            errors: ErrorLog::default(),
+            ahead: HashMap::new(),
+        }
+    }
+
+    /// The size that a reader in this mount sees.
+    pub fn size(&self) -> u64 {
+        self.stored.size.max(self.pending_end())
+    }
+
+    /// One beyond the last byte written and not yet part of the inode's size, or less than that.
+    pub fn pending_end(&self) -> u64 {
+        let last = self.stripes.last_key_value();
+        let buffered = last.map_or(0, |(&index, stripe)| {
+            self.stripe_size.start_of(index) + u64::from(stripe.end())
+        });
+        buffered.max(self.arrived_end)
+    }
+
+    #[cfg(test)]
+    pub fn is_dirty(&self) -> bool {
+        !self.stripes.is_empty() || self.has_uncommitted()
+    }
+
+    pub fn has_uncommitted(&self) -> bool {
+        self.changed.is_some() || self.arrived_end > self.stored.size
+    }
+
+    /// The inode is known as of a later version. `by_others`: not only by this file's own changes.
+    pub fn adopt(&mut self, stored: Stored, by_others: bool) {
+        self.stored = stored;
+        if by_others {
+            self.ahead.clear();
+        }
+    }
+
+    pub fn ahead_of(&self, index: u32) -> Option<Arc<Ahead>> {
+        self.ahead.get(&index)?.upgrade()
+    }
+
+    pub fn wants_buffer(&self, index: u32) -> bool {
+        self.stripes.get(&index).is_none_or(|stripe| stripe.dirty.is_none())
+    }
+
+    /// Opens a buffer for new writes to a stripe that has none.
+    pub fn open_buffer(&mut self, index: u32, buffer: Buffer, birth: u64, since: Time) {
+        let ranges = Ranges::default();
+        let written = Written { buffer, ranges, birth, since, due: false };
+        self.stripes.entry(index).or_default().dirty = Some(written);
+    }
+
+    /// Copies bytes into the open buffer of their stripe. `true`: it should be sent now, because
+    /// the stream has reached the stripe's end or the buffer is too scattered.
+    pub fn put(&mut self, piece: &Piece, bytes: &[u8], now: Time) -> bool {
+        self.ahead.remove(&piece.index);
+        self.changed = Some(now);
+        let stripe = self.stripes.get_mut(&piece.index);
+        let dirty = stripe.and_then(|stripe| stripe.dirty.as_mut()).expect("an open buffer");
+        dirty.buffer[as_usize(&piece.within)].copy_from_slice(bytes);
+        dirty.ranges.insert(piece.within.clone());
+        let ends = piece.within.end == self.stripe_size.bytes();
+        !dirty.due && (ends || dirty.ranges.count() > RANGES_MAX)
+    }
+
+    /// Copies what is here of a piece over `out`, which stands for the piece.
+    pub fn lay_over(&self, piece: &Piece, out: &mut [u8]) {
+        let Some(stripe) = self.stripes.get(&piece.index) else { return };
+        for written in stripe.layers() {
+            for part in written.ranges.within(piece.within.clone()) {
+                let at = (part.start - piece.within.start) as usize;
+                let bytes = &written.buffer[as_usize(&part)];
+                out[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// The parts of a piece that are here, as ranges inside the piece.
+    pub fn parts(&self, piece: &Piece) -> Ranges {
+        let mut parts = Ranges::default();
+        for written in self.stripes.get(&piece.index).into_iter().flat_map(Stripe::layers) {
+            for part in written.ranges.within(piece.within.clone()) {
+                parts.insert(part.start - piece.within.start..part.end - piece.within.start);
+            }
+        }
+        parts
+    }
+
+    /// Makes a stripe's buffer due. `true`: it has to be given a sender.
+    pub fn call_due(&mut self, index: u32) -> bool {
+        let Some(stripe) = self.stripes.get_mut(&index) else { return false };
+        let Some(dirty) = stripe.dirty.as_mut().filter(|dirty| !dirty.due) else { return false };
+        dirty.due = true;
+        stripe.sending.is_none()
+    }
+
+    pub fn is_due(&self, index: u32) -> bool {
+        let dirty = self.stripes.get(&index).and_then(|stripe| stripe.dirty.as_ref());
+        dirty.is_some_and(|dirty| dirty.due)
+    }
+
+    /// The store has bytes up to `end`.
+    pub fn arrived(&mut self, end: u64) {
+        if end > self.stored.size {
+            self.arrived_end = self.arrived_end.max(end);
+        }
+    }
+
+    /// The store does not have all bytes up to `end`, but perhaps some.
+    pub fn failed(&mut self, end: u64, error: Error) {
+        self.errors.record(error);
+        self.residue_end = self.residue_end.max(end);
+    }
+
+    /// Nothing of a stripe is on its way any more.
+    pub fn sent(&mut self, index: u32) {
+        let Some(stripe) = self.stripes.get_mut(&index) else { return };
+        stripe.sending = None;
+        if stripe.dirty.is_none() {
+            self.stripes.remove(&index);
+        }
+    }
+
+    /// The record says `size` at least and `changed` at least.
+    pub fn committed(&mut self, size: u64, changed: Option<Time>) {
+        if self.arrived_end <= size {
+            self.arrived_end = 0;
+        }
+        self.settle_time(changed);
+    }
+
+    /// The record has the size that everything was cut to.
+    pub fn truncated(&mut self) {
+        self.arrived_end = 0;
+        self.residue_end = 0;
+        self.settle_time(self.changed);
+    }
+
+    /// Bytes that are yet to arrive want another commit, so that other mounts see them: the time
+    /// stays pending for their sake.
+    fn settle_time(&mut self, committed: Option<Time>) {
+        if self.changed == committed && self.stripes.is_empty() {
+            self.changed = None;
+        }
+    }
+
+    pub fn has_residue_before(&self, offset: u64) -> bool {
+        let size = self.size();
+        size < offset && size < self.residue_end
+    }
+
+    /// Forgets the bytes of a range of a stripe that nobody has begun to send.
+    pub fn cut<F>(&mut self, index: u32, range: Range<u32>, unsent: &Unsent<F>) {
+        let Some(stripe) = self.stripes.get_mut(&index) else { return };
+        let Some(dirty) = &mut stripe.dirty else { return };
+        dirty.ranges.remove(range);
+        if dirty.ranges.is_empty() {
+            unsent.remove(dirty.birth);
+            stripe.dirty = None;
+        }
+        if stripe.dirty.is_none() && stripe.sending.is_none() {
+            self.stripes.remove(&index);
+        }
+    }
+
+    /// The same for whole stripes.
+    pub fn cut_stripes<F>(&mut self, stripes: RangeInclusive<u32>, unsent: &Unsent<F>) {
+        let indices: Vec<_> = self.stripes.range(stripes).map(|(&index, _)| index).collect();
+        for index in indices {
+            self.cut(index, 0..self.stripe_size.bytes(), unsent);
+        }
+    }
+
+    /// A buffer of these stripes that is as old as `birth` is on its way.
+    pub fn is_sending(&self, stripes: RangeInclusive<u32>, birth: u64) -> bool {
+        let sending = self.stripes.range(stripes).filter_map(|(_, stripe)| stripe.sending.as_ref());
+        sending.into_iter().any(|written| written.birth <= birth)
+    }
+
+    /// A buffer as old as `birth` has not reached the store.
+    pub fn awaits(&self, birth: u64) -> bool {
+        self.stripes.values().flat_map(Stripe::layers).any(|written| written.birth <= birth)
+    }
+
+    /// The birth of the youngest buffer.
+    pub fn youngest(&self) -> Option<u64> {
+        self.stripes.values().flat_map(Stripe::layers).map(|written| written.birth).max()
+    }
+}
+
+impl Stripe {
+    /// What lies over the store's bytes, lowest first.
+    fn layers(&self) -> impl Iterator<Item = &Written> {
+        self.sending.as_deref().into_iter().chain(&self.dirty)
+    }
+
+    /// One beyond the last byte of the stripe that is here.
+    pub fn end(&self) -> u32 {
+        self.layers().map(|written| written.ranges.end()).max().unwrap_or(0)
+    }
+}
+
+impl Written {
+    /// Each range with its bytes.
+    pub fn parts(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.ranges.iter().map(|range| (range.start, &self.buffer[as_usize(&range)]))
+    }
+}
+
+fn as_usize(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}

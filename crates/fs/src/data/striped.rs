@@ -1,0 +1,131 @@
+//! An open file whose bytes lie in stripes: what its operations share.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tidefs_model::{Ino, StripeKey};
+use tidefs_store::Store;
+
+use super::DataPath;
+use super::record::Record;
+use super::state::{State, Stored};
+use crate::inode::Inode;
+
+pub(super) struct Striped<S: Store> {
+    pub path: Arc<DataPath<S>>,
+    pub record: Record<S>,
+    /// One append at a time, so that each begins where the last one ended.
+    pub appending: Mutex<()>,
+    /// Reads and writes share it; what takes bytes away has it alone, across its calls of the
+    /// store: a stripe that is written while it is trimmed would lose the write.
+    gate: RwLock<()>,
+    /// Held across each change of the inode's record: a size that was measured before a truncation
+    /// must not be committed after it.
+    committing: Mutex<()>,
+    state: Mutex<State>,
+    /// Something that was on its way has arrived, or failed.
+    pub settled: Condvar,
+    /// Regions that this file has marked.
+    marked: Mutex<HashSet<u32>>,
+}
+
+impl<S: Store> Striped<S> {
+    pub fn new(path: Arc<DataPath<S>>, record: Record<S>, inode: &Inode) -> Striped<S> {
+        let state = Mutex::new(State::new(path.stripe_size, inode));
+        Striped {
+            path,
+            record,
+            appending: Mutex::new(()),
+            gate: RwLock::new(()),
+            committing: Mutex::new(()),
+            state,
+            settled: Condvar::new(),
+            marked: Mutex::default(),
+        }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while a file's state is locked")
+    }
+
+    pub fn with_others(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().expect("no panic while a file is truncated")
+    }
+
+    pub fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().expect("no panic while a file is truncated")
+    }
+
+    pub fn committing(&self) -> MutexGuard<'_, ()> {
+        self.committing.lock().expect("no panic while a record is changed")
+    }
+
+    pub fn marked(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.marked.lock().expect("no panic while the marked regions are locked")
+    }
+
+    pub fn ino(&self) -> Ino {
+        self.record.ino
+    }
+
+    pub fn key(&self, index: u32) -> StripeKey {
+        StripeKey { ino: self.record.ino, index }
+    }
+
+    pub fn overlay(&self, inode: &mut Inode) {
+        let state = self.state();
+        if state.stored.version > inode.version {
+            let Stored { size, version, mtime, ctime } = state.stored;
+            (inode.size, inode.version, inode.mtime) = (size, version, mtime);
+            inode.ctime = inode.ctime.max(ctime);
+        }
+        inode.size = inode.size.max(state.pending_end());
+        if let Some(changed) = state.changed {
+            inode.mtime = changed;
+            inode.ctime = inode.ctime.max(changed);
+        }
+    }
+
+    /// A record that is no newer than what is known says nothing new: it was read before this
+    /// file's own last change.
+    pub fn refresh(&self, inode: &Inode) {
+        let mut state = self.state();
+        if inode.version > state.stored.version {
+            state.adopt(Stored::of(inode), true);
+            drop(state);
+            self.forget_marks();
+        }
+    }
+
+    /// The record was changed from here and reads `stored` now.
+    pub fn adopt(&self, state: &mut State, stored: Stored) {
+        let by_others = stored.version != state.stored.version.wrapping_add(1);
+        state.adopt(stored, by_others);
+        if by_others {
+            self.forget_marks();
+        }
+    }
+
+    /// Another mount may have truncated the file and removed marks.
+    fn forget_marks(&self) {
+        self.marked().clear();
+    }
+}
+
+/// Nobody is left to report to.
+impl<S: Store> Drop for Striped<S> {
+    fn drop(&mut self) {
+        let ino = self.ino();
+        let state = self.state.get_mut().expect("no panic while a file's state is locked");
+        if let Some(error) = state.errors.untold() {
+            tracing::error!(%error, %ino, "written bytes were lost and no program was told");
+        }
+        let unsent = state.stripes.len();
+        if unsent > 0 {
+            tracing::error!(unsent, %ino, "stripes of a file were given up before they were sent");
+        }
+        for dirty in state.stripes.values().filter_map(|stripe| stripe.dirty.as_ref()) {
+            self.path.unsent.remove(dirty.birth);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A file whose bytes the kernel may write by itself; another handle on it stands for the kernel.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::MemfdFlags;
+
+use super::rig::{HOME, INO, Rig, STRIPE, pattern, rig};
+use crate::data::{OpenFile, ReadAhead};
+use crate::{Error, Seek, SpaceMode};
+
+/// The rig's file again, pinned in a file of memory.
+fn pinned() -> (Rig, Arc<File>) {
+    let mut rig = rig(Vec::new());
+    let memory = rustix::fs::memfd_create("tidefs-test", MemfdFlags::CLOEXEC).unwrap();
+    let memory = Arc::new(File::from(memory));
+    let inode = rig.inode();
+    let kept = Some(Arc::clone(&memory));
+    rig.file = OpenFile::new(Arc::clone(&rig.path), INO, HOME, &inode, kept);
+    (rig, memory)
+}
+
+#[test]
+fn reads_and_writes_act_on_the_file() {
+    let (rig, memory) = pinned();
+    rig.write(100, &pattern(100, 9000, 1)).unwrap();
+    let mut wanted = vec![0; 100];
+    wanted.extend(pattern(100, 9000, 1));
+    assert_eq!(rig.all(), wanted);
+    assert_eq!(rig.read(9090, 100), &wanted[9090..]);
+    assert_eq!(rig.read(9100, 100), b"");
+    let mut seen = vec![0; 9100];
+    memory.read_exact_at(&mut seen, 0).unwrap();
+    assert_eq!(seen, wanted);
+    assert_eq!(rig.file.append(&rig.cursor(), b"end", false), Ok(9100));
+    assert!(Arc::ptr_eq(&rig.file.pinned().unwrap(), &memory));
+    assert_eq!(rig.stripes_stored(3), 0, "nothing goes through stripes");
+}
+
+#[test]
+fn what_the_kernel_wrote_reaches_the_record_at_a_flush() {
+    let (rig, memory) = pinned();
+    assert!(!rig.file.is_dirty());
+    memory.write_all_at(b"by the kernel", 0).unwrap();
+    assert!(rig.file.is_dirty());
+    let mut seen = rig.inode();
+    rig.file.overlay(&mut seen);
+    assert_eq!((seen.size, rig.inode().size), (13, 0));
+    rig.flush();
+    let stored = rig.inode();
+    assert_eq!((stored.size, stored.mtime, stored.version), (13, seen.mtime, 1));
+    assert!(!rig.file.is_dirty());
+    rig.flush();
+    assert_eq!(rig.inode().version, 1);
+}
+
+#[test]
+fn truncation_holes_and_seeks_act_on_the_file() {
+    let (rig, memory) = pinned();
+    rig.write(0, &[1; 4 * STRIPE as usize]).unwrap();
+    rig.file.truncate(3 * STRIPE).unwrap();
+    assert_eq!((rig.inode().size, memory.metadata().unwrap().len()), (3 * STRIPE, 3 * STRIPE));
+    rig.file.allocate(STRIPE, STRIPE, SpaceMode::PunchHole).unwrap();
+    assert_eq!(rig.file.seek(0, Seek::Hole), Ok(STRIPE));
+    assert_eq!(rig.file.seek(STRIPE, Seek::Data), Ok(2 * STRIPE));
+    assert_eq!(rig.file.seek(3 * STRIPE, Seek::Data), Err(Error::NoSuchOffset));
+    assert_eq!(rig.read(STRIPE, 4), [0; 4]);
+    rig.file.allocate(3 * STRIPE, STRIPE, SpaceMode::Zero).unwrap();
+    rig.file.allocate(4 * STRIPE, STRIPE, SpaceMode::Allocate).unwrap();
+    rig.file.allocate(5 * STRIPE, STRIPE, SpaceMode::AllocateKeepSize).unwrap();
+    assert_eq!(rig.file.size(), 5 * STRIPE);
+    rig.file.discard();
+    assert_eq!(memory.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn a_pinned_file_gets_the_size_of_its_record() {
+    let rig = rig(Vec::new());
+    rig.file.truncate(10 * STRIPE).unwrap();
+    let memory = rustix::fs::memfd_create("tidefs-test", MemfdFlags::CLOEXEC).unwrap();
+    let file = Some(Arc::new(File::from(memory)));
+    let file = OpenFile::new(Arc::clone(&rig.path), INO, HOME, &rig.inode(), file);
+    assert_eq!(file.size(), 10 * STRIPE);
+    let end = file.read(&ReadAhead::default(), 10 * STRIPE - 3, 10).unwrap();
+    assert_eq!(end.as_slice(), [0; 3]);
+}

@@ -1,0 +1,108 @@
+//! Several mounts on one file.
+
+use tidefs_store::Operation;
+
+use super::rig::{STRIPE, pattern, rig};
+use crate::data::ReadAhead;
+
+const S: usize = STRIPE as usize;
+
+#[test]
+fn appends_from_several_mounts_neither_lose_nor_tear_nor_double_a_record() {
+    let rig = rig(Vec::new());
+    let mounts: Vec<_> = (0..3).map(|_| rig.other_mount()).collect();
+    let records = 40;
+    std::thread::scope(|scope| {
+        for (number, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                let cursor = mount.cursor();
+                for record in 0..records {
+                    let bytes = [number as u8 * 64 + record + 1; 111];
+                    mount.file.append(&cursor, &bytes, true).unwrap();
+                }
+                mount.file.flush(&cursor).unwrap();
+            });
+        }
+    });
+    let all = rig.other_mount().all();
+    assert_eq!(all.len(), 3 * records as usize * 111);
+    let mut seen: Vec<u8> = all.chunks(111).map(|record| record[0]).collect();
+    assert!(all.chunks(111).all(|record| record.iter().all(|byte| *byte == record[0])), "torn");
+    seen.sort_unstable();
+    let wanted: Vec<u8> =
+        (0..3).flat_map(|mount| (1..=records).map(move |record| mount * 64 + record)).collect();
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn an_append_after_a_write_that_is_not_committed_comes_behind_it() {
+    let rig = rig(Vec::new());
+    rig.write(0, b"plain ").unwrap();
+    assert_eq!(rig.file.append(&rig.cursor(), b"appended", true), Ok(6));
+    assert_eq!(rig.all(), b"plain appended");
+}
+
+#[test]
+fn a_size_committed_late_never_shrinks_what_another_mount_wrote() {
+    let rig = rig(Vec::new());
+    let other = rig.other_mount();
+    rig.write(0, &pattern(0, 100, 1)).unwrap();
+    other.write(100, &pattern(100, S, 1)).unwrap();
+    other.flush();
+    rig.flush();
+    assert_eq!(rig.inode().size, 100 + STRIPE);
+    assert_eq!(rig.other_mount().all(), pattern(0, 100 + S, 1));
+    assert_eq!(rig.inode().version, 2);
+}
+
+#[test]
+fn a_refresh_brings_what_another_mount_committed() {
+    let rig = rig(Vec::new());
+    rig.write(0, &[1; 8 * S]).unwrap();
+    rig.flush();
+    let reader = ReadAhead::default();
+    for index in 0..3 {
+        rig.read_with(&reader, index * STRIPE, S);
+    }
+    super::rig::eventually("ahead", || rig.store.count(Operation::Read) >= 5);
+    let other = rig.other_mount();
+    other.write(0, &[2; 9 * S]).unwrap();
+    other.flush();
+    rig.file.refresh(&rig.inode());
+    assert_eq!(rig.file.version(), 2);
+    assert_eq!(rig.read_with(&reader, 3 * STRIPE, 7 * S), vec![2; 6 * S]);
+}
+
+#[test]
+fn a_record_read_before_a_commit_of_this_mount_changes_nothing() {
+    let rig = rig(Vec::new());
+    let before = rig.inode();
+    rig.write(0, &[1; 10]).unwrap();
+    rig.flush();
+    rig.file.refresh(&before);
+    assert_eq!((rig.file.size(), rig.file.version()), (10, 1));
+    let mut overlaid = before;
+    rig.file.overlay(&mut overlaid);
+    assert_eq!(overlaid, rig.inode());
+}
+
+#[test]
+fn a_truncation_meets_a_file_that_grew_elsewhere() {
+    let rig = rig(Vec::new());
+    let other = rig.other_mount();
+    other.write(0, &[1; 5 * S]).unwrap();
+    other.flush();
+    rig.file.truncate(STRIPE).unwrap();
+    assert_eq!((rig.inode().size, rig.stripes_stored(5)), (STRIPE, 1));
+    assert_eq!(rig.all(), [1; S]);
+}
+
+#[test]
+fn growing_a_file_that_grew_elsewhere_takes_nothing_away_below_the_new_size() {
+    let rig = rig(Vec::new());
+    let other = rig.other_mount();
+    other.write(0, &[1; 5 * S]).unwrap();
+    other.flush();
+    rig.file.truncate(3 * STRIPE).unwrap();
+    assert_eq!(rig.all(), [1; 3 * S]);
+}

@@ -1,0 +1,133 @@
+//! Changing the size, and removing bytes that must not come back.
+//!
+//! Downwards the stripes are trimmed first and the size is set last: a crash in between leaves
+//! zeros, and never bytes that turn up again when the file grows.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::{Arc, MutexGuard};
+
+use tidefs_store::Store;
+
+use super::record::Resized;
+use super::regions::{Part, region_of, stripe_count};
+use super::state::State;
+use super::striped::Striped;
+use crate::Error;
+
+/// How often another mount may extend the file while it is truncated.
+const ATTEMPTS: usize = 16;
+
+impl<S: Store> Striped<S> {
+    pub fn truncate(self: &Arc<Self>, size: u64) -> Result<(), Error> {
+        let _alone = self.alone();
+        let _order = self.committing();
+        let mut gone = {
+            let state = self.state();
+            let start = if state.has_residue_before(size) { state.size() } else { size };
+            start..state.size().max(state.residue_end)
+        };
+        self.drop_from(size);
+        for _ in 0..ATTEMPTS {
+            let parts = self.trim(gone)?;
+            let size_max = self.state().stored.size.max(size);
+            match self.record.resize(size, size_max, self.path.clock.now())? {
+                Resized::Done(stored) => {
+                    let mut state = self.state();
+                    self.adopt(&mut state, stored);
+                    state.truncated();
+                    drop(state);
+                    return self.unmark_beyond(size, &parts);
+                }
+                Resized::Larger(stored) => {
+                    gone = size..stored.size;
+                    self.adopt(&mut self.state(), stored);
+                }
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Gives up all bytes of a file that nobody can reach any more, also those that the record
+    /// never counted.
+    pub fn discard(self: &Arc<Self>) {
+        let _alone = self.alone();
+        let end = {
+            let state = self.state();
+            state.size().max(state.residue_end)
+        };
+        self.drop_from(0);
+        let mut state = self.state();
+        state.errors.forgive();
+        state.truncated();
+        drop(state);
+        if end > 0 {
+            self.path.delete(self.record.home, self.record.ino, end);
+        }
+    }
+
+    /// A write beyond the end leaves a gap of zeros. Where an earlier write failed half-way, the
+    /// store may have other bytes there.
+    pub fn clear_residue_before(self: &Arc<Self>, offset: u64) -> Result<(), Error> {
+        if !self.state().has_residue_before(offset) {
+            return Ok(());
+        }
+        let _alone = self.alone();
+        let residue = {
+            let state = self.state();
+            state.size()..state.residue_end
+        };
+        self.trim(residue)?;
+        self.state().residue_end = 0;
+        Ok(())
+    }
+
+    /// Forgets buffered bytes from `size` on and waits for those on their way.
+    fn drop_from(&self, size: u64) {
+        let stripe_size = self.path.stripe_size;
+        let mut state = self.state();
+        state.ahead.clear();
+        let first = size / u64::from(stripe_size.bytes());
+        let Ok(first) = u32::try_from(first) else { return };
+        state.cut(first, stripe_size.within(size)..stripe_size.bytes(), &self.path.unsent);
+        if first < u32::MAX {
+            state.cut_stripes(first + 1..=u32::MAX, &self.path.unsent);
+        }
+        drop(self.wait_for_sends(state, first..=u32::MAX));
+    }
+
+    /// Trims what lies in a range of the file's bytes that ends at or beyond the file's end.
+    fn trim(&self, bytes: Range<u64>) -> Result<Vec<Part>, Error> {
+        if bytes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stripe_size = self.path.stripe_size;
+        let within = stripe_size.within(bytes.start);
+        if within > 0 {
+            let key = self.key(stripe_size.index_of(bytes.start));
+            self.path.store.trim(&[(key, within)])?;
+        }
+        let stripes = stripe_count(stripe_size, bytes.start)..stripe_count(stripe_size, bytes.end);
+        self.record.remove_stripes(stripes)
+    }
+
+    /// Removes the marks of the regions among `parts` that a file of `size` bytes has nothing of.
+    fn unmark_beyond(&self, size: u64, parts: &[Part]) -> Result<(), Error> {
+        let last = size.checked_sub(1).map(|last| self.path.stripe_size.index_of(last));
+        let last = last.map_or(0, region_of);
+        let gone: Vec<_> =
+            parts.iter().map(|part| part.region).filter(|&region| region > last).collect();
+        self.marked().retain(|&region| region <= last);
+        self.record.unmark(&gone)
+    }
+
+    /// Waits until what is on its way to some stripes now has arrived or failed.
+    pub fn wait_for_sends<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        stripes: RangeInclusive<u32>,
+    ) -> MutexGuard<'a, State> {
+        let Some(youngest) = state.youngest() else { return state };
+        let waits = |state: &mut State| state.is_sending(stripes.clone(), youngest);
+        self.settled.wait_while(state, waits).expect("no panic in a file's state")
+    }
+}

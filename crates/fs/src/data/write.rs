@@ -1,0 +1,62 @@
+//! Writing into buffers, and straight through them when the store has been full.
+
+use std::sync::Arc;
+
+use tidefs_model::{Piece, pieces};
+use tidefs_store::Store;
+
+use super::errors::ErrorCursor;
+use super::striped::Striped;
+use crate::Error;
+
+impl<S: Store> Striped<S> {
+    pub fn write(
+        self: &Arc<Self>,
+        errors: &ErrorCursor,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        self.state().errors.report(errors)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.clear_residue_before(offset)?;
+        let _shared = self.with_others();
+        for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
+            let length = piece.within.len();
+            self.write_piece(&piece, &bytes[piece.at..piece.at + length]);
+        }
+        if self.path.is_in_doubt() {
+            self.drain();
+            self.state().errors.report(errors)?;
+            self.path.store_had_room();
+        }
+        Ok(())
+    }
+
+    fn write_piece(self: &Arc<Self>, piece: &Piece, bytes: &[u8]) {
+        let mut spare = None;
+        let mut opened = false;
+        let send = loop {
+            let mut state = self.state();
+            let now = self.path.clock.now();
+            if state.wants_buffer(piece.index) {
+                let Some(buffer) = spare.take() else {
+                    drop(state);
+                    spare = Some(self.path.buffer());
+                    continue;
+                };
+                let birth = self.path.unsent.add(&Arc::downgrade(self), piece.index);
+                state.open_buffer(piece.index, buffer, birth, now);
+                opened = true;
+            }
+            break state.put(piece, bytes, now);
+        };
+        if send {
+            self.hand_over(piece.index);
+        }
+        if opened {
+            self.path.relieve();
+        }
+    }
+}

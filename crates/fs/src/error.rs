@@ -1,0 +1,59 @@
+//! Why an operation on the file system failed: facts of the file system, one variant each.
+
+use tidefs_store::StoreError;
+
+/// A failure of a file-system operation. Nothing was changed unless the store's own error says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("no such file or directory")]
+    NotFound,
+    #[error("a file of that name exists")]
+    Exists,
+    #[error("not a directory")]
+    NotADirectory,
+    #[error("is a directory")]
+    IsADirectory,
+    #[error("the directory is not empty")]
+    NotEmpty,
+    #[error("the name is longer than 255 bytes")]
+    NameTooLong,
+    #[error("the argument is not valid here")]
+    Invalid,
+    #[error("the file would be larger than the largest file")]
+    FileTooLarge,
+    #[error("the inode has as many names as it can have")]
+    TooManyLinks,
+    #[error("the operation is not permitted on this kind of file")]
+    NotPermitted,
+    #[error("the handle is not open, or not for this")]
+    BadHandle,
+    #[error("no such extended attribute")]
+    NoAttribute,
+    #[error("the value does not fit the caller's buffer")]
+    RangeTooSmall,
+    #[error("the extended attributes are larger than an inode can have")]
+    AttributesTooLarge,
+    #[error("there is no data, or no hole, from there on")]
+    NoSuchOffset,
+    #[error("not supported")]
+    NotSupported,
+    /// A lock that conflicts is held by somebody else.
+    #[error("the lock is held by somebody else")]
+    WouldBlock,
+    #[error("waiting for the lock would never end")]
+    Deadlock,
+    /// The inode vanished under its handle, by another mount's doing.
+    #[error("the file was removed elsewhere")]
+    Stale,
+    /// A record in the store does not decode.
+    #[error("the record of {what} {ino} does not decode")]
+    Corrupt { what: &'static str, ino: u64 },
+    /// Other mounts kept changing the same entry until the attempts ran out.
+    #[error("the entry kept changing; try again")]
+    Contended,
+    /// The store holds no file system, or one of another format.
+    #[error("the store holds format {found} of the file system; this program needs {needed}")]
+    WrongFormat { found: u32, needed: u32 },
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}

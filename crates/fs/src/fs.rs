@@ -1,0 +1,182 @@
+//! The file system as one mount sees it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidefs_model::{Clock, Ino, ShardKey, Time};
+use tidefs_store::{Overview, Store};
+
+use crate::attr::StatFs;
+use crate::closing::CLOSED_AGE_MAX;
+use crate::config::{Config, Format};
+use crate::counters::Counters;
+use crate::data::DataPath;
+use crate::error::Error;
+use crate::handles::Handles;
+use crate::hints::Hints;
+use crate::membership::{LIFETIME_ALONE, Membership};
+use crate::superblock::{self, InoSource};
+use crate::table::Table;
+
+/// One mount of a file system. Every method may be called from many threads, and ends in a time
+/// that the store bounds.
+pub struct Fs<S: Store> {
+    pub(crate) store: Arc<S>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    pub(crate) format: Format,
+    pub(crate) data: Arc<DataPath<S>>,
+    pub(crate) table: Table<S>,
+    pub(crate) handles: Handles<S>,
+    pub(crate) hints: Hints,
+    pub(crate) membership: Membership,
+    pub(crate) counters: Counters,
+    inos: InoSource,
+    transactions: AtomicU64,
+    /// Directories removed by this mount whose shards are still closed, oldest first.
+    pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
+}
+
+/// How long the kernel may answer from its own caches without asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    pub entry: Duration,
+    pub attr: Duration,
+    /// For a name that does not exist.
+    pub negative: Duration,
+}
+
+impl<S: Store> Fs<S> {
+    /// Makes an empty file system in a store that has none; leaves one that is there as it is.
+    pub fn format(store: &S, format: Format, clock: &dyn Clock) -> Result<(), Error> {
+        superblock::format(store, format, clock)
+    }
+
+    /// Joins the file system in the store as one more mount. It may serve once it is
+    /// [admitted](Fs::is_admitted).
+    pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
+        let format = superblock::read(&store)?;
+        let membership = Membership::join(&store, config.mount, clock.now())?;
+        let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
+        Ok(Fs {
+            store,
+            clock,
+            config,
+            format,
+            data,
+            table: Table::new(),
+            handles: Handles::new(),
+            hints: Hints::new(),
+            membership,
+            counters: Counters::default(),
+            inos: InoSource::default(),
+            transactions: AtomicU64::new(0),
+            closed: Mutex::default(),
+        })
+    }
+
+    /// Every other mount knows of this one. To be asked again, up to every 50 ms, until it is so;
+    /// a mount that died without a word delays it by 12 s.
+    pub fn is_admitted(&self) -> Result<bool, Error> {
+        self.membership.is_acknowledged(&self.store, self.now())
+    }
+
+    pub fn format_of(&self) -> &Format {
+        &self.format
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Long while this is the only mount; zero as soon as there is another one.
+    pub fn lifetimes(&self) -> Lifetimes {
+        let alone = self.membership.is_alone();
+        let lifetime = if alone { LIFETIME_ALONE } else { Duration::ZERO };
+        Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
+    }
+
+    pub fn overview(&self) -> Result<Overview, Error> {
+        Ok(self.store.overview()?)
+    }
+
+    /// Totals over the nodes that answer.
+    pub fn statfs(&self) -> Result<StatFs, Error> {
+        /// An inode costs about this much memory, so this bounds how many more fit.
+        const BYTES_PER_INODE: u64 = 512;
+        let overview = self.overview()?;
+        let capacity_bytes = overview.memory_capacity_bytes();
+        let used_bytes = overview.memory_used_bytes().min(capacity_bytes);
+        let inodes_free = (capacity_bytes - used_bytes) / BYTES_PER_INODE;
+        let keys: u64 = overview.nodes.iter().map(|node| node.keys).sum();
+        Ok(StatFs {
+            capacity_bytes,
+            used_bytes,
+            block_bytes: 4096,
+            inodes: inodes_free.saturating_add(keys),
+            inodes_free,
+        })
+    }
+
+    /// Housekeeping, to be called every 100 ms or so: sends bytes that have waited long, and keeps
+    /// this mount's registration alive. `true`: another mount is about to start, and before the
+    /// next call the kernel must have dropped every name and attribute that it keeps.
+    pub fn tick(&self) -> Result<bool, Error> {
+        let now = self.now();
+        for handle in self.handles.all_files() {
+            handle.file.flush_aged(now);
+        }
+        self.clear_closed(CLOSED_AGE_MAX)?;
+        let news = self.membership.tick(&self.store, now);
+        if news.is_err() {
+            // Without the register nobody knows who else is there.
+            self.membership.assume_company();
+        }
+        news
+    }
+
+    /// The inodes whose names and attributes the kernel may keep.
+    pub fn known_inodes(&self) -> Vec<Ino> {
+        self.table.inos()
+    }
+
+    /// Writes everything back and leaves; to be called when the kernel has let go of the mount.
+    pub fn unmount(&self) -> Result<(), Error> {
+        let mut first_error = Ok(());
+        for handle in self.handles.all_files() {
+            first_error = first_error.and(handle.file.flush(&handle.errors));
+        }
+        self.data.close();
+        while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            self.clear_closed(Duration::ZERO)?;
+        }
+        first_error.and(self.membership.leave(&self.store))
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(crate) fn new_ino(&self) -> Result<Ino, Error> {
+        self.inos.next(&self.store)
+    }
+
+    /// A number that no other two-shard operation has: mounts draw their ids at random, and the
+    /// odd factor walks through all 64-bit numbers before it repeats one.
+    pub(crate) fn new_transaction(&self) -> u64 {
+        let count = self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.config.mount.0.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The shard that holds a name of a directory.
+    pub(crate) fn shard_of(&self, directory: Ino, name: &[u8]) -> ShardKey {
+        ShardKey::of_name(directory, name, self.format.shards)
+    }
+
+    /// All shards of a directory.
+    pub(crate) fn shards_of(&self, directory: Ino) -> impl Iterator<Item = ShardKey> {
+        (0..self.format.shards).map(move |index| ShardKey { directory, index })
+    }
+}

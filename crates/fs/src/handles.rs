@@ -1,0 +1,95 @@
+//! The open files and directories of a mount, by the number that the kernel holds for each.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefs_store::Store;
+
+use crate::data::{ErrorCursor, OpenFile, ReadAhead};
+use crate::error::Error;
+use crate::listing::Listing;
+use crate::ops::{Handle, OpenMode};
+use crate::table::Node;
+
+const STRIPES: usize = 16;
+
+pub struct Handles<S: Store> {
+    next: AtomicU64,
+    files: [Mutex<HashMap<u64, Arc<FileHandle<S>>>>; STRIPES],
+    directories: Mutex<HashMap<u64, Arc<DirectoryHandle<S>>>>,
+}
+
+/// One open of a file.
+pub struct FileHandle<S: Store> {
+    pub node: Arc<Node<S>>,
+    pub file: Arc<OpenFile<S>>,
+    pub mode: OpenMode,
+    pub reader: ReadAhead,
+    pub errors: ErrorCursor,
+}
+
+/// One open of a directory, with the entries as they were when reading began.
+pub struct DirectoryHandle<S: Store> {
+    pub node: Arc<Node<S>>,
+    pub listing: Mutex<Option<Arc<Listing>>>,
+}
+
+impl<S: Store> Handles<S> {
+    pub fn new() -> Handles<S> {
+        Handles {
+            next: AtomicU64::new(1),
+            files: std::array::from_fn(|_| Mutex::new(HashMap::new())),
+            directories: Mutex::new(HashMap::new()),
+        }
+    }
+
+    pub fn add_file(&self, file: FileHandle<S>) -> Handle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.stripe(number).insert(number, Arc::new(file));
+        Handle(number)
+    }
+
+    pub fn file(&self, handle: Handle) -> Result<Arc<FileHandle<S>>, Error> {
+        self.stripe(handle.0).get(&handle.0).cloned().ok_or(Error::BadHandle)
+    }
+
+    pub fn remove_file(&self, handle: Handle) -> Result<Arc<FileHandle<S>>, Error> {
+        self.stripe(handle.0).remove(&handle.0).ok_or(Error::BadHandle)
+    }
+
+    /// Every open file, once for each of its handles.
+    pub fn all_files(&self) -> Vec<Arc<FileHandle<S>>> {
+        let stripes = self.files.iter();
+        stripes
+            .flat_map(|stripe| {
+                let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+                stripe.values().cloned().collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    pub fn add_directory(&self, node: Arc<Node<S>>) -> Handle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let directory = Arc::new(DirectoryHandle { node, listing: Mutex::new(None) });
+        self.directories().insert(number, directory);
+        Handle(number)
+    }
+
+    pub fn directory(&self, handle: Handle) -> Result<Arc<DirectoryHandle<S>>, Error> {
+        self.directories().get(&handle.0).cloned().ok_or(Error::BadHandle)
+    }
+
+    pub fn remove_directory(&self, handle: Handle) -> Result<(), Error> {
+        self.directories().remove(&handle.0).map(|_| ()).ok_or(Error::BadHandle)
+    }
+
+    fn stripe(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<FileHandle<S>>>> {
+        let stripe = &self.files[number as usize % STRIPES];
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directories(&self) -> MutexGuard<'_, HashMap<u64, Arc<DirectoryHandle<S>>>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,179 @@
+//! The record of an inode, as it lies in its home shard.
+//!
+//! The layout is fixed and its numbers are big-endian, so that a batch can change one of them in
+//! place: the offsets below are part of the format. A symbolic link's target follows the record.
+
+use tidefs_model::{Ino, Time};
+
+use crate::attr::{Attr, Kind};
+use crate::error::Error;
+
+pub const KIND: u32 = 0;
+/// Permission bits, 4 bytes.
+pub const MODE: u32 = 4;
+pub const NLINK: u32 = 8;
+pub const SIZE: u32 = 16;
+/// Counts the changes of the file's bytes.
+pub const VERSION: u32 = 24;
+pub const MTIME: u32 = 32;
+pub const CTIME: u32 = 40;
+pub const ATIME: u32 = 48;
+pub const BTIME: u32 = 56;
+/// 4 bytes each.
+pub const UID: u32 = 64;
+pub const GID: u32 = 68;
+pub const RDEV: u32 = 72;
+/// Bytes of the fixed part.
+pub const BYTES: usize = 80;
+
+/// An inode as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    pub kind: Kind,
+    pub mode: u32,
+    pub nlink: u64,
+    pub size: u64,
+    pub version: u64,
+    pub mtime: Time,
+    pub ctime: Time,
+    pub atime: Time,
+    pub btime: Time,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    /// Target of a symbolic link; empty for other kinds.
+    pub target: Vec<u8>,
+}
+
+impl Inode {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut record = Vec::with_capacity(BYTES + self.target.len());
+        record.extend([kind_byte(self.kind), 0, 0, 0]);
+        record.extend(self.mode.to_be_bytes());
+        let times = [self.mtime.0, self.ctime.0, self.atime.0, self.btime.0];
+        for number in [self.nlink, self.size, self.version].into_iter().chain(times) {
+            record.extend(number.to_be_bytes());
+        }
+        for number in [self.uid, self.gid, self.rdev, 0] {
+            record.extend(number.to_be_bytes());
+        }
+        record.extend(&self.target);
+        record
+    }
+
+    pub fn decode(ino: Ino, record: &[u8]) -> Result<Inode, Error> {
+        let corrupt = Error::Corrupt { what: "inode", ino: ino.0 };
+        if record.len() < BYTES {
+            return Err(corrupt);
+        }
+        let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt)?;
+        Ok(Inode {
+            kind,
+            mode: u32_at(record, MODE),
+            nlink: u64_at(record, NLINK),
+            size: u64_at(record, SIZE),
+            version: u64_at(record, VERSION),
+            mtime: Time(u64_at(record, MTIME)),
+            ctime: Time(u64_at(record, CTIME)),
+            atime: Time(u64_at(record, ATIME)),
+            btime: Time(u64_at(record, BTIME)),
+            uid: u32_at(record, UID),
+            gid: u32_at(record, GID),
+            rdev: u32_at(record, RDEV),
+            target: record[BYTES..].to_vec(),
+        })
+    }
+
+    pub fn attr(&self, ino: Ino) -> Attr {
+        Attr {
+            ino,
+            kind: self.kind,
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size: self.size,
+            blocks: self.size.div_ceil(512),
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+        }
+    }
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::File,
+    Kind::Directory,
+    Kind::Symlink,
+    Kind::Fifo,
+    Kind::Socket,
+    Kind::CharDevice,
+    Kind::BlockDevice,
+];
+
+/// The byte that stands for a kind in inode and entry records.
+pub fn kind_byte(kind: Kind) -> u8 {
+    match kind {
+        Kind::File => 0,
+        Kind::Directory => 1,
+        Kind::Symlink => 2,
+        Kind::Fifo => 3,
+        Kind::Socket => 4,
+        Kind::CharDevice => 5,
+        Kind::BlockDevice => 6,
+    }
+}
+
+pub fn kind_of_byte(byte: u8) -> Option<Kind> {
+    KINDS.get(usize::from(byte)).copied()
+}
+
+/// The big-endian number at an offset of a record that is long enough.
+pub fn u64_at(record: &[u8], at: u32) -> u64 {
+    let at = at as usize;
+    u64::from_be_bytes(record[at..at + 8].try_into().expect("8 bytes"))
+}
+
+pub fn u32_at(record: &[u8], at: u32) -> u32 {
+    let at = at as usize;
+    u32::from_be_bytes(record[at..at + 4].try_into().expect("4 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_decodes_to_what_was_encoded() {
+        let inode = Inode {
+            kind: Kind::Symlink,
+            mode: 0o777,
+            nlink: 2,
+            size: 5,
+            version: 9,
+            mtime: Time(11),
+            ctime: Time(12),
+            atime: Time(13),
+            btime: Time(14),
+            uid: 1000,
+            gid: 100,
+            rdev: 0x0102,
+            target: b"a/b/c".to_vec(),
+        };
+        let record = inode.encode();
+        assert_eq!(record.len(), BYTES + 5);
+        assert_eq!(u64_at(&record, NLINK), 2);
+        assert_eq!(u64_at(&record, CTIME), 12);
+        assert_eq!(u32_at(&record, GID), 100);
+        assert_eq!(Inode::decode(Ino(3), &record), Ok(inode));
+    }
+
+    #[test]
+    fn a_record_that_is_short_or_of_no_kind_is_corrupt() {
+        let corrupt = Err(Error::Corrupt { what: "inode", ino: 3 });
+        assert_eq!(Inode::decode(Ino(3), &[0; BYTES - 1]), corrupt);
+        assert_eq!(Inode::decode(Ino(3), &[7; BYTES]), corrupt);
+    }
+}

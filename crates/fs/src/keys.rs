@@ -1,0 +1,67 @@
+//! The names of the fields inside a shard: one letter for the kind of record, then its key.
+//! This is the only place where they are made.
+
+use tidefs_model::{Ino, MountId, ShardKey};
+
+/// Counters of a shard's entries; see [`header`].
+pub const HEADER: &[u8] = b"h";
+/// Present while the directory is being removed or is gone; no entry may be made.
+pub const CLOSED: &[u8] = b"x";
+/// First letter of the fields that hold entries.
+pub const ENTRY_PREFIX: u8 = b'e';
+/// First letter of the fields that hold inodes.
+pub const INODE_PREFIX: u8 = b'i';
+
+/// Offsets inside the header's record.
+pub mod header {
+    pub const ENTRIES: u32 = 0;
+    pub const SUBDIRECTORIES: u32 = 8;
+    /// When the shard's entries last changed.
+    pub const CHANGED: u32 = 16;
+}
+
+/// Shards of the file system as a whole, by index under [`Ino::NONE`].
+pub const SUPERBLOCK: ShardKey = ShardKey { directory: Ino::NONE, index: 0 };
+/// The mounts that are there.
+pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };
+/// Where the root directory's inode lives, since no directory holds its entry.
+pub const ROOT_HOME: ShardKey = ShardKey { directory: Ino::NONE, index: 2 };
+
+/// The entry of a name.
+pub fn entry(name: &[u8]) -> Vec<u8> {
+    prefixed(ENTRY_PREFIX, name)
+}
+
+/// The record of an inode.
+pub fn inode(ino: Ino) -> Vec<u8> {
+    prefixed(INODE_PREFIX, &ino.0.to_be_bytes())
+}
+
+/// All extended attributes of an inode.
+pub fn xattrs(ino: Ino) -> Vec<u8> {
+    prefixed(b'a', &ino.0.to_be_bytes())
+}
+
+/// Present when stripes of this region of the file have been written; the first region has none.
+pub fn region(ino: Ino, region: u32) -> Vec<u8> {
+    let mut field = prefixed(b'r', &ino.0.to_be_bytes());
+    field.extend(region.to_be_bytes());
+    field
+}
+
+/// Fences off a two-shard operation that somebody else gave up.
+pub fn aborted(transaction: u64) -> Vec<u8> {
+    prefixed(b'f', &transaction.to_be_bytes())
+}
+
+/// The registration of a mount.
+pub fn mount(mount: MountId) -> Vec<u8> {
+    prefixed(b'm', &mount.0.to_be_bytes())
+}
+
+fn prefixed(prefix: u8, key: &[u8]) -> Vec<u8> {
+    let mut field = Vec::with_capacity(1 + key.len());
+    field.push(prefix);
+    field.extend(key);
+    field
+}

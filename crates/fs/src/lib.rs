@@ -1,0 +1,51 @@
+//! File-system semantics over a [`Store`](tidefs_store::Store).
+//!
+//! [`Fs`] is a plain value with one method for each thing that a program can do to a file system.
+//! It knows inodes, directories and handles; it knows no FUSE type, no node and no slot. Callers
+//! have checked permissions already (the kernel does, from the mode bits that it is given here).
+
+mod attr;
+mod attributes;
+mod closing;
+mod config;
+mod counters;
+mod data;
+mod entry;
+mod error;
+mod fs;
+mod handles;
+mod hints;
+mod inode;
+mod inodes;
+mod keys;
+mod listing;
+mod membership;
+mod names;
+mod ops;
+mod superblock;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
+pub use config::{Config, Format};
+pub use counters::Counters;
+pub use error::Error;
+pub use fs::{Fs, Lifetimes};
+pub use ops::{
+    DirectoryEntry, Entry, Handle, OpenMode, Opened, ReadBytes, RenameMode, Seek, SpaceMode,
+    XattrMode,
+};
+
+/// Longest name of a directory entry, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Size of the largest file: 16 TiB.
+pub const FILE_BYTES_MAX: u64 = 16 << 40;
+/// Most names that one inode can have.
+pub const LINKS_MAX: u64 = 65_000;
+/// Longest value of one extended attribute, as in Linux's own limit.
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+/// Longest name of an extended attribute.
+pub const XATTR_NAME_BYTES_MAX: usize = 255;

@@ -1,0 +1,232 @@
+//! Which mounts share the file system, and whether this one is alone.
+//!
+//! A mount that is alone lets the kernel keep names and attributes. Before a second one starts
+//! to work, the first must have told its kernel to forget them: the newcomer registers, and waits
+//! until every other mount has acknowledged that it shares, or has been silent for so long that
+//! whatever its kernel kept has expired ([`SILENCE_MAX`] is longer than [`LIFETIME_ALONE`]).
+//!
+//! Every registration raises a counter, so that a mount can claim to be alone only if nobody came
+//! since it looked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tidefs_model::{MountId, Time};
+use tidefs_store::{Batch, Cursor, Store};
+
+use crate::error::Error;
+use crate::inode::u64_at;
+use crate::keys;
+
+/// How long a kernel may answer from its caches while its mount is alone.
+pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);
+/// A mount whose registration has not moved for so long is taken for dead.
+const SILENCE_MAX: Duration = Duration::from_secs(12);
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+const CHANGES: &[u8] = b"changes";
+/// Offsets in the record of a mount: its heartbeat, and 1 once it acknowledged that it shares.
+const BEATS: u32 = 0;
+const SHARES: u32 = 8;
+
+/// This mount's view of the others.
+#[derive(Debug)]
+pub struct Membership {
+    mount: MountId,
+    /// Held for reading by operations that rely on being alone.
+    alone: RwLock<bool>,
+    /// The kernel must forget before the next acknowledgement.
+    must_acknowledge: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    changes_seen: u64,
+    last_beat: Time,
+    /// When each other mount's heartbeat was seen to move last, and its value then.
+    others: BTreeMap<MountId, (Time, u64)>,
+}
+
+struct Member {
+    mount: MountId,
+    beats: u64,
+    shares: bool,
+}
+
+impl Membership {
+    /// Registers this mount. It shares until [`Membership::tick`] finds it alone.
+    pub fn join(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
+        let mut record = [0; 16];
+        record[SHARES as usize + 7] = 1;
+        let batch = Batch::new().put(keys::mount(mount), record).add(CHANGES, 0, 1).reclaims();
+        store.batch(keys::MOUNTS, &batch)?;
+        let state = State { last_beat: now, ..State::default() };
+        Ok(Membership {
+            mount,
+            alone: RwLock::new(false),
+            must_acknowledge: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub fn is_alone(&self) -> bool {
+        *self.alone.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` with the promise, if the answer is yes, that no other mount starts meanwhile.
+    pub fn while_alone<T>(&self, work: impl FnOnce(bool) -> T) -> T {
+        let alone = self.alone.read().unwrap_or_else(PoisonError::into_inner);
+        work(*alone)
+    }
+
+    /// `true` when every other mount has acknowledged this one's arrival or is dead.
+    pub fn is_acknowledged(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
+        let members = members(store)?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = state.living(self.mount, &members, now);
+        drop(state);
+        if living.is_empty() {
+            self.claim(store, now)?;
+        }
+        Ok(living.iter().all(|member| member.shares))
+    }
+
+    /// Keeps the registration alive and notices others. `true`: this mount is no longer alone, so
+    /// the kernel must forget what it keeps before the next tick, which acknowledges.
+    pub fn tick(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
+        self.acknowledge(store)?;
+        let (beat_due, seen) = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (now - state.last_beat >= HEARTBEAT, state.changes_seen)
+        };
+        let mut batch = Batch::new().read(CHANGES);
+        if beat_due {
+            batch = batch.add(keys::mount(self.mount), BEATS, 1).reclaims();
+        }
+        let changes = number(store.batch(keys::MOUNTS, &batch)?.take(0));
+        if beat_due {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).last_beat = now;
+        }
+        let look = if self.is_alone() { changes != seen } else { beat_due };
+        if look { self.look_around(store, changes, now) } else { Ok(false) }
+    }
+
+    /// The store cannot say who else is there: nothing may be kept until it can.
+    pub fn assume_company(&self) -> bool {
+        std::mem::replace(&mut *self.alone.write().unwrap_or_else(PoisonError::into_inner), false)
+    }
+
+    /// Ends the registration.
+    pub fn leave(&self, store: &impl Store) -> Result<(), Error> {
+        let batch = Batch::new().delete(keys::mount(self.mount)).add(CHANGES, 0, 1).reclaims();
+        store.batch(keys::MOUNTS, &batch)?;
+        Ok(())
+    }
+
+    /// `changes` was read before the members are.
+    fn look_around(&self, store: &impl Store, changes: u64, now: Time) -> Result<bool, Error> {
+        let members = members(store)?;
+        let nobody_else = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let nobody_else = state.living(self.mount, &members, now).is_empty();
+            if nobody_else && self.is_alone() {
+                state.changes_seen = changes;
+            }
+            nobody_else
+        };
+        if nobody_else {
+            self.claim(store, now)?;
+            return Ok(false);
+        }
+        if self.assume_company() {
+            self.must_acknowledge.store(true, Ordering::SeqCst);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Claims to be alone, which fails if anybody registered since the members were read.
+    fn claim(&self, store: &impl Store, now: Time) -> Result<(), Error> {
+        if self.is_alone() {
+            return Ok(());
+        }
+        let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));
+        let still_nobody = {
+            let members = members(store)?;
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.living(self.mount, &members, now).is_empty()
+        };
+        if !still_nobody {
+            return Ok(());
+        }
+        let batch = Batch::new()
+            .at_most(CHANGES, 0, changes)
+            .present(keys::mount(self.mount))
+            .patch(keys::mount(self.mount), SHARES, 0_u64.to_be_bytes())
+            .reclaims();
+        if store.batch(keys::MOUNTS, &batch)?.applied() {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
+            *self.alone.write().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {
+        if self.must_acknowledge.load(Ordering::SeqCst) {
+            let batch =
+                Batch::new().patch(keys::mount(self.mount), SHARES, 1_u64.to_be_bytes()).reclaims();
+            store.batch(keys::MOUNTS, &batch)?;
+            self.must_acknowledge.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The other mounts that are not known to be dead. A heartbeat counts by moving, not by its
+    /// value, so that no two machines' clocks are compared.
+    fn living<'a>(&mut self, me: MountId, members: &'a [Member], now: Time) -> Vec<&'a Member> {
+        self.others.retain(|mount, _| members.iter().any(|member| member.mount == *mount));
+        members
+            .iter()
+            .filter(|member| member.mount != me)
+            .filter(|member| {
+                let seen = self.others.entry(member.mount).or_insert((now, member.beats));
+                if seen.1 != member.beats {
+                    *seen = (now, member.beats);
+                }
+                now - seen.0 < SILENCE_MAX
+            })
+            .collect()
+    }
+}
+
+fn members(store: &impl Store) -> Result<Vec<Member>, Error> {
+    let mut members = Vec::new();
+    let mut cursor = Some(Cursor::default());
+    while let Some(from) = cursor {
+        let page = store.list(&[(keys::MOUNTS, from)])?.pop().unwrap_or_default();
+        members.extend(page.fields.iter().filter_map(|(field, record)| decode(field, record)));
+        cursor = page.next;
+    }
+    Ok(members)
+}
+
+fn decode(field: &[u8], record: &[u8]) -> Option<Member> {
+    let mount = field.strip_prefix(b"m").and_then(|id| id.try_into().ok())?;
+    let mut padded = [0; 16];
+    let known = record.len().min(16);
+    padded[..known].copy_from_slice(&record[..known]);
+    Some(Member {
+        mount: MountId(u64::from_be_bytes(mount)),
+        beats: u64_at(&padded, BEATS),
+        shares: u64_at(&padded, SHARES) == 1,
+    })
+}
+
+fn number(record: Option<Vec<u8>>) -> u64 {
+    record.filter(|record| record.len() >= 8).map_or(0, |record| u64_at(&record, 0))
+}

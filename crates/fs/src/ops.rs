@@ -1,0 +1,17 @@
+//! What a program can do to the file system, one family of operations a file.
+
+mod create;
+mod directory;
+mod file;
+mod link;
+mod lookup;
+mod remove;
+mod rename;
+mod setattr;
+mod types;
+mod xattr;
+
+pub use types::{
+    DirectoryEntry, Entry, Handle, OpenMode, Opened, ReadBytes, RenameMode, Seek, SpaceMode,
+    XattrMode,
+};

@@ -1,0 +1,239 @@
+//! Making files of every kind: one batch on the shard that the name belongs to, which holds the
+//! entry and the inode together.
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Store, StoreError};
+
+use crate::attr::{Caller, Kind};
+use crate::entry::{EntryRecord, Place, Reference};
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::names::{ATTEMPTS, check_name, open_for_entries};
+use crate::ops::{Entry, OpenMode, Opened};
+use crate::{SYMLINK_BYTES_MAX, keys};
+
+const SET_GROUP_ID: u32 = 0o2000;
+const MODE_BITS: u32 = 0o7777;
+
+/// What a new inode starts with.
+struct New<'a> {
+    kind: Kind,
+    mode: u32,
+    rdev: u32,
+    target: &'a [u8],
+}
+
+impl<S: Store> Fs<S> {
+    /// Makes a file, fifo, socket or device file.
+    pub fn mknod(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        kind: Kind,
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Entry, Error> {
+        if matches!(kind, Kind::Directory | Kind::Symlink) {
+            return Err(Error::Invalid);
+        }
+        let (reference, inode) =
+            self.make(caller, parent, name, &New { kind, mode, rdev, target: b"" })?;
+        Ok(self.enter(reference, &inode))
+    }
+
+    pub fn mkdir(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Entry, Error> {
+        let new = New { kind: Kind::Directory, mode, rdev: 0, target: b"" };
+        let (reference, inode) = self.make(caller, parent, name, &new)?;
+        Ok(self.enter(reference, &inode))
+    }
+
+    pub fn symlink(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Error> {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid);
+        }
+        let new = New { kind: Kind::Symlink, mode: 0o777, rdev: 0, target };
+        let (reference, inode) = self.make(caller, parent, name, &new)?;
+        Ok(self.enter(reference, &inode))
+    }
+
+    /// Makes a regular file and opens it; opens one that is there unless `open` is exclusive.
+    pub fn create(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        open: OpenMode,
+    ) -> Result<(Entry, Opened), Error> {
+        let new = New { kind: Kind::File, mode, rdev: 0, target: b"" };
+        for _ in 0..ATTEMPTS {
+            match self.make(caller, parent, name, &new) {
+                Ok((reference, inode)) => {
+                    let entry = self.enter(reference, &inode);
+                    let opened = self.open_new(reference, &inode, open);
+                    return opened.map(|opened| (entry, opened)).inspect_err(|_| {
+                        self.forget(reference.ino, 1);
+                    });
+                }
+                Err(Error::Exists) if !open.exclusive => {}
+                Err(error) => return Err(error),
+            }
+            match self.lookup(parent, name) {
+                Ok(entry) => return self.open_found(entry, open),
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    fn open_found(&self, entry: Entry, open: OpenMode) -> Result<(Entry, Opened), Error> {
+        match self.open(entry.attr.ino, open) {
+            Ok(opened) => Ok((entry, opened)),
+            Err(error) => {
+                self.forget(entry.attr.ino, 1);
+                Err(error)
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        new: &New<'_>,
+    ) -> Result<(Reference, Inode), Error> {
+        check_name(name)?;
+        let place = self.place(parent, name);
+        let reference = Reference { kind: new.kind, ino: self.new_ino()?, home: place.shard };
+        let inode = self.new_inode(caller, parent, new)?;
+        self.add_entry(&place, reference, |batch| {
+            batch.put(keys::inode(reference.ino), inode.encode())
+        })?;
+        self.hints.note(&place, reference);
+        if new.kind == Kind::File {
+            self.counters.made_file();
+        }
+        Ok((reference, inode))
+    }
+
+    fn new_inode(&self, caller: Caller, parent: Ino, new: &New<'_>) -> Result<Inode, Error> {
+        let (parent_mode, parent_gid) = self.table.get(parent)?.inherited();
+        let inherits_group = parent_mode & SET_GROUP_ID != 0;
+        let mut mode = new.mode & MODE_BITS;
+        if inherits_group && new.kind == Kind::Directory {
+            mode |= SET_GROUP_ID;
+        }
+        let now = self.now();
+        Ok(Inode {
+            kind: new.kind,
+            mode,
+            // A directory is also its own "."; its subdirectories are counted in its shards.
+            nlink: if new.kind == Kind::Directory { 2 } else { 1 },
+            size: new.target.len() as u64,
+            version: 0,
+            mtime: now,
+            ctime: now,
+            atime: now,
+            btime: now,
+            uid: caller.uid,
+            gid: if inherits_group { parent_gid } else { caller.gid },
+            rdev: new.rdev,
+            target: new.target.to_vec(),
+        })
+    }
+
+    /// Adds an entry where there is none. `also` adds updates of the same shard.
+    pub(crate) fn add_entry(
+        &self,
+        place: &Place,
+        reference: Reference,
+        also: impl Fn(Batch) -> Batch,
+    ) -> Result<(), Error> {
+        let entry = keys::entry(&place.name);
+        let record = EntryRecord::settled(reference).encode();
+        for _ in 0..ATTEMPTS {
+            let batch = open_for_entries(Batch::new())
+                .absent(entry.clone())
+                .put(entry.clone(), record.clone());
+            let batch = self.touch(self.recount(also(batch), Some(reference), None));
+            let outcome = match self.store.batch(place.shard, &batch) {
+                Err(lost @ StoreError::Indeterminate { .. }) => {
+                    return self.entry_after_lost_reply(place, &record, lost);
+                }
+                other => other?,
+            };
+            match outcome.refused_by {
+                None => return self.verify_parent(place, reference, outcome.shard_was_empty),
+                Some(0) => self.reopen_or_fail(place)?,
+                Some(_) => {
+                    if self.settle(place)?.is_some() {
+                        return Err(Error::Exists);
+                    }
+                }
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// The reply to a create was lost: the entry itself tells whether it was made.
+    fn entry_after_lost_reply(
+        &self,
+        place: &Place,
+        record: &[u8],
+        lost: StoreError,
+    ) -> Result<(), Error> {
+        match self.read_entry(place)? {
+            Some(there) if there == record => Ok(()),
+            _ => Err(lost.into()),
+        }
+    }
+
+    /// A directory that was removed leaves its shards empty in the end; an entry that is the
+    /// first of its shard may have come too late.
+    fn verify_parent(
+        &self,
+        place: &Place,
+        reference: Reference,
+        shard_was_empty: bool,
+    ) -> Result<(), Error> {
+        if !shard_was_empty || self.membership.is_alone() {
+            return Ok(());
+        }
+        let parent = self.table.get(place.shard.directory)?.reference();
+        let batch = Batch::new().present(keys::inode(parent.ino));
+        if self.store.batch(parent.home, &batch)?.applied() {
+            return Ok(());
+        }
+        let entry = keys::entry(&place.name);
+        let undo = Batch::new()
+            .equals(entry.clone(), EntryRecord::settled(reference).encode())
+            .delete(entry)
+            .delete(keys::HEADER)
+            .reclaims();
+        let undo = match reference.home == place.shard {
+            true => undo.delete(keys::inode(reference.ino)),
+            false => undo,
+        };
+        self.store.batch(place.shard, &undo)?;
+        Err(Error::NotFound)
+    }
+}

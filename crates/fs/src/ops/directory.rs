@@ -1,0 +1,130 @@
+//! Reading directories. A listing is taken when reading begins, or begins again from the start;
+//! attributes are read afresh for each batch of entries, since the kernel keeps them.
+
+use std::sync::{Arc, PoisonError};
+
+use tidefs_model::Ino;
+use tidefs_store::Store;
+
+use crate::attr::{Attr, Kind};
+use crate::entry::Reference;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::handles::DirectoryHandle;
+use crate::listing::{DOTS, Listing};
+use crate::ops::{DirectoryEntry, Handle};
+
+/// Entries whose attributes are read at a time.
+const ATTRS_PER_ROUND: usize = 128;
+
+impl<S: Store> Fs<S> {
+    pub fn opendir(&self, ino: Ino) -> Result<Handle, Error> {
+        let node = self.table.get(ino)?;
+        match node.kind {
+            Kind::Directory => Ok(self.handles.add_directory(node)),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    pub fn releasedir(&self, handle: Handle) -> Result<(), Error> {
+        self.handles.remove_directory(handle)
+    }
+
+    /// Hands out entries, "." and ".." first, from `offset` on until `sink` answers false.
+    pub fn readdir(
+        &self,
+        handle: Handle,
+        offset: u64,
+        sink: &mut dyn FnMut(&DirectoryEntry) -> bool,
+    ) -> Result<(), Error> {
+        let directory = self.handles.directory(handle)?;
+        let listing = self.listing_of(&directory, offset)?;
+        for dot in dots(directory.node.ino, offset) {
+            if !sink(&dot) {
+                return Ok(());
+            }
+        }
+        for (position, (name, reference)) in entries_from(&listing, offset) {
+            if !sink(&entry(position, name, *reference)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with attributes. Each entry that the sink takes, except "." and "..", counts as a
+    /// look-up. An entry whose inode has gone meanwhile is left out.
+    pub fn readdir_plus(
+        &self,
+        handle: Handle,
+        offset: u64,
+        sink: &mut dyn FnMut(&DirectoryEntry, &Attr) -> bool,
+    ) -> Result<(), Error> {
+        let directory = self.handles.directory(handle)?;
+        let listing = self.listing_of(&directory, offset)?;
+        let own = self.fetch(directory.node.reference())?.attr(directory.node.ino);
+        for dot in dots(directory.node.ino, offset) {
+            if !sink(&dot, &own) {
+                return Ok(());
+            }
+        }
+        let rest: Vec<_> = entries_from(&listing, offset).collect();
+        for chunk in rest.chunks(ATTRS_PER_ROUND) {
+            let references: Vec<_> = chunk.iter().map(|(_, (_, reference))| *reference).collect();
+            let inodes = self.fetch_all(&references)?;
+            for ((position, (name, reference)), inode) in chunk.iter().zip(inodes) {
+                let Some(inode) = inode else { continue };
+                if !sink(&entry(*position, name, *reference), &inode.attr(reference.ino)) {
+                    return Ok(());
+                }
+                self.table.look_up(*reference).saw(inode.mode, inode.gid);
+            }
+        }
+        Ok(())
+    }
+
+    fn listing_of(
+        &self,
+        directory: &DirectoryHandle<S>,
+        offset: u64,
+    ) -> Result<Arc<Listing>, Error> {
+        let mut listing = directory.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*listing {
+            Some(taken) if offset > 0 => Ok(taken.clone()),
+            _ => {
+                let taken = Arc::new(self.listing(directory.node.ino)?);
+                Ok(listing.insert(taken).clone())
+            }
+        }
+    }
+}
+
+fn dots(directory: Ino, offset: u64) -> impl Iterator<Item = DirectoryEntry> {
+    DOTS.iter().enumerate().skip(offset as usize).map(move |(position, (name, kind))| {
+        DirectoryEntry {
+            name: name.to_vec(),
+            ino: directory,
+            kind: *kind,
+            next: position as u64 + 1,
+        }
+    })
+}
+
+/// Entries of the listing from an offset on, each with its position.
+fn entries_from(
+    listing: &Listing,
+    offset: u64,
+) -> impl Iterator<Item = (u64, &(Vec<u8>, Reference))> {
+    let first = usize::try_from(offset).unwrap_or(usize::MAX).saturating_sub(DOTS.len());
+    let entries = listing.entries().iter().enumerate().skip(first);
+    entries.map(|(at, named)| ((at + DOTS.len()) as u64, named))
+}
+
+fn entry(position: u64, name: &[u8], reference: Reference) -> DirectoryEntry {
+    DirectoryEntry {
+        name: name.to_vec(),
+        ino: reference.ino,
+        kind: reference.kind,
+        next: position + 1,
+    }
+}

@@ -1,0 +1,249 @@
+//! Opening files, and what goes through a handle.
+
+use std::sync::Arc;
+
+use tidefs_model::Ino;
+use tidefs_store::Store;
+
+use crate::attr::Kind;
+use crate::data::{ErrorCursor, OpenFile, ReadAhead};
+use crate::entry::Reference;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::handles::FileHandle;
+use crate::inode::Inode;
+use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
+use crate::table::{Node, Slot};
+
+impl<S: Store> Fs<S> {
+    pub fn open(&self, ino: Ino, mode: OpenMode) -> Result<Opened, Error> {
+        let node = self.table.get(ino)?;
+        match node.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::NotPermitted),
+        }
+        let inode = self.fetch(node.reference())?;
+        let opened = self.open_known(&node, &inode, mode)?;
+        if mode.truncate {
+            let handle = self.handles.file(opened.handle)?;
+            if let Err(error) = handle.file.truncate(0) {
+                self.release(opened.handle)?;
+                return Err(error);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens a file that was made just now.
+    pub(crate) fn open_new(
+        &self,
+        reference: Reference,
+        inode: &Inode,
+        mode: OpenMode,
+    ) -> Result<Opened, Error> {
+        self.open_known(&self.table.get(reference.ino)?, inode, mode)
+    }
+
+    fn open_known(
+        &self,
+        node: &Arc<Node<S>>,
+        inode: &Inode,
+        mode: OpenMode,
+    ) -> Result<Opened, Error> {
+        let mut slot = node.slot();
+        let file = self.file_in(node, &mut slot, inode);
+        node.add_handle(&slot);
+        let keep_cache = slot.version_cached == Some(file.version());
+        slot.version_cached = Some(file.version());
+        let pinned = file.pinned();
+        drop(slot);
+        let errors = ErrorCursor::new(&file);
+        let node = node.clone();
+        let handle = self.handles.add_file(FileHandle {
+            node,
+            file,
+            mode,
+            reader: ReadAhead::default(),
+            errors,
+        });
+        Ok(Opened { handle, keep_cache, pinned })
+    }
+
+    /// The open file of a node, made if there is none.
+    fn file_in(&self, node: &Node<S>, slot: &mut Slot<S>, inode: &Inode) -> Arc<OpenFile<S>> {
+        if let Some(file) = &slot.file {
+            file.refresh(inode);
+            return file.clone();
+        }
+        let pinned = if self.config.passthrough { self.store.pin(node.ino) } else { None };
+        let file = OpenFile::new(self.data.clone(), node.ino, node.home, inode, pinned);
+        slot.file.insert(Arc::new(file)).clone()
+    }
+
+    /// Does something to a file that may have no handle.
+    pub(crate) fn with_file<T>(
+        &self,
+        ino: Ino,
+        work: impl FnOnce(&OpenFile<S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let node = self.table.get(ino)?;
+        let inode = self.fetch(node.reference())?;
+        let file = {
+            let mut slot = node.slot();
+            node.add_handle(&slot);
+            self.file_in(&node, &mut slot, &inode)
+        };
+        let done = work(&file);
+        let errors = ErrorCursor::new(&file);
+        let left = self.leave(&node, &file, &errors);
+        done.and_then(|done| left.map(|()| done))
+    }
+
+    pub fn read(&self, handle: Handle, offset: u64, length: usize) -> Result<ReadBytes, Error> {
+        let handle = self.handles.file(handle)?;
+        if !handle.mode.read {
+            return Err(Error::BadHandle);
+        }
+        let bytes = handle.file.read(&handle.reader, offset, length)?;
+        self.counters.read(bytes.as_slice().len());
+        Ok(bytes)
+    }
+
+    /// The offset is ignored where the handle appends. `clear_privileges`: the kernel asks that
+    /// set-user-id and set-group-id go.
+    pub fn write(
+        &self,
+        handle: Handle,
+        offset: u64,
+        bytes: &[u8],
+        clear_privileges: bool,
+    ) -> Result<usize, Error> {
+        let handle = self.handles.file(handle)?;
+        if !handle.mode.write {
+            return Err(Error::BadHandle);
+        }
+        if clear_privileges {
+            self.clear_privileges(handle.node.ino)?;
+        }
+        if handle.mode.append {
+            handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
+        } else {
+            handle.file.write(&handle.errors, offset, bytes)?;
+        }
+        if handle.mode.sync {
+            handle.file.flush(&handle.errors)?;
+        }
+        self.counters.wrote(bytes.len());
+        Ok(bytes.len())
+    }
+
+    /// At each close of a descriptor: everything written has reached the store, or the reason why
+    /// not is reported here.
+    pub fn flush(&self, handle: Handle) -> Result<(), Error> {
+        let handle = self.handles.file(handle)?;
+        self.write_back(&handle)
+    }
+
+    pub fn fsync(&self, handle: Handle) -> Result<(), Error> {
+        let handle = self.handles.file(handle)?;
+        self.write_back(&handle)
+    }
+
+    fn write_back(&self, handle: &FileHandle<S>) -> Result<(), Error> {
+        if handle.node.slot().unlinked {
+            return handle.errors.report(&handle.file);
+        }
+        handle.file.flush(&handle.errors)?;
+        handle.node.slot().version_cached = Some(handle.file.version());
+        Ok(())
+    }
+
+    /// When the last descriptor of an open is closed.
+    pub fn release(&self, handle: Handle) -> Result<(), Error> {
+        let handle = self.handles.remove_file(handle)?;
+        self.leave(&handle.node, &handle.file, &handle.errors)
+    }
+
+    /// One user less of an open file; the last one writes it back, or removes it if it has no name.
+    fn leave(
+        &self,
+        node: &Arc<Node<S>>,
+        file: &Arc<OpenFile<S>>,
+        errors: &ErrorCursor,
+    ) -> Result<(), Error> {
+        let mut slot = node.slot();
+        if !node.remove_handle(&slot) {
+            return Ok(());
+        }
+        let done = if slot.unlinked {
+            file.discard();
+            self.remove_inode(node.reference())
+        } else {
+            file.flush(errors)
+        };
+        slot.version_cached = Some(file.version());
+        slot.file = None;
+        if file.pinned().is_some() {
+            self.store.unpin(node.ino);
+        }
+        drop(slot);
+        self.table.released(node.ino);
+        done
+    }
+
+    pub fn allocate(
+        &self,
+        handle: Handle,
+        offset: u64,
+        length: u64,
+        mode: SpaceMode,
+    ) -> Result<(), Error> {
+        let handle = self.handles.file(handle)?;
+        if !handle.mode.write {
+            return Err(Error::BadHandle);
+        }
+        if length == 0 {
+            return Err(Error::Invalid);
+        }
+        let end = offset.checked_add(length).ok_or(Error::FileTooLarge)?;
+        if end > crate::FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        handle.file.allocate(offset, length, mode)
+    }
+
+    /// The first offset from `offset` on that lies in data, or in a hole.
+    pub fn seek(&self, handle: Handle, offset: u64, seek: Seek) -> Result<u64, Error> {
+        self.handles.file(handle)?.file.seek(offset, seek)
+    }
+
+    /// Copies bytes from file to file; answers how many, which are fewer at the source's end.
+    pub fn copy_range(
+        &self,
+        source: Handle,
+        source_offset: u64,
+        target: Handle,
+        target_offset: u64,
+        length: u64,
+    ) -> Result<u64, Error> {
+        const STEP: usize = 1 << 20;
+        let reader = self.handles.file(source)?;
+        let writer = self.handles.file(target)?;
+        if !reader.mode.read || !writer.mode.write || writer.mode.append {
+            return Err(Error::BadHandle);
+        }
+        let mut copied = 0;
+        while copied < length {
+            let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
+            let bytes = reader.file.read(&reader.reader, source_offset + copied, step)?;
+            if bytes.as_slice().is_empty() {
+                break;
+            }
+            writer.file.write(&writer.errors, target_offset + copied, bytes.as_slice())?;
+            copied += bytes.as_slice().len() as u64;
+        }
+        self.counters.wrote(copied as usize);
+        Ok(copied)
+    }
+}

@@ -1,0 +1,105 @@
+//! Finding an inode by name or number, and forgetting it.
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Store};
+
+use crate::attr::{Attr, Kind};
+use crate::entry::{self, EntryRecord, Place, Reference};
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::keys;
+use crate::names::{ATTEMPTS, Resolved};
+use crate::ops::{Entry, Handle};
+
+impl<S: Store> Fs<S> {
+    /// The entry `name` of a directory.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry, Error> {
+        if name.len() > crate::NAME_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let place = self.place(parent, name);
+        for _ in 0..ATTEMPTS {
+            let (reference, inode) = match self.find(&place)? {
+                Found::Nothing => return Err(Error::NotFound),
+                Found::Changed => continue,
+                Found::Inode(reference, inode) => (reference, inode),
+            };
+            self.hints.note(&place, reference);
+            return Ok(self.enter(reference, &inode));
+        }
+        Err(Error::Contended)
+    }
+
+    /// The kernel gives up some of its look-ups of an inode.
+    pub fn forget(&self, ino: Ino, lookups: u64) {
+        self.table.forget(ino, lookups);
+    }
+
+    /// The attributes of an inode that the kernel knows.
+    pub fn getattr(&self, ino: Ino, _handle: Option<Handle>) -> Result<Attr, Error> {
+        let node = self.table.get(ino)?;
+        Ok(self.fetch(node.reference())?.attr(ino))
+    }
+
+    /// The target of a symbolic link.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Error> {
+        let node = self.table.get(ino)?;
+        match node.kind {
+            Kind::Symlink => Ok(self.fetch(node.reference())?.target),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Hands an inode to the kernel: one more look-up.
+    pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
+        self.table.look_up(reference).saw(inode.mode, inode.gid);
+        Entry { attr: inode.attr(reference.ino) }
+    }
+
+    /// The inode behind a name. For most names this is one operation on one shard, since an inode
+    /// lives where its file was created.
+    fn find(&self, place: &Place) -> Result<Found, Error> {
+        let field = keys::entry(&place.name);
+        let prefix = [keys::INODE_PREFIX];
+        let batch = Batch::new().read(field.clone()).read_linked(
+            field,
+            entry::INO_AT,
+            entry::INO_BYTES,
+            prefix,
+        );
+        let mut outcome = self.store.batch(place.shard, &batch)?;
+        let Some(raw) = outcome.take(0) else { return Ok(Found::Nothing) };
+        let record = EntryRecord::decode(place.shard.directory, &raw)?;
+        let reference = match self.resolve(place, &record)? {
+            Resolved::Is(Some(reference)) => reference,
+            Resolved::Is(None) => return Ok(Found::Nothing),
+            Resolved::Changed => return Ok(Found::Changed),
+        };
+        let linked = outcome.take(1).filter(|_| {
+            reference == record.reference
+                && reference.home == place.shard
+                && reference.kind != Kind::Directory
+        });
+        if let Some(inode) = linked {
+            return Ok(Found::Inode(reference, self.complete(reference, &inode, Vec::new())?));
+        }
+        if let Some(inode) = self.fetch_all(&[reference])?.pop().flatten() {
+            return Ok(Found::Inode(reference, inode));
+        }
+        // The inode went between the two reads, with its entry; or the entry dangles.
+        match self.read_entry(place)? {
+            Some(again) if again == raw => {
+                Err(Error::Corrupt { what: "the entry of inode", ino: reference.ino.0 })
+            }
+            _ => Ok(Found::Changed),
+        }
+    }
+}
+
+enum Found {
+    Nothing,
+    /// The entry changed meanwhile; look again.
+    Changed,
+    Inode(Reference, Inode),
+}

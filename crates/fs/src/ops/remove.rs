@@ -1,0 +1,231 @@
+//! Removing names, and the inodes and bytes that have none any more.
+
+use tidefs_model::{Ino, Time};
+use tidefs_store::{Batch, Store};
+
+use crate::attr::Kind;
+use crate::closing::Closing;
+use crate::entry::{EntryRecord, Place, Reference};
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::{self, Inode};
+use crate::keys;
+use crate::names::{ATTEMPTS, Settled};
+use crate::table::Slot;
+
+impl<S: Store> Fs<S> {
+    /// Removes a name of a file that is not a directory. The file goes with its last name and its
+    /// last handle in this mount.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<(), Error> {
+        let place = self.place(parent, name);
+        if self.unlink_as_hinted(&place)? {
+            return Ok(());
+        }
+        for _ in 0..ATTEMPTS {
+            let found = self.settle(&place)?.ok_or(Error::NotFound)?;
+            if found.reference.kind == Kind::Directory {
+                return Err(Error::IsADirectory);
+            }
+            if self.unlink_settled(&place, &found)? {
+                return Ok(());
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<(), Error> {
+        let place = self.place(parent, name);
+        for _ in 0..ATTEMPTS {
+            let found = self.settle(&place)?.ok_or(Error::NotFound)?;
+            if found.reference.kind != Kind::Directory {
+                return Err(Error::NotADirectory);
+            }
+            match self.rmdir_settled(&place, &found) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(Error::Contended) => self.reopen_closed(&found)?,
+                Err(Error::NotEmpty) if self.settle_leavers(found.reference.ino)? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// `false`: the entry changed meanwhile.
+    fn unlink_settled(&self, place: &Place, found: &Settled) -> Result<bool, Error> {
+        let reference = found.reference;
+        let node = self.table.find(reference.ino);
+        // Held so that nobody opens or releases the file between the count and its consequence.
+        let mut slot = node.as_ref().map(|node| node.slot());
+        let is_open = node.as_ref().is_some_and(|node| node.is_open());
+        if reference.home != place.shard {
+            if !self.store.batch(place.shard, &self.removal(place, found))?.applied() {
+                return Ok(false);
+            }
+            let left = self.drop_link(reference)?;
+            self.bury(reference, left, slot.as_deref_mut().filter(|_| is_open))?;
+            return Ok(true);
+        }
+        let field = keys::inode(reference.ino);
+        let batch = self.removal(place, found).present(field.clone());
+        let batch = less_one_link(batch, reference.ino, self.now()).read(field);
+        let mut outcome = self.store.batch(place.shard, &batch)?;
+        if !outcome.applied() {
+            return Ok(false);
+        }
+        let left = decode(reference, outcome.take(0))?;
+        self.bury(reference, left, slot.as_deref_mut().filter(|_| is_open))?;
+        Ok(true)
+    }
+
+    /// Tries what the name stood for when it was last seen; the store checks it.
+    fn unlink_as_hinted(&self, place: &Place) -> Result<bool, Error> {
+        let Some(reference) = self.hints.take(place) else { return Ok(false) };
+        if reference.kind == Kind::Directory {
+            return Ok(false);
+        }
+        let record = EntryRecord::settled(reference).encode();
+        self.unlink_settled(place, &Settled { reference, record })
+    }
+
+    /// The entry's removal from its shard, on condition that it is still the same.
+    pub(crate) fn removal(&self, place: &Place, found: &Settled) -> Batch {
+        let entry = keys::entry(&place.name);
+        let batch =
+            Batch::new().equals(entry.clone(), found.record.clone()).delete(entry).reclaims();
+        self.touch(self.recount(batch, None, Some(found.reference)))
+    }
+
+    /// Takes one link from an inode and answers what it is then; `None` if it is gone.
+    pub(crate) fn drop_link(&self, reference: Reference) -> Result<Option<Inode>, Error> {
+        let field = keys::inode(reference.ino);
+        let batch = Batch::new().at_least(field.clone(), inode::NLINK, 1).reclaims();
+        let batch = less_one_link(batch, reference.ino, self.now()).read(field);
+        let mut outcome = self.store.batch(reference.home, &batch)?;
+        if outcome.applied() { decode(reference, outcome.take(0)) } else { Ok(None) }
+    }
+
+    /// What becomes of an inode that lost a link: without any, it goes at once, or with the last
+    /// handle where `open` is its slot.
+    fn bury(
+        &self,
+        reference: Reference,
+        left: Option<Inode>,
+        open: Option<&mut Slot<S>>,
+    ) -> Result<(), Error> {
+        match (left.filter(|inode| inode.nlink == 0), open) {
+            (None, _) => Ok(()),
+            (Some(_), Some(slot)) => {
+                slot.unlinked = true;
+                Ok(())
+            }
+            (Some(inode), None) => self.remove_record(reference, inode.size),
+        }
+    }
+
+    /// Removes an inode that has no name, with its attributes and bytes.
+    pub(crate) fn remove_inode(&self, reference: Reference) -> Result<(), Error> {
+        let read = Batch::new().read(keys::inode(reference.ino));
+        let record = self.store.batch(reference.home, &read)?.take(0);
+        match decode(reference, record)? {
+            Some(inode) => self.remove_record(reference, inode.size),
+            None => Ok(()),
+        }
+    }
+
+    /// A file's record goes after its stripes, in the background, so that a crash in between
+    /// leaves a record without links that says what is left to free.
+    fn remove_record(&self, reference: Reference, size: u64) -> Result<(), Error> {
+        if reference.kind == Kind::File {
+            self.data.delete(reference.home, reference.ino, size);
+            return Ok(());
+        }
+        let batch = Batch::new()
+            .delete(keys::inode(reference.ino))
+            .delete(keys::xattrs(reference.ino))
+            .reclaims();
+        self.store.batch(reference.home, &batch)?;
+        Ok(())
+    }
+
+    /// What a rename does to the file, not a directory, whose name it takes.
+    pub(crate) fn drop_replaced(&self, replaced: Reference) -> Result<(), Error> {
+        let node = self.table.find(replaced.ino);
+        let mut slot = node.as_ref().map(|node| node.slot());
+        let is_open = node.as_ref().is_some_and(|node| node.is_open());
+        let left = self.drop_link(replaced)?;
+        self.bury(replaced, left, slot.as_deref_mut().filter(|_| is_open))
+    }
+
+    fn rmdir_settled(&self, place: &Place, found: &Settled) -> Result<bool, Error> {
+        self.while_empty(found.reference, place, |fence| {
+            let mut batch = self.removal(place, found);
+            if let Some(transaction) = fence {
+                batch = batch.absent(keys::aborted(transaction));
+            }
+            Ok(self.store.batch(place.shard, &batch)?.applied())
+        })
+    }
+
+    /// Runs the step at which an empty directory is removed, with its shards closed if there are
+    /// other mounts, and afterwards removes what is left of it. The step answers whether it
+    /// happened, and takes the transaction that may have been fenced off.
+    pub(crate) fn while_empty(
+        &self,
+        directory: Reference,
+        parent: &Place,
+        step: impl FnOnce(Option<u64>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        self.membership.while_alone(|alone| {
+            let happened = match alone {
+                true if !self.is_empty(directory.ino)? => return Err(Error::NotEmpty),
+                true => step(None)?,
+                false => self.while_closed(directory.ino, parent, step)?,
+            };
+            if happened {
+                self.remove_inode(directory)?;
+                self.leave_shards(directory.ino, alone)?;
+            }
+            Ok(happened)
+        })
+    }
+
+    fn while_closed(
+        &self,
+        directory: Ino,
+        parent: &Place,
+        step: impl FnOnce(Option<u64>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let closing = Closing {
+            transaction: self.new_transaction(),
+            since: self.now(),
+            parent: parent.clone(),
+        };
+        self.close_shards(directory, &closing)?;
+        let happened = step(Some(closing.transaction));
+        if !matches!(happened, Ok(true)) {
+            self.reopen(self.shards_of(directory), &closing.encode())?;
+            let fence = Batch::new().delete(keys::aborted(closing.transaction)).reclaims();
+            self.store.batch(parent.shard, &fence)?;
+        }
+        happened
+    }
+
+    fn reopen_closed(&self, found: &Settled) -> Result<(), Error> {
+        let directory = found.reference.ino;
+        for shard in self.shards_of(directory) {
+            self.reopen_or_fail(&Place { shard, name: Vec::new() })?;
+        }
+        Ok(())
+    }
+}
+
+fn less_one_link(batch: Batch, ino: Ino, now: Time) -> Batch {
+    let field = keys::inode(ino);
+    batch.add(field.clone(), inode::NLINK, -1).patch(field, inode::CTIME, now.0.to_be_bytes())
+}
+
+fn decode(reference: Reference, record: Option<Vec<u8>>) -> Result<Option<Inode>, Error> {
+    record.map(|record| Inode::decode(reference.ino, &record)).transpose()
+}

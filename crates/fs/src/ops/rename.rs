@@ -1,0 +1,233 @@
+//! Renaming. Inside one shard it is one batch; between two it takes the steps that `entry`
+//! describes, any of which somebody else can finish or undo.
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Store};
+
+use crate::attr::Kind;
+use crate::entry::{EntryRecord, Passage, Place, Reference};
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode;
+use crate::keys;
+use crate::names::{ATTEMPTS, Settled, check_name, open_for_entries};
+use crate::ops::RenameMode;
+
+/// A rename whose entries have been found and may take place.
+struct Rename {
+    old: Place,
+    new: Place,
+    moved: Settled,
+    /// Who has the new name now.
+    replaced: Option<Settled>,
+    mode: RenameMode,
+}
+
+impl Rename {
+    /// Who takes the old name in an exchange.
+    fn instead(&self) -> Option<Reference> {
+        let exchanged = self.replaced.as_ref().filter(|_| self.mode == RenameMode::Exchange);
+        exchanged.map(|settled| settled.reference)
+    }
+
+    /// Who loses the new name for good.
+    fn dropped(&self) -> Option<Reference> {
+        let dropped = self.replaced.as_ref().filter(|_| self.mode == RenameMode::Replace);
+        dropped.map(|settled| settled.reference)
+    }
+}
+
+impl<S: Store> Fs<S> {
+    /// Gives a file another name, atomically for every observer.
+    pub fn rename(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<(), Error> {
+        check_name(new_name)?;
+        let old = self.place(parent, name);
+        let new = self.place(new_parent, new_name);
+        for _ in 0..ATTEMPTS {
+            let Some(rename) = self.prepare(&old, &new, mode)? else { return Ok(()) };
+            let dropped = rename.dropped().filter(|dropped| dropped.kind == Kind::Directory);
+            let happened = match dropped {
+                Some(directory) => self.replace_directory(&rename, directory)?,
+                None => self.carry_out(&rename, None)?,
+            };
+            if happened {
+                self.touch_inode(rename.moved.reference)?;
+                return match rename.dropped().filter(|file| file.kind != Kind::Directory) {
+                    Some(file) => self.drop_replaced(file),
+                    None => Ok(()),
+                };
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Finds both entries and checks that the rename is allowed. `None`: there is nothing to do.
+    fn prepare(&self, old: &Place, new: &Place, mode: RenameMode) -> Result<Option<Rename>, Error> {
+        let moved = self.settle(old)?.ok_or(Error::NotFound)?;
+        if old == new {
+            return if mode == RenameMode::NoReplace { Err(Error::Exists) } else { Ok(None) };
+        }
+        let replaced = self.settle(new)?;
+        match (&replaced, mode) {
+            (Some(_), RenameMode::NoReplace) => return Err(Error::Exists),
+            (None, RenameMode::Exchange) => return Err(Error::NotFound),
+            (Some(other), _) if other.reference.ino == moved.reference.ino => return Ok(None),
+            (Some(other), RenameMode::Replace) => {
+                match (moved.reference.kind, other.reference.kind) {
+                    (Kind::Directory, Kind::Directory) => {}
+                    (Kind::Directory, _) => return Err(Error::NotADirectory),
+                    (_, Kind::Directory) => return Err(Error::IsADirectory),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        for settled in [Some(&moved), replaced.as_ref()].into_iter().flatten() {
+            if settled.reference.kind == Kind::Directory && !self.membership.is_alone() {
+                self.clear_closings(settled.reference)?;
+            }
+        }
+        Ok(Some(Rename { old: old.clone(), new: new.clone(), moved, replaced, mode }))
+    }
+
+    fn replace_directory(&self, rename: &Rename, replaced: Reference) -> Result<bool, Error> {
+        let step = |fence| self.carry_out(rename, fence);
+        match self.while_empty(replaced, &rename.new, step) {
+            Err(Error::NotEmpty) if self.settle_leavers(replaced.ino)? => Ok(false),
+            Err(Error::Contended) => Ok(false),
+            other => other,
+        }
+    }
+
+    /// `false`: an entry changed meanwhile and nothing happened.
+    fn carry_out(&self, rename: &Rename, fence: Option<u64>) -> Result<bool, Error> {
+        if rename.old.shard == rename.new.shard {
+            return self.rename_in_shard(rename, fence);
+        }
+        let transaction = self.new_transaction();
+        let leaving = self.leaving(rename, transaction);
+        if !self.mark_leaving(rename, &leaving)? {
+            return Ok(false);
+        }
+        let arrived = EntryRecord {
+            reference: rename.moved.reference,
+            passage: Some(Passage::Arrived {
+                transaction,
+                from: rename.old.clone(),
+                instead: rename.instead(),
+            }),
+        };
+        let happened = self.arrive(rename, &arrived, transaction, fence);
+        match happened {
+            Ok(true) => {
+                self.finish_old(&rename.old, transaction, rename.instead())?;
+                self.clear_mark(&rename.new, &arrived)?;
+            }
+            // Nothing happened, or nobody knows: whoever reads the old entry next decides.
+            Ok(false) => self.clear_mark(&rename.old, &leaving)?,
+            Err(_) => {}
+        }
+        happened
+    }
+
+    fn rename_in_shard(&self, rename: &Rename, fence: Option<u64>) -> Result<bool, Error> {
+        let (old, new) = (keys::entry(&rename.old.name), keys::entry(&rename.new.name));
+        let moved = EntryRecord::settled(rename.moved.reference).encode();
+        let batch = open_for_entries(Batch::new()).equals(old.clone(), rename.moved.record.clone());
+        let batch = expect(batch, new.clone(), rename.replaced.as_ref());
+        let batch = fence
+            .into_iter()
+            .fold(batch, |batch, transaction| batch.absent(keys::aborted(transaction)));
+        let batch = match rename.instead() {
+            Some(other) => batch.put(old, EntryRecord::settled(other).encode()),
+            None => self.recount(batch.delete(old), None, Some(rename.moved.reference)),
+        };
+        let batch = match rename.mode {
+            RenameMode::Exchange => batch,
+            _ => self.recount(batch, Some(rename.moved.reference), rename.dropped()),
+        };
+        let batch = self.touch(batch.put(new, moved));
+        self.applied_or_reopen(&rename.new, &batch)
+    }
+
+    /// The first step: the old entry says where it goes.
+    fn mark_leaving(&self, rename: &Rename, leaving: &EntryRecord) -> Result<bool, Error> {
+        let entry = keys::entry(&rename.old.name);
+        let batch = Batch::new()
+            .equals(entry.clone(), rename.moved.record.clone())
+            .put(entry, leaving.encode())
+            .reclaims();
+        Ok(self.store.batch(rename.old.shard, &batch)?.applied())
+    }
+
+    fn leaving(&self, rename: &Rename, transaction: u64) -> EntryRecord {
+        EntryRecord {
+            reference: rename.moved.reference,
+            passage: Some(Passage::Leaving {
+                transaction,
+                to: rename.new.clone(),
+                since: self.now(),
+                instead: rename.instead(),
+            }),
+        }
+    }
+
+    /// The second step: from here on the file has its new name.
+    fn arrive(
+        &self,
+        rename: &Rename,
+        arrived: &EntryRecord,
+        transaction: u64,
+        fence: Option<u64>,
+    ) -> Result<bool, Error> {
+        let entry = keys::entry(&rename.new.name);
+        let batch = expect(open_for_entries(Batch::new()), entry.clone(), rename.replaced.as_ref());
+        let batch = [Some(transaction), fence]
+            .into_iter()
+            .flatten()
+            .fold(batch, |batch, number| batch.absent(keys::aborted(number)));
+        let goes = rename.replaced.as_ref().map(|settled| settled.reference);
+        let batch = self.recount(batch, Some(rename.moved.reference), goes);
+        let batch = self.touch(batch.put(entry, arrived.encode()));
+        let happened = self.applied_or_reopen(&rename.new, &batch)?;
+        if !happened {
+            let fence = Batch::new().delete(keys::aborted(transaction)).reclaims();
+            self.store.batch(rename.new.shard, &fence)?;
+        }
+        Ok(happened)
+    }
+
+    /// Applies a batch whose first check is that the shard takes entries.
+    fn applied_or_reopen(&self, place: &Place, batch: &Batch) -> Result<bool, Error> {
+        let outcome = self.store.batch(place.shard, batch)?;
+        if outcome.refused_by == Some(0) {
+            self.reopen_or_fail(place)?;
+        }
+        Ok(outcome.applied())
+    }
+
+    fn touch_inode(&self, reference: Reference) -> Result<(), Error> {
+        let field = keys::inode(reference.ino);
+        let batch = Batch::new()
+            .present(field.clone())
+            .patch(field, inode::CTIME, self.now().0.to_be_bytes())
+            .reclaims();
+        self.store.batch(reference.home, &batch)?;
+        Ok(())
+    }
+}
+
+/// The new name is as it was found.
+fn expect(batch: Batch, entry: Vec<u8>, found: Option<&Settled>) -> Batch {
+    match found {
+        Some(settled) => batch.equals(entry, settled.record.clone()),
+        None => batch.absent(entry),
+    }
+}

@@ -1,0 +1,138 @@
+//! Changing attributes.
+
+use tidefs_model::{Ino, Time};
+use tidefs_store::{Batch, Store};
+
+use crate::attr::{Attr, Kind, SetAttr, SetTime};
+use crate::entry::Reference;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::{self, Inode};
+use crate::keys::{self, header};
+use crate::names::ATTEMPTS;
+use crate::ops::Handle;
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+const MODE_BITS: u32 = 0o7777;
+
+impl<S: Store> Fs<S> {
+    /// Changes attributes and answers what they are then.
+    pub fn setattr(
+        &self,
+        ino: Ino,
+        _handle: Option<Handle>,
+        changes: &SetAttr,
+    ) -> Result<Attr, Error> {
+        let reference = self.table.get(ino)?.reference();
+        if let Some(size) = changes.size {
+            self.resize(reference, size)?;
+        }
+        if has_others(changes) {
+            self.prepare_times(reference, changes)?;
+            self.change(reference, changes)?;
+        }
+        Ok(self.fetch(reference)?.attr(ino))
+    }
+
+    fn resize(&self, reference: Reference, size: u64) -> Result<(), Error> {
+        match reference.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::Invalid),
+        }
+        if size > crate::FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        self.with_file(reference.ino, |file| file.truncate(size))
+    }
+
+    /// Makes the record the only place that knows the times which are about to be set.
+    fn prepare_times(&self, reference: Reference, changes: &SetAttr) -> Result<(), Error> {
+        if changes.mtime.is_none() {
+            return Ok(());
+        }
+        if reference.kind == Kind::Directory {
+            let batch = Batch::new()
+                .at_least(keys::HEADER, header::CHANGED, 1)
+                .patch(keys::HEADER, header::CHANGED, [0; 8])
+                .reclaims();
+            let batches: Vec<_> =
+                self.shards_of(reference.ino).map(|shard| (shard, batch.clone())).collect();
+            self.store.batches(&batches)?;
+            return Ok(());
+        }
+        let file = self.table.get(reference.ino)?.slot().file.clone();
+        file.map_or(Ok(()), |file| file.settle_times())
+    }
+
+    /// One batch where nothing depends on what was there before; otherwise the record is read,
+    /// changed and written if nobody else changed it.
+    fn change(&self, reference: Reference, changes: &SetAttr) -> Result<(), Error> {
+        let field = keys::inode(reference.ino);
+        let now = self.now();
+        let depends = changes.clear_privileges
+            || (reference.kind != Kind::Directory
+                && (changes.uid.is_some() || changes.gid.is_some()));
+        if !depends {
+            let batch = patches(Batch::new().present(field.clone()), &field, changes, now);
+            let applied = self.store.batch(reference.home, &batch)?.applied();
+            return if applied { Ok(()) } else { Err(Error::Stale) };
+        }
+        for _ in 0..ATTEMPTS {
+            let read = Batch::new().read(field.clone());
+            let record = self.store.batch(reference.home, &read)?.take(0).ok_or(Error::Stale)?;
+            let mode = Inode::decode(reference.ino, &record)?.mode;
+            let changes =
+                SetAttr { mode: changes.mode.or(Some(without_privileges(mode))), ..*changes };
+            let batch = Batch::new().equals(field.clone(), record);
+            let batch = patches(batch, &field, &changes, now);
+            if self.store.batch(reference.home, &batch)?.applied() {
+                return Ok(());
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// What a write or a change of owner does to the bits that lend privileges.
+    pub(crate) fn clear_privileges(&self, ino: Ino) -> Result<(), Error> {
+        let changes = SetAttr { clear_privileges: true, ..SetAttr::default() };
+        self.change(self.table.get(ino)?.reference(), &changes)
+    }
+}
+
+fn has_others(changes: &SetAttr) -> bool {
+    let size_only = SetAttr { size: changes.size, ..SetAttr::default() };
+    *changes != size_only
+}
+
+fn without_privileges(mode: u32) -> u32 {
+    let group = if mode & GROUP_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
+    mode & !(SET_USER_ID | group)
+}
+
+fn patches(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {
+    let at = |time: SetTime| match time {
+        SetTime::Now => now,
+        SetTime::At(time) => time,
+    };
+    let small = [
+        (inode::MODE, changes.mode.map(|mode| mode & MODE_BITS)),
+        (inode::UID, changes.uid),
+        (inode::GID, changes.gid),
+    ];
+    let times = [
+        (inode::ATIME, changes.atime.map(at)),
+        (inode::MTIME, changes.mtime.map(at)),
+        (inode::CTIME, Some(changes.ctime.unwrap_or(now))),
+    ];
+    let batch = small.into_iter().fold(batch.reclaims(), |batch, (offset, value)| match value {
+        Some(value) => batch.patch(field, offset, value.to_be_bytes()),
+        None => batch,
+    });
+    times.into_iter().fold(batch, |batch, (offset, value)| match value {
+        Some(time) => batch.patch(field, offset, time.0.to_be_bytes()),
+        None => batch,
+    })
+}

@@ -1,0 +1,113 @@
+//! What the operations take and give.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidefs_model::Ino;
+
+use crate::attr::{Attr, Kind};
+
+/// A name that was found or made. It counts as one look-up of its inode until it is forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub attr: Attr,
+}
+
+/// An open file or directory of this mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u64);
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    pub read: bool,
+    pub write: bool,
+    /// Each write goes to the end of the file.
+    pub append: bool,
+    /// The file is emptied.
+    pub truncate: bool,
+    /// With a create: the name must not exist.
+    pub exclusive: bool,
+    /// Each write has reached the store before it returns.
+    pub sync: bool,
+}
+
+/// A file that was opened.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub handle: Handle,
+    /// What the kernel cached of the file's bytes earlier is still right.
+    pub keep_cache: bool,
+    /// The file's bytes, which the kernel may read and write by itself while the handle is open.
+    pub pinned: Option<Arc<File>>,
+}
+
+/// Bytes that were read: part of a buffer that may be shared with the read-ahead.
+#[derive(Clone, Debug)]
+pub struct ReadBytes {
+    pub buffer: Arc<Vec<u8>>,
+    pub range: Range<usize>,
+}
+
+impl ReadBytes {
+    pub fn as_slice(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for ReadBytes {
+    fn from(bytes: Vec<u8>) -> ReadBytes {
+        let range = 0..bytes.len();
+        ReadBytes { buffer: Arc::new(bytes), range }
+    }
+}
+
+/// What a rename does about a file that has the new name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    Replace,
+    NoReplace,
+    /// The two swap names.
+    Exchange,
+}
+
+/// What to look for from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    Data,
+    Hole,
+}
+
+/// What to do to the space of a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceMode {
+    /// The file reaches at least to the end of the range. No memory is reserved.
+    Allocate,
+    /// As [`SpaceMode::Allocate`], but the size stays.
+    AllocateKeepSize,
+    /// The range reads as zeros and its memory is given back; the size stays.
+    PunchHole,
+    /// The range reads as zeros; the size grows to its end.
+    Zero,
+    /// As [`SpaceMode::Zero`], but the size stays.
+    ZeroKeepSize,
+}
+
+/// Whether an extended attribute must be new or must exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    Any,
+    Create,
+    Replace,
+}
+
+/// An entry as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    pub name: Vec<u8>,
+    pub ino: Ino,
+    pub kind: Kind,
+    /// The offset at which a listing goes on behind this entry.
+    pub next: u64,
+}

@@ -1,0 +1,103 @@
+//! Extended attributes: one record an inode, beside it in its home shard.
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Bytes, Store};
+
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::names::ATTEMPTS;
+use crate::ops::XattrMode;
+use crate::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, inode, keys};
+
+/// Access control lists would have to be obeyed, not only kept.
+const ACCESS_CONTROL_LISTS: &[u8] = b"system.posix_acl_";
+
+impl<S: Store> Fs<S> {
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let attributes = self.attributes(ino)?;
+        attributes.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)
+    }
+
+    /// The names, each followed by a zero byte.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>, Error> {
+        let mut list = Vec::new();
+        for name in self.attributes(ino)?.names() {
+            list.extend(name);
+            list.push(0);
+        }
+        Ok(list)
+    }
+
+    pub fn setxattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), Error> {
+        if name.starts_with(ACCESS_CONTROL_LISTS) {
+            return Err(Error::NotSupported);
+        }
+        if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX {
+            return Err(Error::RangeTooSmall);
+        }
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Error::AttributesTooLarge);
+        }
+        self.change_attributes(ino, |attributes| {
+            match (mode, attributes.get(name).is_some()) {
+                (XattrMode::Create, true) => return Err(Error::Exists),
+                (XattrMode::Replace, false) => return Err(Error::NoAttribute),
+                _ => attributes.set(name, value),
+            }
+            Ok(())
+        })
+    }
+
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
+        self.change_attributes(ino, |attributes| {
+            if attributes.remove(name) { Ok(()) } else { Err(Error::NoAttribute) }
+        })
+    }
+
+    fn attributes(&self, ino: Ino) -> Result<Attributes, Error> {
+        let node = self.table.get(ino)?;
+        let batch = Batch::new().read(keys::xattrs(ino));
+        Attributes::decode(ino, self.store.batch(node.home, &batch)?.take(0).as_deref())
+    }
+
+    fn change_attributes(
+        &self,
+        ino: Ino,
+        change: impl Fn(&mut Attributes) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let node = self.table.get(ino)?;
+        let (field, record) = (keys::xattrs(ino), keys::inode(ino));
+        for _ in 0..ATTEMPTS {
+            let read = Batch::new().read(field.clone());
+            let before = self.store.batch(node.home, &read)?.take(0);
+            let mut attributes = Attributes::decode(ino, before.as_deref())?;
+            change(&mut attributes)?;
+            let batch = expect(Batch::new().present(record.clone()), &field, before);
+            let batch = match attributes.encode()? {
+                Some(after) => batch.put(field.clone(), after),
+                None => batch.delete(field.clone()).reclaims(),
+            };
+            let batch = batch.patch(record.clone(), inode::CTIME, self.now().0.to_be_bytes());
+            match self.store.batch(node.home, &batch)?.refused_by {
+                None => return Ok(()),
+                Some(0) => return Err(Error::Stale),
+                Some(_) => {}
+            }
+        }
+        Err(Error::Contended)
+    }
+}
+
+fn expect(batch: Batch, field: &[u8], before: Option<Bytes>) -> Batch {
+    match before {
+        Some(value) => batch.equals(field, value),
+        None => batch.absent(field),
+    }
+}

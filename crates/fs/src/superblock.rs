@@ -1,0 +1,121 @@
+//! What the file system as a whole keeps in its store: its format, its root, and the next inode
+//! number.
+
+use std::sync::Mutex;
+
+use tidefs_model::{Clock, Ino, StripeSize};
+use tidefs_store::{Batch, Store, StoreError};
+
+use crate::config::Format;
+use crate::error::Error;
+use crate::inode::{Inode, u32_at, u64_at};
+use crate::{Kind, keys};
+
+/// Version of the layout of all records.
+const FORMAT_VERSION: u32 = 1;
+const FORMAT: &[u8] = b"format";
+const NEXT_INO: &[u8] = b"next-ino";
+/// The first number for a file; those below are for the file system itself.
+const FIRST_INO: u64 = 16;
+/// Inode numbers that a mount takes at a time, so that one create in 4,096 pays for it.
+const INOS_PER_GRANT: u64 = 4_096;
+
+/// Makes an empty file system; leaves one that is there as it is.
+pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(), Error> {
+    let now = clock.now();
+    let root = Inode {
+        kind: Kind::Directory,
+        mode: format.root_mode,
+        nlink: 2,
+        size: 0,
+        version: 0,
+        mtime: now,
+        ctime: now,
+        atime: now,
+        btime: now,
+        uid: format.root_uid,
+        gid: format.root_gid,
+        rdev: 0,
+        target: Vec::new(),
+    };
+    let field = keys::inode(Ino::ROOT);
+    let root = Batch::new().absent(field.clone()).put(field, root.encode());
+    // The root comes first: a superblock says that the rest is there.
+    store.batch(keys::ROOT_HOME, &root)?;
+    let superblock = Batch::new()
+        .absent(FORMAT)
+        .put(FORMAT, encode(&format))
+        .put(NEXT_INO, FIRST_INO.to_be_bytes());
+    store.batch(keys::SUPERBLOCK, &superblock)?;
+    Ok(())
+}
+
+/// The format of the file system in the store.
+pub fn read(store: &impl Store) -> Result<Format, Error> {
+    let outcome = store.batch(keys::SUPERBLOCK, &Batch::new().read(FORMAT))?;
+    let record = outcome.values.into_iter().next().flatten();
+    decode(&record.ok_or(Error::WrongFormat { found: 0, needed: FORMAT_VERSION })?)
+}
+
+fn encode(format: &Format) -> Vec<u8> {
+    [
+        FORMAT_VERSION,
+        format.stripe_size.bytes(),
+        u32::from(format.shards),
+        format.root_uid,
+        format.root_gid,
+        format.root_mode,
+    ]
+    .iter()
+    .flat_map(|number| number.to_be_bytes())
+    .collect()
+}
+
+fn decode(record: &[u8]) -> Result<Format, Error> {
+    let corrupt = Error::Corrupt { what: "superblock", ino: 0 };
+    if record.len() < 24 {
+        return Err(corrupt);
+    }
+    let found = u32_at(record, 0);
+    if found != FORMAT_VERSION {
+        return Err(Error::WrongFormat { found, needed: FORMAT_VERSION });
+    }
+    let shards = u16::try_from(u32_at(record, 8)).ok().filter(|&shards| shards > 0);
+    Ok(Format {
+        stripe_size: StripeSize::new(u32_at(record, 4)).ok_or(corrupt.clone())?,
+        shards: shards.ok_or(corrupt)?,
+        root_uid: u32_at(record, 12),
+        root_gid: u32_at(record, 16),
+        root_mode: u32_at(record, 20),
+    })
+}
+
+/// Hands out inode numbers, none of them twice, from ranges granted by the store.
+#[derive(Debug, Default)]
+pub struct InoSource {
+    granted: Mutex<std::ops::Range<u64>>,
+}
+
+impl InoSource {
+    pub fn next(&self, store: &impl Store) -> Result<Ino, Error> {
+        let mut granted = self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if granted.is_empty() {
+            *granted = grant(store)?;
+        }
+        let ino = granted.start;
+        granted.start += 1;
+        Ok(Ino(ino))
+    }
+}
+
+fn grant(store: &impl Store) -> Result<std::ops::Range<u64>, Error> {
+    let batch = Batch::new().add(NEXT_INO, 0, INOS_PER_GRANT as i64).read(NEXT_INO);
+    let mut outcome = match store.batch(keys::SUPERBLOCK, &batch) {
+        // A grant that may have been made is given up: numbers are plenty.
+        Err(StoreError::Indeterminate { .. }) => store.batch(keys::SUPERBLOCK, &batch)?,
+        other => other?,
+    };
+    let record = outcome.take(0).filter(|record| record.len() >= 8);
+    let end = u64_at(&record.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?, 0);
+    Ok(end - INOS_PER_GRANT..end)
+}

@@ -1,0 +1,152 @@
+//! The inodes that this mount's kernel knows: where their records live, and the open file of each.
+//!
+//! A node enters with its first look-up and leaves when the kernel has forgotten all of them and
+//! no handle is open.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefs_model::{Ino, ShardKey};
+use tidefs_store::Store;
+
+use crate::attr::Kind;
+use crate::data::OpenFile;
+use crate::entry::Reference;
+use crate::error::Error;
+use crate::keys;
+
+/// Locks over which the table is spread.
+const STRIPES: usize = 64;
+
+pub struct Table<S: Store> {
+    stripes: Vec<Mutex<HashMap<Ino, Arc<Node<S>>>>>,
+}
+
+/// An inode that the kernel knows.
+pub struct Node<S: Store> {
+    pub ino: Ino,
+    pub home: ShardKey,
+    pub kind: Kind,
+    lookups: AtomicU64,
+    /// Open handles; changed only with the slot locked.
+    handles: AtomicU64,
+    /// Mode (low 32 bits) and group (high) as last seen, for what a new entry inherits.
+    inherited: AtomicU64,
+    slot: Mutex<Slot<S>>,
+}
+
+/// The open file of a node. Its lock orders open, release and unlink of one inode.
+pub struct Slot<S: Store> {
+    pub file: Option<Arc<OpenFile<S>>>,
+    /// The last name is gone; the inode goes with the last handle.
+    pub unlinked: bool,
+    /// The version of the bytes that the kernel may have cached.
+    pub version_cached: Option<u64>,
+}
+
+impl<S: Store> Node<S> {
+    fn new(reference: Reference) -> Node<S> {
+        let slot = Slot { file: None, unlinked: false, version_cached: None };
+        Node {
+            ino: reference.ino,
+            home: reference.home,
+            kind: reference.kind,
+            lookups: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+            inherited: AtomicU64::new(0),
+            slot: Mutex::new(slot),
+        }
+    }
+
+    pub fn slot(&self) -> MutexGuard<'_, Slot<S>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) > 0
+    }
+
+    /// One handle more, for whoever holds the slot.
+    pub fn add_handle(&self, _slot: &Slot<S>) {
+        self.handles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One handle less. `true`: it was the last.
+    pub fn remove_handle(&self, _slot: &Slot<S>) -> bool {
+        self.handles.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    pub fn reference(&self) -> Reference {
+        Reference { kind: self.kind, ino: self.ino, home: self.home }
+    }
+
+    pub fn saw(&self, mode: u32, gid: u32) {
+        self.inherited.store(u64::from(gid) << 32 | u64::from(mode), Ordering::Relaxed);
+    }
+
+    /// Mode and group as last seen.
+    pub fn inherited(&self) -> (u32, u32) {
+        let seen = self.inherited.load(Ordering::Relaxed);
+        (seen as u32, (seen >> 32) as u32)
+    }
+}
+
+impl<S: Store> Table<S> {
+    /// A table that knows the root.
+    pub fn new() -> Table<S> {
+        let table = Table { stripes: (0..STRIPES).map(|_| Mutex::new(HashMap::new())).collect() };
+        let root = Reference { kind: Kind::Directory, ino: Ino::ROOT, home: keys::ROOT_HOME };
+        table.look_up(root);
+        table
+    }
+
+    pub fn get(&self, ino: Ino) -> Result<Arc<Node<S>>, Error> {
+        self.stripe(ino).get(&ino).cloned().ok_or(Error::Stale)
+    }
+
+    pub fn find(&self, ino: Ino) -> Option<Arc<Node<S>>> {
+        self.stripe(ino).get(&ino).cloned()
+    }
+
+    /// The node of an inode that the kernel is about to hear of; counts as one look-up.
+    pub fn look_up(&self, reference: Reference) -> Arc<Node<S>> {
+        let mut stripe = self.stripe(reference.ino);
+        let node = stripe.entry(reference.ino).or_insert_with(|| Arc::new(Node::new(reference)));
+        node.lookups.fetch_add(1, Ordering::Relaxed);
+        node.clone()
+    }
+
+    /// The kernel gave up some look-ups.
+    pub fn forget(&self, ino: Ino, lookups: u64) {
+        let mut stripe = self.stripe(ino);
+        let Some(node) = stripe.get(&ino) else { return };
+        let before = node.lookups.load(Ordering::Relaxed);
+        let left = before.saturating_sub(lookups);
+        node.lookups.store(left, Ordering::Relaxed);
+        if left == 0 && ino != Ino::ROOT && !node.is_open() {
+            stripe.remove(&ino);
+        }
+    }
+
+    /// The last handle of a node is gone: if the kernel has forgotten it too, so does the table.
+    pub fn released(&self, ino: Ino) {
+        self.forget(ino, 0);
+    }
+
+    /// All inodes that the kernel knows now.
+    pub fn inos(&self) -> Vec<Ino> {
+        let stripes = self.stripes.iter();
+        stripes
+            .flat_map(|stripe| {
+                let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+                stripe.keys().copied().collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    fn stripe(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, Arc<Node<S>>>> {
+        let stripe = &self.stripes[ino.0 as usize % STRIPES];
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of this crate that need its insides: mounts that meet, and operations left half done.
+
+mod bed;
+mod interrupted;
+mod sharing;

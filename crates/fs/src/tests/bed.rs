@@ -1,0 +1,37 @@
+//! A small file system in memory with a clock that the test owns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
+use tidefs_store::Embedded;
+
+use crate::{Caller, Config, Format, Fs};
+
+pub const ME: Caller = Caller { uid: 1, gid: 2 };
+
+pub struct Bed {
+    pub store: Arc<Embedded>,
+    pub clock: Arc<ManualClock>,
+}
+
+impl Bed {
+    pub fn new() -> Bed {
+        let stripe_size = StripeSize::new(4096).expect("a stripe size");
+        let store = Arc::new(Embedded::in_heap(ByteSize::mib(64), stripe_size));
+        let clock = Arc::new(ManualClock::at(Time::from_unix(1_000_000, 0)));
+        let format = Format { stripe_size, ..Format::default() };
+        Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
+        Bed { store, clock }
+    }
+
+    /// One more mount, whether it is admitted yet or not.
+    pub fn mount(&self, id: u64) -> Fs<Arc<Embedded>> {
+        let config = Config { io_threads: 1, ..Config::new(MountId(id)) };
+        Fs::mount(Arc::new(self.store.clone()), config, self.clock.clone()).expect("mounted")
+    }
+
+    pub fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+}

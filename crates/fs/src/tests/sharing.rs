@@ -1,0 +1,72 @@
+//! A mount that is alone, and what happens when it is no longer.
+
+use std::time::Duration;
+
+use tidefs_model::Ino;
+
+use super::bed::{Bed, ME};
+use crate::Error;
+
+#[test]
+fn a_first_mount_is_alone_and_lets_the_kernel_keep_what_it_knows() {
+    let bed = Bed::new();
+    let fs = bed.mount(1);
+    assert_eq!(fs.is_admitted(), Ok(true));
+    assert!(fs.lifetimes().entry > Duration::ZERO);
+    assert_eq!(fs.tick(), Ok(false));
+}
+
+#[test]
+fn a_second_mount_waits_until_the_first_has_made_its_kernel_forget() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let second = bed.mount(2);
+    assert_eq!(second.is_admitted(), Ok(false));
+    assert_eq!(first.tick(), Ok(true), "the first is told to make its kernel forget");
+    assert_eq!(first.lifetimes().entry, Duration::ZERO);
+    assert_eq!(second.is_admitted(), Ok(false), "it has not said yet that it did");
+    assert_eq!(first.tick(), Ok(false));
+    assert_eq!(second.is_admitted(), Ok(true));
+    assert_eq!(second.lifetimes().entry, Duration::ZERO);
+}
+
+#[test]
+fn a_mount_that_stays_behind_is_alone_again() {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!(second.is_admitted(), Ok(true), "the first claimed nothing yet");
+    second.unmount().expect("leaves");
+    bed.pass(Duration::from_secs(2));
+    assert_eq!(first.tick(), Ok(false));
+    assert!(first.lifetimes().entry > Duration::ZERO);
+}
+
+#[test]
+fn a_mount_that_died_holds_newcomers_up_for_a_bounded_time() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let second = bed.mount(2);
+    assert_eq!(second.is_admitted(), Ok(false));
+    bed.pass(first.lifetimes().entry);
+    assert_eq!(second.is_admitted(), Ok(false), "the first one's kernel may still know something");
+    bed.pass(Duration::from_secs(3));
+    assert_eq!(second.is_admitted(), Ok(true));
+}
+
+#[test]
+fn a_directory_removed_elsewhere_takes_no_entry() {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!(second.is_admitted(), Ok(true));
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    second.lookup(Ino::ROOT, b"d").expect("seen by the other mount");
+    first.rmdir(Ino::ROOT, b"d").expect("removed");
+    let late = |name: &[u8]| second.mkdir(ME, directory, name, 0o755).map(|_| ());
+    assert_eq!(late(b"while-closed"), Err(Error::NotFound));
+    bed.pass(Duration::from_secs(61));
+    first.tick().expect("clears the shards");
+    assert_eq!(late(b"when-cleared"), Err(Error::NotFound));
+    assert_eq!(second.lookup(directory, b"when-cleared"), Err(Error::NotFound));
+}
