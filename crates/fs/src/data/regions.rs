@@ -108,7 +108,7 @@ fn cut(stripes: Range<u64>) -> impl Iterator<Item = Part> {
         let end = stripes.end.min((region + 1) * region_stripes);
         let part = (start < end).then_some(Part { region: region as u32, stripes: start..end });
         start = end.max(start);
-        (!part.stripes.is_empty()).then_some(part)
+        part
     })
 }
 

@@ -67,7 +67,8 @@ impl<S: Store> Fs<S> {
             reader: ReadAhead::default(),
             errors,
         });
-        Ok(Opened { handle, keep_cache, pinned })
+        let uncached = mode.append && !self.membership.is_alone();
+        Ok(Opened { handle, keep_cache, uncached, pinned })
     }
 
     /// The open file of a node, made if there is none.

@@ -39,6 +39,9 @@ pub struct Opened {
     pub handle: Handle,
     /// What the kernel cached of the file's bytes earlier is still right.
     pub keep_cache: bool,
+    /// The kernel must not keep bytes of this open: it would place them where it thinks the end
+    /// of the file is, which another mount may have moved.
+    pub uncached: bool,
     /// The file's bytes, which the kernel may read and write by itself while the handle is open.
     pub pinned: Option<Arc<File>>,
 }
