@@ -1,0 +1,139 @@
+//! The directory that a mount lies on: checked before anything starts, made where it is missing,
+//! and removed again by who made it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::mount_table;
+
+/// A directory that is fit to be mounted on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountPoint {
+    /// Absolute, without symbolic links.
+    pub path: PathBuf,
+    /// It was not there before.
+    pub made: bool,
+}
+
+/// Whether a missing directory is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Make,
+    Refuse,
+}
+
+impl MountPoint {
+    /// Checks `path`; changes nothing.
+    pub fn check(path: &Path, missing: Missing) -> Result<MountPoint, Failure> {
+        let path = absolute(path)?;
+        if mount_table::is_mount_point(&path) {
+            return Err(Failure::MountPointTaken(path));
+        }
+        match fs::read_dir(&path) {
+            Ok(mut entries) => match entries.next() {
+                None if may_write(&path) => Ok(MountPoint { path, made: false }),
+                None => Err(Failure::MountPointForeign(path)),
+                Some(_) => Err(Failure::MountPointNotEmpty(path)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match missing {
+                Missing::Make => Ok(MountPoint { path, made: true }),
+                Missing::Refuse => Err(Failure::MountPointMissing(path)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Err(Failure::MountPointNotADirectory(path))
+            }
+            Err(_) => Err(Failure::MountPointForeign(path)),
+        }
+    }
+
+    /// Makes the directory where `check` found it missing.
+    pub fn make(&self) -> Result<(), Failure> {
+        if !self.made {
+            return Ok(());
+        }
+        let made = fs::DirBuilder::new().mode(0o755).create(&self.path);
+        made.map_err(|source| Failure::MountPointNotMade { path: self.path.clone(), source })
+    }
+
+    /// Removes what `make` made. A directory that somebody has filled meanwhile stays.
+    pub fn remove(&self) {
+        if self.made
+            && let Err(error) = fs::remove_dir(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("could not remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// The absolute path of a directory that may not exist yet, without symbolic links. Does not ask
+/// the last part itself, since that may be a mount that does not answer.
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let unusable = || Failure::MountParentMissing(path.to_owned());
+    let plain = std::path::absolute(path).map_err(|_| unusable())?;
+    if mount_table::is_mount_point(&plain) {
+        return Ok(plain);
+    }
+    if let Ok(real) = fs::canonicalize(&plain) {
+        return Ok(real);
+    }
+    match (plain.parent(), plain.file_name()) {
+        (Some(parent), Some(name)) => {
+            Ok(fs::canonicalize(parent).map_err(|_| unusable())?.join(name))
+        }
+        _ => Err(unusable()),
+    }
+}
+
+fn may_write(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_made_and_removed_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tide");
+        let refused = MountPoint::check(&path, Missing::Refuse).unwrap_err();
+        assert!(matches!(refused, Failure::MountPointMissing(_)), "{refused}");
+        let point = MountPoint::check(&path, Missing::Make).unwrap();
+        point.make().unwrap();
+        assert!(path.is_dir());
+        point.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_cannot_be_mounted_on_is_refused_with_its_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = folder.path().join("full");
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("file"), "x").unwrap();
+        let reason = |path: &Path| MountPoint::check(path, Missing::Make).unwrap_err();
+        assert!(matches!(reason(&full), Failure::MountPointNotEmpty(_)));
+        assert!(matches!(reason(&full.join("file")), Failure::MountPointNotADirectory(_)));
+        assert!(matches!(reason(&full.join("no/such")), Failure::MountParentMissing(_)));
+        assert!(matches!(reason(Path::new("/proc")), Failure::MountPointTaken(_)));
+    }
+
+    #[test]
+    fn an_existing_directory_is_left_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        let real = folder.path().join("real");
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let point = MountPoint::check(&link, Missing::Refuse).unwrap();
+        assert_eq!(point, MountPoint { path: fs::canonicalize(&real).unwrap(), made: false });
+        point.remove();
+        assert!(real.is_dir());
+    }
+}
