@@ -1,0 +1,122 @@
+//! What goes wrong on the way, as facts. Each text says what happened and, behind the semicolon,
+//! what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+use tidefs_model::ByteSize;
+
+/// Why a command of `tidefs` failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{} does not exist; make it first: mkdir -p {}", .0.display(), .0.display())]
+    MountPointMissing(PathBuf),
+    #[error(
+        "the directory that {} would lie in does not exist; make it first, or choose another \
+         place with --mount", .0.display()
+    )]
+    MountParentMissing(PathBuf),
+    #[error("{} is not a directory; choose another place to mount", .0.display())]
+    MountPointNotADirectory(PathBuf),
+    #[error(
+        "{} is not empty; mounting would hide what is in it: choose another place or empty it",
+        .0.display()
+    )]
+    MountPointNotEmpty(PathBuf),
+    #[error("{} is a mount point already; unmount it or choose another place", .0.display())]
+    MountPointTaken(PathBuf),
+    #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]
+    MountPointForeign(PathBuf),
+    #[error("cannot make the mount point {}: {source}; choose another place with --mount", path.display())]
+    MountPointNotMade { path: PathBuf, source: io::Error },
+    #[error("{} is not a mount of a running file system; see: tidefs status", .0.display())]
+    NotMounted(PathBuf),
+    #[error("{} is still mounted; end what uses it (fuser -vm {}) and try again", .0.display(), .0.display())]
+    StillMounted(PathBuf),
+
+    #[error(
+        "there is no /dev/fuse, so nothing can be mounted; load the module as root: modprobe fuse"
+    )]
+    NoFuseDevice,
+    #[error("you may not open /dev/fuse; as root: chmod 666 /dev/fuse")]
+    FuseDeviceClosed,
+    #[error(
+        "there is no fusermount3, which mounts for users other than root; install it as root: \
+         apt-get install fuse3"
+    )]
+    NoFusermount,
+    #[error(
+        "{nodes} x {each} is more memory than this machine has for it ({usable} of {total}); ask \
+         for less with --node-memory or --nodes"
+    )]
+    TooMuchMemory { nodes: u16, each: ByteSize, usable: ByteSize, total: ByteSize },
+    #[error(
+        "only {available} of memory are free, too little to start with; end other programs or \
+         give --node-memory"
+    )]
+    TooLittleMemory { available: ByteSize },
+
+    #[error("no file system is running in {}; start one: tidefs up", .0.display())]
+    NotRunning(PathBuf),
+    #[error("{} holds several running file systems; choose one with --state: {}", base.display(), list(found))]
+    SeveralRunning { base: PathBuf, found: Vec<PathBuf> },
+    #[error("a file system is running in {} already; use it, or stop it: tidefs down", .0.display())]
+    AlreadyRunning(PathBuf),
+    #[error("the file system in {} belongs to a `tidefs run` and ends with its command; end that instead", .0.display())]
+    BelongsToRun(PathBuf),
+    #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
+    Silent(PathBuf),
+    /// The running file system was asked and said why not.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the file system did not start within {seconds} s; see {}", log.display())]
+    StartTimedOut { seconds: u64, log: PathBuf },
+    #[error("the file system ended while it started; see {}", log.display())]
+    StartDied { log: PathBuf },
+    #[error("could not stop everything: {left} processes remain; see: ps")]
+    Remaining { left: usize },
+
+    #[error("the state directory {} belongs to somebody else or lets others write; choose another with --state", .0.display())]
+    StateForeign(PathBuf),
+    #[error("cannot use {} as state directory: {source}; choose another with --state", path.display())]
+    StateUnusable { path: PathBuf, source: io::Error },
+    #[error(
+        "the state directory {} has too long a name: the sockets in it would need {needed} bytes \
+         and may have {most}; choose a shorter one with --state", path.display()
+    )]
+    StateTooLong { path: PathBuf, needed: usize, most: usize },
+    #[error("{} is not readable as a record of a file system; remove its directory", .0.display())]
+    RecordDamaged(PathBuf),
+
+    #[error("no command {0}; check its name and $PATH")]
+    CommandNotFound(String),
+    #[error("cannot run {command}: {source}")]
+    CommandNotRun { command: String, source: io::Error },
+    /// A signal came before the command was started.
+    #[error("stopped by signal {0} before the command was started")]
+    Interrupted(i32),
+}
+
+/// Exit status of a failure of `tidefs` itself.
+pub const FAILED: u8 = 1;
+/// Exit status that says by which signal a process ended, as shells give it.
+pub fn signalled(signal: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or(127))
+}
+
+impl Failure {
+    /// As shells do: 127 and 126 for a command that is not there or cannot be run.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Failure::CommandNotFound(_) => 127,
+            Failure::CommandNotRun { .. } => 126,
+            Failure::Interrupted(signal) => signalled(*signal),
+            _ => FAILED,
+        }
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    shown.join(", ")
+}

@@ -1,0 +1,19 @@
+//! Where running file systems keep their addresses, secret, sockets and log.
+//!
+//! A *base* directory belongs to a user and holds one *instance* directory for each running file
+//! system: `up`, and `run-…` for each run. The process that owns an instance holds a lock on its
+//! directory, which the kernel takes away with the process; an instance that is not locked is
+//! what a killed process left, and anybody's to clean up.
+
+mod base;
+mod cluster;
+mod find;
+mod instance;
+mod lock;
+mod record;
+
+pub use base::Base;
+pub use cluster::ClusterRecord;
+pub use find::{Running, all_running, find, is_owned};
+pub use instance::{Instance, Paths};
+pub use record::{Kind, MountRecord, NodeRecord, Record, boot_id};

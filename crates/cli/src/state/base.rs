@@ -1,0 +1,179 @@
+//! The directory that a user's running file systems have theirs in.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::instance::{Instance, Paths};
+use super::lock::Lock;
+use crate::failure::Failure;
+
+/// A base directory; it may not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    pub path: PathBuf,
+}
+
+/// In the user's own base: links to the instances in other bases, so that any later start finds
+/// what a killed one left there.
+const ELSEWHERE: &str = "elsewhere";
+
+impl Base {
+    /// The user's own: in the session's runtime directory, or else in `/tmp`.
+    pub fn own() -> Base {
+        let user = rustix::process::geteuid().as_raw();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| {
+            path.is_absolute() && path.metadata().is_ok_and(|found| found.uid() == user)
+        });
+        Base {
+            path: match runtime {
+                Some(path) => path.join("tidefs"),
+                None => PathBuf::from(format!("/tmp/tidefs-{user}")),
+            },
+        }
+    }
+
+    /// The one asked for, or the user's own. The directory of an instance, as a command under
+    /// `run` has it in `$TIDEFS_STATE`, stands for the base that it lies in.
+    pub fn named(asked: Option<&Path>) -> Result<Base, Failure> {
+        let Some(asked) = asked else { return Ok(Base::own()) };
+        let unusable = |source| Failure::StateUnusable { path: asked.to_owned(), source };
+        let path = fs::canonicalize(asked).or_else(|_| std::path::absolute(asked));
+        let path = path.map_err(unusable)?;
+        match path.parent() {
+            Some(parent) if Paths::new(path.clone()).record().exists() => {
+                Ok(Base { path: parent.to_owned() })
+            }
+            _ => Ok(Base { path }),
+        }
+    }
+
+    /// Makes the directory where it is missing; `true` if it did. Refuses one that others could
+    /// change under us.
+    fn ensure(&self) -> Result<bool, Failure> {
+        let missing = !self.path.exists();
+        if missing {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
+            made.map_err(|source| self.unusable(source))?;
+        }
+        self.check()?;
+        Ok(missing)
+    }
+
+    /// Refuses a directory that others could change under us; one that is missing will do.
+    pub fn check(&self) -> Result<(), Failure> {
+        let found = match self.path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(|source| self.unusable(source))?,
+        };
+        let ours = found.uid() == rustix::process::geteuid().as_raw();
+        if found.is_dir() && ours && found.mode() & 0o022 == 0 {
+            return Ok(());
+        }
+        Err(Failure::StateForeign(self.path.clone()))
+    }
+
+    fn unusable(&self, source: io::Error) -> Failure {
+        Failure::StateUnusable { path: self.path.clone(), source }
+    }
+
+    /// Makes and locks the directory of one more file system.
+    pub fn create(&self, name: &str) -> Result<Instance, Failure> {
+        let unusable = |source| self.unusable(source);
+        let path = self.path.join(name);
+        Paths::new(path.clone()).check_length()?;
+        let mut base_made = false;
+        // Another process may remove an empty base between our look and our lock.
+        let lock = (0..10)
+            .find_map(|_| match self.ensure() {
+                Ok(made) => {
+                    base_made |= made;
+                    match Lock::take(&self.path) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                        taken => Some(taken.map_err(unusable)),
+                    }
+                }
+                Err(failure) => Some(Err(failure)),
+            })
+            .unwrap_or_else(|| Err(unusable(io::ErrorKind::NotFound.into())))?;
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Failure::AlreadyRunning(path));
+            }
+            made => made.map_err(unusable)?,
+        }
+        let held = Lock::take(&path).map_err(unusable)?;
+        drop(lock);
+        self.register(&path).map_err(unusable)?;
+        Ok(Instance::new(path, held, base_made))
+    }
+
+    fn register(&self, instance: &Path) -> io::Result<()> {
+        let own = Base::own();
+        if *self == own || own.ensure().is_err() {
+            return Ok(());
+        }
+        let directory = own.path.join(ELSEWHERE);
+        fs::create_dir_all(&directory)?;
+        let link = directory.join(link_name(instance));
+        match symlink(instance, &link) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Directories of instances here, whether or not anybody owns them still.
+    pub fn instances(&self) -> Vec<PathBuf> {
+        let mut found = children(&self.path);
+        found.retain(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name == "up" || name.starts_with("run-")
+        });
+        found.sort();
+        found
+    }
+
+    /// Directories of instances in other bases, from the user's own notes.
+    pub fn instances_elsewhere(&self) -> Vec<PathBuf> {
+        let links = children(&self.path.join(ELSEWHERE));
+        links
+            .iter()
+            .filter_map(|link| {
+                let target = fs::read_link(link).ok()?;
+                if target.exists() {
+                    return Some(target);
+                }
+                let _ = fs::remove_file(link);
+                None
+            })
+            .collect()
+    }
+}
+
+/// Takes away the note of an instance, and the directories that are empty without it.
+pub fn forget(instance: &Path, base_made: bool) {
+    let own = Base::own();
+    let elsewhere = own.path.join(ELSEWHERE);
+    let _ = fs::remove_file(elsewhere.join(link_name(instance)));
+    let _ = fs::remove_dir(&elsewhere);
+    let base = instance.parent().filter(|base| base_made && *base != own.path);
+    for directory in base.into_iter().chain([own.path.as_path()]) {
+        // Whoever is about to make an entry holds the lock, and finds out if it came too late.
+        if let Ok(Some(_lock)) = Lock::try_take(directory) {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
+fn link_name(instance: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    instance.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn children(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}

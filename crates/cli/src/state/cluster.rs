@@ -1,0 +1,144 @@
+//! How other processes reach the nodes of an instance: addresses in one file, the secret of the
+//! data account in another that only this user can read. The admin's secret is never written.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tidefs_model::{ByteSize, NodeClass};
+use tidefs_valkey::{ClusterDescription, NodeDescription, Secret};
+
+use super::instance::Paths;
+use super::record::{read_json, write_json};
+use crate::failure::Failure;
+use crate::process::ProcessId;
+
+/// The nodes of a cluster as they stand in a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClusterRecord {
+    nodes: Vec<NodeEntry>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct NodeEntry {
+    id: String,
+    victim: bool,
+    address: SocketAddr,
+    bus_port: u16,
+    socket: PathBuf,
+    directory: PathBuf,
+    memory_bytes: u64,
+    process: ProcessId,
+}
+
+impl ClusterRecord {
+    pub fn new(description: &ClusterDescription) -> ClusterRecord {
+        ClusterRecord { nodes: description.nodes.iter().map(NodeEntry::from).collect() }
+    }
+
+    pub fn write(&self, paths: &Paths, secret: &Secret) -> Result<(), Failure> {
+        let unusable = |source| Failure::StateUnusable { path: paths.directory.clone(), source };
+        let mut options = fs::File::options();
+        let file = options.write(true).create_new(true).mode(0o600).open(paths.secret());
+        file.and_then(|mut file| file.write_all(secret.reveal().as_bytes())).map_err(unusable)?;
+        write_json(&paths.cluster(), self).map_err(unusable)
+    }
+
+    pub fn read(paths: &Paths) -> Result<(ClusterDescription, Secret), Failure> {
+        let unusable = |path: PathBuf| {
+            move |source: io::Error| match source.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                    Failure::RecordDamaged(path)
+                }
+                _ => Failure::StateUnusable { path, source },
+            }
+        };
+        let record: ClusterRecord =
+            read_json(&paths.cluster()).map_err(unusable(paths.cluster()))?;
+        let secret = fs::read_to_string(paths.secret()).map_err(unusable(paths.secret()))?;
+        let nodes = record.nodes.into_iter().map(NodeDescription::try_from);
+        let nodes = nodes.collect::<Result<_, tidefs_model::ParseNodeIdError>>();
+        let nodes = nodes.map_err(|_| Failure::RecordDamaged(paths.cluster()))?;
+        Ok((ClusterDescription { nodes }, Secret::from_text(&secret)))
+    }
+}
+
+impl From<&NodeDescription> for NodeEntry {
+    fn from(node: &NodeDescription) -> NodeEntry {
+        NodeEntry {
+            id: node.id.to_string(),
+            victim: node.class == NodeClass::Victim,
+            address: node.address,
+            bus_port: node.bus_port,
+            socket: node.socket.clone(),
+            directory: node.directory.clone(),
+            memory_bytes: node.memory.0,
+            process: node.process.into(),
+        }
+    }
+}
+
+impl TryFrom<NodeEntry> for NodeDescription {
+    type Error = tidefs_model::ParseNodeIdError;
+
+    fn try_from(entry: NodeEntry) -> Result<NodeDescription, Self::Error> {
+        Ok(NodeDescription {
+            id: entry.id.parse()?,
+            class: if entry.victim { NodeClass::Victim } else { NodeClass::Own },
+            address: entry.address,
+            bus_port: entry.bus_port,
+            socket: entry.socket,
+            directory: entry.directory,
+            memory: ByteSize(entry.memory_bytes),
+            process: entry.process.into(),
+        })
+    }
+}
+
+impl From<tidefs_valkey::ProcessId> for ProcessId {
+    fn from(process: tidefs_valkey::ProcessId) -> ProcessId {
+        ProcessId { pid: process.pid as i32, started: process.started_ticks }
+    }
+}
+
+impl From<ProcessId> for tidefs_valkey::ProcessId {
+    fn from(process: ProcessId) -> tidefs_valkey::ProcessId {
+        tidefs_valkey::ProcessId { pid: process.pid as u32, started_ticks: process.started }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_cluster_is_found_again_and_only_its_user_can_read_the_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path().to_owned());
+        let node = NodeDescription {
+            id: tidefs_model::NodeId([7; 20]),
+            class: NodeClass::Own,
+            address: "127.0.0.1:12345".parse().unwrap(),
+            bus_port: 12346,
+            socket: "/x/s".into(),
+            directory: "/x".into(),
+            memory: ByteSize::mib(64),
+            process: tidefs_valkey::ProcessId { pid: 42, started_ticks: 99 },
+        };
+        let written = ClusterDescription { nodes: vec![node] };
+        ClusterRecord::new(&written).write(&paths, &Secret::from_text("words")).unwrap();
+        let (read, secret) = ClusterRecord::read(&paths).unwrap();
+        assert_eq!(read, written);
+        assert_eq!(secret.reveal(), "words");
+        for path in [paths.secret(), paths.cluster()] {
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert!(!fs::read_to_string(paths.cluster()).unwrap().contains("words"));
+        fs::write(paths.cluster(), "{").unwrap();
+        assert!(matches!(ClusterRecord::read(&paths), Err(Failure::RecordDamaged(_))));
+    }
+}

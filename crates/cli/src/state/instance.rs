@@ -1,0 +1,140 @@
+//! The directory of one running file system.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::base;
+use super::lock::Lock;
+use super::record::{MountRecord, Record, read_json, write_json};
+use crate::failure::Failure;
+use crate::mount_table;
+
+/// Names inside the directory of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    pub directory: PathBuf,
+}
+
+/// Longest name of a socket, without its final zero.
+const SOCKET_NAME_MAX: usize = 107;
+/// Longest name of a socket below the directory of an instance, with room to spare.
+const SOCKET_NAME_TAIL: usize = "/nodes/00-0/socket".len();
+
+impl Paths {
+    pub fn new(directory: PathBuf) -> Paths {
+        Paths { directory }
+    }
+
+    pub fn record(&self) -> PathBuf {
+        self.directory.join("record.json")
+    }
+
+    /// How to reach the cluster.
+    pub fn cluster(&self) -> PathBuf {
+        self.directory.join("cluster.json")
+    }
+
+    pub fn secret(&self) -> PathBuf {
+        self.directory.join("secret")
+    }
+
+    pub fn nodes(&self) -> PathBuf {
+        self.directory.join("nodes")
+    }
+
+    pub fn mounts(&self) -> PathBuf {
+        self.directory.join("mounts")
+    }
+
+    pub fn control(&self) -> PathBuf {
+        self.directory.join("control")
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// Records of all mounts, also of those that are being made or taken away.
+    pub fn mount_records(&self) -> Vec<(PathBuf, MountRecord)> {
+        let Ok(entries) = fs::read_dir(self.mounts()) else { return Vec::new() };
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .filter_map(|path| Some((path.clone(), read_json(&path).ok()?)))
+            .collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found
+    }
+
+    /// Notes a mount before it is made, so that it is found whatever happens.
+    pub fn note_mount(&self, record: &MountRecord) -> Result<PathBuf, Failure> {
+        let unusable = |source| Failure::StateUnusable { path: self.directory.clone(), source };
+        fs::create_dir_all(self.mounts()).map_err(unusable)?;
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = self.mounts().join(format!("{}-{number}.json", record.owner.pid));
+        write_json(&path, record).map_err(unusable)?;
+        Ok(path)
+    }
+
+    pub fn check_length(&self) -> Result<(), Failure> {
+        let needed = self.directory.as_os_str().len() + SOCKET_NAME_TAIL;
+        if needed <= SOCKET_NAME_MAX {
+            return Ok(());
+        }
+        let path = self.directory.parent().unwrap_or(&self.directory).to_owned();
+        Err(Failure::StateTooLong { path, needed, most: SOCKET_NAME_MAX })
+    }
+}
+
+/// An instance that this process owns.
+#[derive(Debug)]
+pub struct Instance {
+    pub paths: Paths,
+    /// The base was made for this instance and goes with it.
+    pub base_made: bool,
+    _lock: Lock,
+}
+
+impl Instance {
+    pub(super) fn new(directory: PathBuf, lock: Lock, base_made: bool) -> Instance {
+        Instance { paths: Paths::new(directory), base_made, _lock: lock }
+    }
+
+    /// Takes over the instance of a process that is gone; `None` while one owns it.
+    pub fn take_over(directory: &Path) -> Option<Instance> {
+        let lock = Lock::try_take(directory).ok()??;
+        let mut instance = Instance::new(directory.to_owned(), lock, false);
+        instance.base_made = instance.read().is_ok_and(|record| record.base_made);
+        Some(instance)
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.paths.directory
+    }
+
+    pub fn read(&self) -> Result<Record, Failure> {
+        Record::read(&self.paths)
+    }
+
+    pub fn write(&self, record: &Record) -> Result<(), Failure> {
+        let unusable = |source| Failure::StateUnusable { path: self.paths.record(), source };
+        write_json(&self.paths.record(), record).map_err(unusable)
+    }
+
+    /// Removes the directory and all notes of it.
+    pub fn remove(self) {
+        let directory = &self.paths.directory;
+        // Removing must never reach through a mount into somebody's files.
+        let inside = mount_table::entries().into_iter().find(|row| row.path.starts_with(directory));
+        if let Some(row) = inside {
+            tracing::warn!("{} stays: {} is mounted", directory.display(), row.path.display());
+            return;
+        }
+        if let Err(error) = fs::remove_dir_all(directory) {
+            tracing::warn!("could not remove {}: {error}", directory.display());
+        }
+        base::forget(directory, self.base_made);
+    }
+}
