@@ -1,0 +1,211 @@
+//! The words and flags of the command line. What they mean is in `commands`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tidefs_model::ByteSize;
+
+/// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
+#[derive(Debug, Parser)]
+#[command(name = "tidefs", version, max_term_width = 100, subcommand_required = true)]
+#[command(
+    after_help = "Example:\n  tidefs run -- sh -c 'cp -r input \"$TIDEFS_MOUNT\" && make -C \
+                        \"$TIDEFS_MOUNT\"/input'"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Say more about what is done; twice for every step
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+
+    /// Directory that keeps the addresses, the secret and the log of running file systems
+    /// [default: a directory of the user's own]
+    #[arg(long, value_name = "DIR", env = "TIDEFS_STATE", global = true, hide_env_values = true)]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mount, run a command, report and clean up; exits with the command's status
+    #[command(after_help = "Examples:\n  \
+        tidefs run -- make -j8\n  \
+        tidefs run --nodes 4 --node-memory 2GiB --mount ./fast -- ./workflow.sh\n\n\
+        The command finds the mount point in $TIDEFS_MOUNT.")]
+    Run(Run),
+    /// Start a file system and keep it running
+    #[command(after_help = "Example:\n  tidefs up --nodes 3 --node-memory 1GiB --mount /tmp/fast")]
+    Up(Up),
+    /// Stop the file system that `up` started; what it held is gone
+    #[command(after_help = "Example:\n  tidefs down")]
+    Down(Down),
+    /// Mount a running file system at one more place
+    #[command(after_help = "Example:\n  mkdir second && tidefs mount second")]
+    Mount(Mount),
+    /// Take away one mount of a running file system
+    #[command(after_help = "Example:\n  tidefs umount second")]
+    Umount(Umount),
+    /// Show nodes, usage, partitions and mounts of a running file system
+    #[command(after_help = "Example:\n  tidefs status --json | jq '.nodes[].memory_used_bytes'")]
+    Status(Status),
+    /// Say what this machine lacks and the command that fixes it
+    #[command(after_help = "Example:\n  tidefs doctor")]
+    Doctor(Doctor),
+    /// Keep a file system running; started by `up` with its order on standard input.
+    #[command(hide = true)]
+    Daemon,
+    /// Hold one more mount of a cluster; started by `mount` with its order on standard input.
+    #[command(hide = true)]
+    Holder,
+}
+
+/// What `run` and `up` start.
+#[derive(Clone, Debug, Args)]
+pub struct StorageOptions {
+    /// Storage nodes (Valkey processes); without it the file system lives in this process's memory
+    #[arg(long, value_name = "N", value_parser = node_count)]
+    pub nodes: Option<u16>,
+
+    /// Memory that each node offers, such as 256MiB or 4GiB [default: a share of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = node_memory)]
+    pub node_memory: Option<ByteSize>,
+
+    /// Where to mount; made, and removed at the end, where it does not exist
+    #[arg(long, value_name = "DIR", default_value = "./tide")]
+    pub mount: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub storage: StorageOptions,
+
+    /// Leave out the summary at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    #[command(flatten)]
+    pub storage: StorageOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct Down {}
+
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Umount {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Most nodes that one machine is asked to run; each is a process with its own sockets.
+const NODES_MAX: u16 = 64;
+/// Below this a server has no room beside its own bookkeeping.
+const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
+
+fn node_count(text: &str) -> Result<u16, String> {
+    if text.contains("..") {
+        return Err(
+            "a range of nodes needs a file system that grows by itself, which this version does \
+             not have; give one number, such as --nodes 4"
+                .to_owned(),
+        );
+    }
+    let count = text.parse::<u16>().map_err(|_| "give a number, such as 4".to_owned())?;
+    match count {
+        1..=NODES_MAX => Ok(count),
+        0 => Err("give at least 1, or leave --nodes out to use this process's memory".to_owned()),
+        _ => Err(format!("one machine runs at most {NODES_MAX} nodes")),
+    }
+}
+
+fn node_memory(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse::<ByteSize>().map_err(|error| error.to_string())?;
+    if size < NODE_MEMORY_MIN {
+        return Err(format!("give at least {NODE_MEMORY_MIN}"));
+    }
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run_of(words: &[&str]) -> Result<Run, clap::Error> {
+        let words = ["tidefs", "run"].iter().chain(words);
+        match Arguments::try_parse_from(words)?.command {
+            Command::Run(run) => Ok(run),
+            other => panic!("{other:?} is not run"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Arguments::command().get_subcommands().filter(|it| !it.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
+        }
+    }
+
+    #[test]
+    fn run_takes_nodes_memory_and_a_command() {
+        let run = run_of(&["--nodes", "3", "--node-memory", "512MiB", "--", "ls", "-l"]).unwrap();
+        assert_eq!(run.storage.nodes, Some(3));
+        assert_eq!(run.storage.node_memory, Some(ByteSize::mib(512)));
+        assert_eq!(run.command, ["ls", "-l"]);
+        assert_eq!(run.storage.mount, PathBuf::from("./tide"));
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        for words in [
+            &["--nodes", "0", "--", "true"][..],
+            &["--nodes", "65", "--", "true"],
+            &["--nodes", "1..4", "--", "true"],
+            &["--nodes", "many", "--", "true"],
+            &["--node-memory", "1MiB", "--", "true"],
+            &["--node-memory", "lots", "--", "true"],
+            &["--policy", "static", "--", "true"],
+            &[],
+        ] {
+            let error = run_of(words).expect_err("refused");
+            assert_eq!(error.exit_code(), 2, "{words:?}");
+        }
+    }
+}

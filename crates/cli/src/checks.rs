@@ -1,0 +1,194 @@
+//! What `doctor` looks at, one function each. Nothing here changes the machine.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::limits;
+use crate::memory::Memory;
+use crate::preparation::{FUSE_DEVICE, fusermount};
+use crate::state::{Base, Paths};
+use crate::storage::find_server;
+
+/// How it stands with one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Good,
+    /// It works, with less than it could.
+    Limited,
+    /// Something will not work.
+    Missing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub subject: &'static str,
+    pub verdict: Verdict,
+    pub detail: String,
+    /// A command, to be run as root where it says so.
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    fn good(subject: &'static str, detail: impl Into<String>) -> Finding {
+        Finding { subject, verdict: Verdict::Good, detail: detail.into(), fix: None }
+    }
+
+    fn limited(subject: &'static str, detail: impl Into<String>, fix: Option<&str>) -> Finding {
+        let fix = fix.map(str::to_owned);
+        Finding { subject, verdict: Verdict::Limited, detail: detail.into(), fix }
+    }
+
+    fn missing(subject: &'static str, detail: impl Into<String>, fix: &str) -> Finding {
+        let fix = Some(fix.to_owned());
+        Finding { subject, verdict: Verdict::Missing, detail: detail.into(), fix }
+    }
+}
+
+pub fn all(state: Option<&Path>) -> Vec<Finding> {
+    vec![
+        kernel(),
+        device(),
+        fusermount_program(),
+        other_users(),
+        direct(),
+        server(),
+        memory(),
+        open_files(),
+        state_directory(state),
+    ]
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn kernel() -> Finding {
+    let kinds = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    match kinds.lines().any(|line| line.split_whitespace().last() == Some("fuse")) {
+        true => Finding::good("kernel", "knows FUSE"),
+        false => Finding::missing("kernel", "does not know FUSE", "modprobe fuse  (as root)"),
+    }
+}
+
+fn device() -> Finding {
+    match fs::File::options().read(true).write(true).open(FUSE_DEVICE) {
+        Ok(_) => Finding::good(FUSE_DEVICE, "can be opened"),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Finding::missing(FUSE_DEVICE, "you may not open it", "chmod 666 /dev/fuse  (as root)")
+        }
+        Err(error) => Finding::missing(
+            FUSE_DEVICE,
+            error.to_string(),
+            "modprobe fuse  (as root; a container needs --device /dev/fuse)",
+        ),
+    }
+}
+
+fn fusermount_program() -> Finding {
+    const FIX: &str = "apt-get install fuse3  (as root)";
+    match fusermount() {
+        Some(path) => Finding::good("fusermount3", path.display().to_string()),
+        None if is_root() => {
+            Finding::limited("fusermount3", "not found; other users cannot mount", Some(FIX))
+        }
+        None => Finding::missing("fusermount3", "not found; you cannot mount", FIX),
+    }
+}
+
+fn other_users() -> Finding {
+    let configured = fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
+    match is_root() || configured {
+        true => Finding::good("other users", "may be let into a mount"),
+        false => Finding::limited(
+            "other users",
+            "cannot be let into your mounts",
+            Some("echo user_allow_other >> /etc/fuse.conf  (as root)"),
+        ),
+    }
+}
+
+fn direct() -> Finding {
+    match tidefs_fuse::passthrough_available() {
+        true => Finding::good("passthrough", "the kernel can serve files of the embedded store"),
+        false => Finding::limited(
+            "passthrough",
+            "not here; files of the embedded store are served by tidefs, at about half the speed \
+             (it needs Linux 6.9 and root)",
+            None,
+        ),
+    }
+}
+
+fn server() -> Finding {
+    const FIX: &str = "make setup  (in Tidefs's source; or apt-get install redis-server, as root)";
+    match find_server() {
+        Ok(path) => match version(&path) {
+            Some(version) => server_of(&path, &version),
+            None => Finding::missing("server", format!("{} does not run", path.display()), FIX),
+        },
+        Err(error) => Finding::missing("server", error.to_string(), FIX),
+    }
+}
+
+/// From its words to the name and version, such as `Valkey 9.1.2` and `jemalloc-5.3.0`.
+fn server_of(path: &Path, words: &str) -> Finding {
+    let word = |start: &str| words.split_whitespace().find_map(|word| word.strip_prefix(start));
+    let version = word("v=").unwrap_or("of unknown version");
+    let allocator = word("malloc=").unwrap_or("unknown");
+    let name = words.split_whitespace().next().unwrap_or_default();
+    let detail = format!("{name} {version} with {allocator} ({})", path.display());
+    // Up to 5.3.0 a value of 1 MiB is kept in 1.25 MiB.
+    if allocator.starts_with("jemalloc-") && allocator >= "jemalloc-5.3.1" {
+        return Finding::good("server", detail);
+    }
+    let detail = format!("{detail}; this allocator may keep a stripe of 1 MiB in 1.25 MiB");
+    Finding::limited("server", detail, Some("make setup  (in Tidefs's source)"))
+}
+
+fn version(server: &Path) -> Option<String> {
+    let said = std::process::Command::new(server).arg("--version").output().ok()?;
+    said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+fn memory() -> Finding {
+    let memory = Memory::of_this_machine();
+    let detail = format!("{} of {} available", memory.available, memory.total);
+    match memory.share(1, None) {
+        Ok(_) => Finding::good("memory", detail),
+        Err(_) => Finding::missing("memory", detail, "end other programs"),
+    }
+}
+
+/// A thousand open files at once, each with what serves it.
+const OPEN_FILES_MIN: u64 = 4096;
+
+fn open_files() -> Finding {
+    match limits::open_files().maximum {
+        Some(most) if most < OPEN_FILES_MIN => Finding::limited(
+            "open files",
+            format!("at most {most} at once"),
+            Some("echo '* hard nofile 65536' > /etc/security/limits.d/tidefs.conf  (as root)"),
+        ),
+        Some(most) => Finding::good("open files", format!("at most {most} at once")),
+        None => Finding::good("open files", "no limit"),
+    }
+}
+
+fn state_directory(state: Option<&Path>) -> Finding {
+    const FIX: &str = "choose a directory of your own, with a short name: --state DIR";
+    let usable = Base::named(state).and_then(|base| {
+        base.check()?;
+        Paths::new(base.path.join("run-0000000-00000")).check_length()?;
+        Ok::<_, Failure>(base.path)
+    });
+    match usable {
+        Ok(path) => Finding::good("state directory", path.display().to_string()),
+        Err(failure) => Finding::missing("state directory", failure.to_string(), FIX),
+    }
+}

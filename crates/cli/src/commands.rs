@@ -1,0 +1,37 @@
+//! What each word of the command line does, one file each.
+
+mod daemon;
+mod doctor;
+mod down;
+mod holder;
+mod mount;
+mod run;
+mod status;
+mod umount;
+mod up;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, Command};
+use crate::cleanup;
+
+/// Does what was asked. The exit code is that of `run`'s command, or of what `doctor` found.
+pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let state = arguments.state.as_deref();
+    // A process of `tidefs` itself was started by a command that has cleaned up already.
+    if !matches!(arguments.command, Command::Daemon | Command::Holder) {
+        cleanup::sweep(state);
+    }
+    match &arguments.command {
+        Command::Run(options) => return run::run(options, state),
+        Command::Up(options) => up::up(options, state, arguments.verbose)?,
+        Command::Down(_) => down::down(state)?,
+        Command::Mount(options) => mount::mount(options, state, arguments.verbose)?,
+        Command::Umount(options) => umount::umount(options, state)?,
+        Command::Status(options) => status::status(options, state)?,
+        Command::Doctor(options) => return doctor::doctor(options, state),
+        Command::Daemon => return daemon::daemon(),
+        Command::Holder => return holder::holder(),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,61 @@
+//! The process behind `tidefs up`: owns the nodes and the mount until it is told to stop.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::FAILED;
+use crate::file_system::{FileSystem, Size};
+use crate::limits;
+use crate::monitor::Monitor;
+use crate::mount_point::MountPoint;
+use crate::signals::Signals;
+use crate::state::{Base, Kind};
+use crate::{launch, signals};
+
+/// The instance's directory in its base.
+pub const NAME: &str = "up";
+
+/// What `up` has checked and wants.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    pub base: PathBuf,
+    pub size: Size,
+    pub point: MountPoint,
+}
+
+pub fn daemon() -> anyhow::Result<ExitCode> {
+    let order: Order = launch::order()?;
+    limits::raise_open_files();
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let Some(file_system) = launch::report(start(&order))? else {
+        return Ok(ExitCode::from(FAILED));
+    };
+    let monitor = Monitor::start(Arc::clone(&file_system));
+    wait_for_stop(&signals, || true);
+    monitor.finish();
+    file_system.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
+    let instance = Base { path: order.base.clone() }.create(NAME)?;
+    launch::log_to(&instance.paths.log())?;
+    let file_system = FileSystem::start(order.size, Kind::Up, instance)?;
+    file_system.mount(order.point.clone())?;
+    file_system.listen()?;
+    Ok(file_system)
+}
+
+/// Until a signal asks to stop, or `wanted` says no; it is asked every second.
+pub fn wait_for_stop(signals: &Signals, wanted: impl Fn() -> bool) {
+    while wanted() {
+        if signals.wait(None, Duration::from_secs(1)).is_some_and(signals::Received::asks_to_stop) {
+            return;
+        }
+    }
+}

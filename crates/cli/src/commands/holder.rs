@@ -1,0 +1,43 @@
+//! The process behind `tidefs mount` on a cluster: serves one mount until it is told to stop, or
+//! the file system is gone.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::daemon::wait_for_stop;
+use crate::failure::FAILED;
+use crate::mount_point::MountPoint;
+use crate::mounting::ServedMount;
+use crate::signals::Signals;
+use crate::state::{Paths, is_owned};
+use crate::storage::Storage;
+use crate::{launch, limits};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Of the instance.
+    pub directory: PathBuf,
+    pub point: MountPoint,
+}
+
+pub fn holder() -> anyhow::Result<ExitCode> {
+    let order: Order = launch::order()?;
+    limits::raise_open_files();
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let Some(mount) = launch::report(start(&order))? else {
+        return Ok(ExitCode::from(FAILED));
+    };
+    wait_for_stop(&signals, || is_owned(&order.directory) && !mount.is_over());
+    mount.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(order: &Order) -> anyhow::Result<ServedMount> {
+    let paths = Paths::new(order.directory.clone());
+    launch::log_to(&paths.log())?;
+    let storage = Storage::join(&paths)?;
+    ServedMount::begin(&storage, order.point.clone(), &paths)
+}

@@ -1,0 +1,103 @@
+//! `tidefs run`: mount, run the command, report, clean up.
+
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::process::Rlimit;
+
+use crate::arguments::Run;
+use crate::cleanup::{MOUNT, STATE};
+use crate::failure::Failure;
+use crate::file_system::{FileSystem, Size};
+use crate::limits;
+use crate::monitor::Monitor;
+use crate::mount_point::{Missing, MountPoint};
+use crate::preparation;
+use crate::process::ProcessId;
+use crate::signals::Signals;
+use crate::state::{Base, Kind};
+use crate::summary::Summary;
+use crate::supervise::{self, Order};
+
+pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let open_files = limits::raise_open_files();
+    let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
+    let size = preparation::check(&options.storage)?;
+    let base = Base::named(state)?;
+    let signals = Signals::catch().context("cannot catch signals")?;
+    supervise::adopt_orphans();
+
+    let instance = base.create(&name())?;
+    let file_system = FileSystem::start(size, Kind::Run, instance)?;
+    uninterrupted(&signals)?;
+    file_system.mount(point.clone())?;
+    file_system.listen()?;
+    uninterrupted(&signals)?;
+    if !options.quiet {
+        announce(size, &point);
+    }
+    carry_out(options, &file_system, &point.path, &signals, open_files)
+}
+
+/// Runs the command on the mounted file system, and ends everything.
+fn carry_out(
+    options: &Run,
+    file_system: &Arc<FileSystem>,
+    mount: &Path,
+    signals: &Signals,
+    open_files: Rlimit,
+) -> anyhow::Result<ExitCode> {
+    let monitor = Monitor::start(Arc::clone(file_system));
+    let start = Instant::now();
+    let outcome = supervised(options, file_system, mount, signals, open_files);
+    let wall = start.elapsed();
+    let left = supervise::end_descendants(&file_system.node_processes());
+    if !left.is_empty() {
+        tracing::warn!("{}", Failure::Remaining { left: left.len() });
+    }
+    let observed = monitor.finish();
+    file_system.stop();
+    let status = outcome?;
+    if !options.quiet {
+        eprintln!("{}", Summary { totals: file_system.totals(), observed, wall });
+    }
+    Ok(ExitCode::from(supervise::exit_status(status)))
+}
+
+fn supervised(
+    options: &Run,
+    file_system: &FileSystem,
+    mount: &Path,
+    signals: &Signals,
+    open_files: Rlimit,
+) -> anyhow::Result<ExitStatus> {
+    let state = file_system.paths.directory.clone();
+    let environment = [(MOUNT, mount), (STATE, state.as_path())];
+    let order = Order { words: &options.command, environment: &environment, open_files };
+    let mut child = supervise::start(&order)?;
+    let command = ProcessId::of(child.id() as i32).context("the command has no process")?;
+    file_system.set_command(command)?;
+    supervise::wait(&mut child, signals, || file_system.collect_orphans(command))
+        .context("cannot wait for the command")
+}
+
+fn announce(size: Size, point: &MountPoint) {
+    let offer = preparation::describe(size);
+    eprintln!("tidefs: {offer}, mounted on {}", point.path.display());
+}
+
+/// Several runs may share a base; a process number may come again while its directory is there.
+fn name() -> String {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
+    format!("run-{}-{:05x}", std::process::id(), since.subsec_micros())
+}
+
+fn uninterrupted(signals: &Signals) -> Result<(), Failure> {
+    match signals.take() {
+        Some(received) => Err(Failure::Interrupted(received.signal)),
+        None => Ok(()),
+    }
+}

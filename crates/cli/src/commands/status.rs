@@ -1,0 +1,23 @@
+//! `tidefs status`: nodes, usage, partitions and mounts.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::arguments::Status;
+use crate::control::{self, Answer, Request};
+use crate::failure::Failure;
+use crate::state;
+
+pub fn status(options: &Status, asked: Option<&Path>) -> anyhow::Result<()> {
+    let running = state::find(asked)?;
+    let Answer::Status(status) = control::ask(&running.paths, &Request::Status)? else {
+        return Err(Failure::Silent(running.paths.directory).into());
+    };
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&status).context("cannot print JSON")?);
+    } else {
+        print!("{status}");
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `tidefs umount`: take one mount away, whoever serves it.
+
+use std::path::Path;
+
+use crate::arguments::Umount;
+use crate::cleanup::unmount_left;
+use crate::control::{self, Request};
+use crate::failure::Failure;
+use crate::mount_point::absolute;
+use crate::mount_table::{self, Mounted};
+use crate::mounting::END_WAIT;
+use crate::process::{self, ProcessId};
+use crate::state::{MountRecord, Running, all_running};
+
+pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
+    let path = absolute(&options.directory)?;
+    match all_running(asked)?.iter().find_map(|running| Some((running, served(running, &path)?))) {
+        Some((running, record)) if record.owner == running.record.owner => {
+            control::ask(&running.paths, &Request::Unmount(path.clone()))?;
+        }
+        Some((_, record)) => end_holder(record.owner),
+        // What a killed process left, and nobody has noted.
+        None if mount_table::at(&path) == Mounted::Stale && mount_table::is_ours(&path) => {
+            unmount_left(&path);
+        }
+        None => return Err(Failure::NotMounted(path).into()),
+    }
+    match mount_table::at(&path) {
+        Mounted::Nothing => Ok(()),
+        _ => Err(Failure::StillMounted(path).into()),
+    }
+}
+
+fn served(running: &Running, path: &Path) -> Option<MountRecord> {
+    let records = running.paths.mount_records();
+    records.into_iter().map(|(_, record)| record).find(|record| record.point.path == path)
+}
+
+fn end_holder(owner: ProcessId) {
+    process::end(END_WAIT, || {
+        process::table().into_iter().filter(|process| process.id == owner).collect()
+    });
+}

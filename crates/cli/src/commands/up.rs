@@ -1,0 +1,26 @@
+//! `tidefs up`: start a file system that stays.
+
+use std::path::Path;
+
+use crate::arguments::Up;
+use crate::commands::daemon::Order;
+use crate::failure::Failure;
+use crate::launch::launch;
+use crate::mount_point::{Missing, MountPoint};
+use crate::preparation;
+use crate::state::{Base, Paths, is_owned};
+
+pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
+    let base = Base::named(state)?;
+    let paths = Paths::new(base.path.join(super::daemon::NAME));
+    if is_owned(&paths.directory) {
+        return Err(Failure::AlreadyRunning(paths.directory).into());
+    }
+    let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
+    let size = preparation::check(&options.storage)?;
+    let order = Order { base: base.path, size, point };
+    launch("daemon", verbose, &order, &paths.log())?;
+    println!("{} mounted on {}", preparation::describe(size), order.point.path.display());
+    println!("state in {}; stop it with: tidefs down", paths.directory.display());
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! One running file system, as the process that owns it sees it: its store, its nodes, the mounts
+//! that this process serves, and the directory that tells others of it.
+//!
+//! Everything that it starts is noted in its directory first, so that nothing is lost when this
+//! process is killed. Stopping undoes it in the opposite order, and happens at the latest when
+//! the value is dropped.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use tidefs_model::ByteSize;
+use tidefs_store::Overview;
+
+use crate::cleanup::unmount_left;
+use crate::control::{Answer, Request};
+use crate::failure::Failure;
+use crate::mount_point::MountPoint;
+use crate::mount_table;
+use crate::mounting::ServedMount;
+use crate::process::{self, ProcessId};
+use crate::signals;
+use crate::state::{Instance, Kind, Paths, Record};
+use crate::storage::Storage;
+use crate::view::StatusView;
+
+pub use crate::mounting::Totals;
+
+/// What to start.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Size {
+    /// `None`: the embedded store.
+    pub nodes: Option<u16>,
+    /// Memory of each node, or of the embedded store.
+    pub each_bytes: u64,
+}
+
+impl Size {
+    pub fn each(self) -> ByteSize {
+        ByteSize(self.each_bytes)
+    }
+}
+
+pub struct FileSystem {
+    pub paths: Paths,
+    kind: Kind,
+    storage: Mutex<Option<Storage>>,
+    parts: Mutex<Parts>,
+}
+
+/// What changes while the file system runs.
+struct Parts {
+    record: Record,
+    mounts: Vec<ServedMount>,
+    /// Of mounts that are gone.
+    earlier: Totals,
+    /// Taken when everything has stopped.
+    instance: Option<Instance>,
+}
+
+impl FileSystem {
+    /// Starts the nodes, if any, and makes an empty file system on them.
+    pub fn start(size: Size, kind: Kind, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
+        let mut record = Record::new(kind, instance.base_made);
+        let paths = instance.paths.clone();
+        let started = instance
+            .write(&record)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Storage::start(size, &paths));
+        let storage = match started {
+            Ok(storage) => storage,
+            Err(error) => {
+                instance.remove();
+                return Err(error);
+            }
+        };
+        record.nodes = storage.nodes();
+        let written = instance.write(&record);
+        let parts = Parts {
+            record,
+            mounts: Vec::new(),
+            earlier: Totals::default(),
+            instance: Some(instance),
+        };
+        let file_system = FileSystem {
+            paths,
+            kind,
+            storage: Mutex::new(Some(storage)),
+            parts: Mutex::new(parts),
+        };
+        // From here on dropping the value cleans up.
+        written?;
+        Ok(Arc::new(file_system))
+    }
+
+    /// Answers on the control socket from now on. Others find the file system by it.
+    pub fn listen(self: &Arc<FileSystem>) -> Result<(), Failure> {
+        let file_system = Arc::downgrade(self);
+        let listener = crate::control::listen(&self.paths)?;
+        crate::control::serve(listener, move |request| match file_system.upgrade() {
+            Some(file_system) => file_system.answer(request),
+            None => Answer::Refused("the file system is stopping".to_owned()),
+        });
+        Ok(())
+    }
+
+    fn answer(&self, request: Request) -> Answer {
+        let done = |outcome: anyhow::Result<()>| match outcome {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(format!("{error:#}")),
+        };
+        match request {
+            Request::Status => match self.status() {
+                Ok(status) => Answer::Status(status),
+                Err(error) => Answer::Refused(format!("{error:#}")),
+            },
+            Request::Mount(point) => done(self.mount(point)),
+            Request::Unmount(path) => done(self.unmount(&path)),
+            Request::Stop if self.kind == Kind::Up => {
+                signals::ask_to_stop();
+                Answer::Done
+            }
+            Request::Stop => done(Err(Failure::BelongsToRun(self.paths.directory.clone()).into())),
+        }
+    }
+
+    /// Serves one more mount in this process.
+    pub fn mount(&self, point: MountPoint) -> anyhow::Result<()> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        let storage = storage.as_ref().context("the file system is stopping")?;
+        let mut parts = self.parts();
+        parts.mounts.push(ServedMount::begin(storage, point, &self.paths)?);
+        Ok(())
+    }
+
+    pub fn unmount(&self, path: &Path) -> anyhow::Result<()> {
+        let mut parts = self.parts();
+        let at = parts.mounts.iter().position(|mount| mount.path() == path);
+        let at = at.ok_or_else(|| Failure::NotMounted(path.to_owned()))?;
+        let mount = parts.mounts.swap_remove(at);
+        parts.earlier += mount.totals();
+        mount.end()
+    }
+
+    pub fn set_command(&self, command: ProcessId) -> Result<(), Failure> {
+        let mut parts = self.parts();
+        parts.record.command = Some(command);
+        let Parts { record, instance, .. } = &*parts;
+        instance.as_ref().map_or(Ok(()), |instance| instance.write(record))
+    }
+
+    /// Children of this process that are not the command's.
+    pub fn node_processes(&self) -> Vec<ProcessId> {
+        self.parts().record.nodes.iter().map(|node| node.process).collect()
+    }
+
+    /// Number, counted from 1, and endpoint of each node whose process has ended.
+    pub fn dead_nodes(&self) -> Vec<(usize, String)> {
+        let nodes = self.parts().record.nodes.clone();
+        let numbered = nodes.into_iter().enumerate();
+        let dead = numbered.filter(|(_, node)| !node.process.is_running());
+        dead.map(|(at, node)| (at + 1, node.endpoint)).collect()
+    }
+
+    /// Collects orphans of the command, unless a mount is being made, whose helper is not one.
+    pub fn collect_orphans(&self, command: ProcessId) {
+        let Ok(parts) = self.parts.try_lock() else { return };
+        let mut known: Vec<_> = parts.record.nodes.iter().map(|node| node.process).collect();
+        known.push(command);
+        crate::supervise::collect_orphans(&known);
+    }
+
+    pub fn overview(&self) -> anyhow::Result<Overview> {
+        let store = {
+            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+            storage.as_ref().context("the file system is stopping")?.store()
+        };
+        Ok(store.overview()?)
+    }
+
+    pub fn status(&self) -> anyhow::Result<StatusView> {
+        let records = self.paths.mount_records().into_iter();
+        let noted = records.map(|(_, record)| record.point.path);
+        let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
+        Ok(StatusView::new(&self.overview()?, mounts))
+    }
+
+    pub fn totals(&self) -> Totals {
+        let parts = self.parts();
+        let mut totals = parts.earlier;
+        parts.mounts.iter().for_each(|mount| totals += mount.totals());
+        totals
+    }
+
+    /// Takes every mount away, stops the nodes and removes the directory. What was stored is
+    /// gone. Does nothing the second time.
+    pub fn stop(&self) {
+        let _ = std::fs::remove_file(self.paths.control());
+        let mounts = std::mem::take(&mut self.parts().mounts);
+        for mount in mounts {
+            self.parts().earlier += mount.totals();
+            let path = mount.path().to_owned();
+            if let Err(error) = mount.end() {
+                tracing::warn!("{}: {error:#}", path.display());
+            }
+        }
+        self.end_holders();
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(storage) = storage {
+            storage.stop();
+        }
+        if let Some(instance) = self.parts().instance.take() {
+            instance.remove();
+        }
+    }
+
+    /// Ends the processes that serve other mounts of this file system.
+    fn end_holders(&self) {
+        let own = ProcessId::current();
+        let others = || {
+            let mut owners: Vec<ProcessId> =
+                self.paths.mount_records().iter().map(|(_, record)| record.owner).collect();
+            owners.retain(|owner| *owner != own);
+            process::table().into_iter().filter(|it| owners.contains(&it.id)).collect()
+        };
+        process::end(crate::mounting::END_WAIT, others);
+        for (_, record) in self.paths.mount_records() {
+            unmount_left(&record.point.path);
+            record.point.remove();
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,110 @@
+//! Processes of `tidefs` that outlive the command that started them.
+//!
+//! The starter passes the order on standard input and waits for one line on standard output: that
+//! all is ready, or why not. Nothing is said in arguments or the environment, where others could
+//! read it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// The line that is waited for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Started {
+    Ready,
+    Failed(String),
+}
+
+/// Nodes answer within a second or two; a machine under load may need longer.
+const START_WAIT: Duration = Duration::from_secs(60);
+
+/// Starts this program anew, as `word`, and waits until it is ready. `log` is where it says more.
+pub fn launch<T: Serialize>(word: &str, verbose: u8, order: &T, log: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("tidefs").arg(word).args((0..verbose).map(|_| "-v"));
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    // SAFETY: the closure makes one plain system call, which is allowed after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().context("cannot start a process of its own")?;
+    let mut input = child.stdin.take().context("no standard input")?;
+    // A child that has died already says so below.
+    let _ = input.write_all(&serde_json::to_vec(order)?);
+    drop(input);
+    let output = child.stdout.take().context("no standard output")?;
+    match first_line(output) {
+        Some(line) => match serde_json::from_str(&line) {
+            Ok(Started::Ready) => Ok(()),
+            Ok(Started::Failed(why)) => Err(Failure::Refused(why).into()),
+            Err(_) => Err(Failure::StartDied { log: log.to_owned() }.into()),
+        },
+        None => {
+            stop(&mut child);
+            let seconds = START_WAIT.as_secs();
+            Err(Failure::StartTimedOut { seconds, log: log.to_owned() }.into())
+        }
+    }
+}
+
+/// `None` when it does not come in time.
+fn first_line(output: ChildStdout) -> Option<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = BufReader::new(output).read_line(&mut line);
+        let _ = sender.send(line);
+    });
+    receiver.recv_timeout(START_WAIT).ok()
+}
+
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// In the started process: what it is to do.
+pub fn order<T: DeserializeOwned>() -> anyhow::Result<T> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    serde_json::from_str(&text).context("this command is for tidefs itself; see: tidefs --help")
+}
+
+/// In the started process: sends what it says from now on to its log.
+pub fn log_to(path: &Path) -> anyhow::Result<()> {
+    let log = std::fs::File::options().create(true).append(true).open(path)?;
+    rustix::stdio::dup2_stderr(log.as_fd())?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(nothing.as_fd())?;
+    Ok(())
+}
+
+/// In the started process: tells the starter how it went, and lets go of it. `None` when it went
+/// wrong, which has been said by then.
+pub fn report<T>(outcome: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    let started = match &outcome {
+        Ok(_) => Started::Ready,
+        Err(error) => Started::Failed(format!("{error:#}")),
+    };
+    let mut line = serde_json::to_string(&started)?;
+    line.push('\n');
+    // The starter may be gone; that is no reason to stop.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    let nothing = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(nothing.as_fd())?;
+    Ok(outcome.ok())
+}

@@ -1,0 +1,48 @@
+//! The one binary, `tidefs`.
+//!
+//! Modules by layer, from the ground up: `process`, `signals`, `memory`, `mount_table`, `limits`
+//! and `logging` speak with the machine; `state` keeps what is known of running file systems;
+//! `storage`, `mounting` and `file_system` are one of them; `commands` has one file for each word
+//! of the command line. Everything that is started is noted first, and undone in the end,
+//! whatever happens in between.
+
+mod arguments;
+mod checks;
+mod cleanup;
+mod commands;
+mod control;
+mod failure;
+mod file_system;
+mod launch;
+mod limits;
+mod logging;
+mod memory;
+mod monitor;
+mod mount_point;
+mod mount_table;
+mod mounting;
+mod preparation;
+mod process;
+mod signals;
+mod state;
+mod storage;
+mod summary;
+mod supervise;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::Arguments;
+use crate::failure::{FAILED, Failure};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::begin(arguments.verbose);
+    commands::dispatch(&arguments).unwrap_or_else(|error| {
+        eprintln!("tidefs: {error:#}");
+        let status = error.downcast_ref::<Failure>().map_or(FAILED, Failure::exit_status);
+        ExitCode::from(status)
+    })
+}

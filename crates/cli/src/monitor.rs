@@ -1,0 +1,80 @@
+//! Watches a running file system: the most memory it used, and which of its nodes died.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidefs_store::Overview;
+
+use crate::file_system::FileSystem;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What was seen until now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    pub memory_used_bytes_max: u64,
+    pub memory_capacity_bytes: u64,
+    pub nodes: usize,
+    /// By number, counted from 1: the endpoint of each node that died.
+    pub dead: BTreeMap<usize, String>,
+}
+
+pub struct Monitor {
+    stop: Sender<()>,
+    thread: JoinHandle<Observed>,
+}
+
+impl Monitor {
+    pub fn start(file_system: Arc<FileSystem>) -> Monitor {
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut observed = Observed::default();
+            loop {
+                match stopped.recv_timeout(EVERY) {
+                    Err(RecvTimeoutError::Timeout) => observed.look(&file_system),
+                    // Once more, since the most may have come since the last look.
+                    _ => {
+                        observed.look(&file_system);
+                        return observed;
+                    }
+                }
+            }
+        });
+        Monitor { stop, thread }
+    }
+
+    pub fn finish(self) -> Observed {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+impl Observed {
+    fn look(&mut self, file_system: &FileSystem) {
+        for (number, endpoint) in file_system.dead_nodes() {
+            if self.dead.insert(number, endpoint.clone()).is_none() {
+                tracing::warn!("{}", death(number, &endpoint));
+            }
+        }
+        match file_system.overview() {
+            Ok(overview) => self.count(&overview),
+            Err(error) => tracing::debug!("the store does not say how it is: {error}"),
+        }
+    }
+
+    fn count(&mut self, overview: &Overview) {
+        self.memory_used_bytes_max = self.memory_used_bytes_max.max(overview.memory_used_bytes());
+        self.memory_capacity_bytes =
+            self.memory_capacity_bytes.max(overview.memory_capacity_bytes());
+        self.nodes = self.nodes.max(overview.nodes.len());
+    }
+}
+
+/// What people are told of a node that died.
+pub fn death(number: usize, endpoint: &str) -> String {
+    format!("node {number} ({endpoint}) died: files with stripes on it answer I/O errors")
+}

@@ -1,0 +1,141 @@
+//! One mount that this process serves, from the note in the instance's directory to the removal
+//! of its mount point.
+
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tidefs_fs::{Config, Counters, Fs};
+use tidefs_fuse::{MountOptions, Session, SystemClock};
+use tidefs_model::MountId;
+use tidefs_store::Store;
+
+use crate::mount_point::MountPoint;
+use crate::process::ProcessId;
+use crate::state::{MountRecord, Paths};
+use crate::storage::{AnyStore, Storage};
+
+/// How long a mount may take to write back and end.
+pub const END_WAIT: Duration = Duration::from_secs(10);
+
+/// What went through mounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub files_made: u64,
+    pub bytes_written: u64,
+    pub bytes_read: u64,
+    /// The kernel moves bytes of files by itself, and they are not counted.
+    pub direct: bool,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.files_made += other.files_made;
+        self.bytes_written += other.bytes_written;
+        self.bytes_read += other.bytes_read;
+        self.direct |= other.direct;
+    }
+}
+
+/// A mount of either store; what differs is hidden here.
+trait Mount: Send {
+    fn counters(&self) -> &Counters;
+    fn is_direct(&self) -> bool;
+    fn is_over(&self) -> bool;
+    fn end(self: Box<Self>) -> anyhow::Result<()>;
+}
+
+pub struct ServedMount {
+    mount: Box<dyn Mount>,
+    point: MountPoint,
+    record: PathBuf,
+}
+
+impl ServedMount {
+    /// Mounts. On failure nothing remains.
+    pub fn begin(
+        storage: &Storage,
+        point: MountPoint,
+        paths: &Paths,
+    ) -> anyhow::Result<ServedMount> {
+        let owner = ProcessId::current();
+        let record = paths.note_mount(&MountRecord { point: point.clone(), owner })?;
+        let begun = point.make().map_err(anyhow::Error::from).and_then(|()| {
+            let direct = storage.direct();
+            match storage.store() {
+                AnyStore::Embedded(store) => mount(store, &point.path, direct),
+                AnyStore::Valkey(store) => mount(store, &point.path, direct),
+            }
+        });
+        match begun {
+            Ok(mount) => Ok(ServedMount { mount, point, record }),
+            Err(error) => {
+                point.remove();
+                let _ = std::fs::remove_file(record);
+                Err(error.context(format!("cannot mount on {}", point.path.display())))
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.point.path
+    }
+
+    /// It is gone already, by somebody else's doing.
+    pub fn is_over(&self) -> bool {
+        self.mount.is_over()
+    }
+
+    pub fn totals(&self) -> Totals {
+        let counters = self.mount.counters();
+        Totals {
+            files_made: counters.files_made(),
+            bytes_written: counters.bytes_written(),
+            bytes_read: counters.bytes_read(),
+            direct: self.mount.is_direct(),
+        }
+    }
+
+    /// Writes back and unmounts.
+    pub fn end(self) -> anyhow::Result<()> {
+        let ended = self.mount.end();
+        self.point.remove();
+        let _ = std::fs::remove_file(self.record);
+        ended
+    }
+}
+
+struct Served<S: Store> {
+    fs: Arc<Fs<S>>,
+    session: Session,
+}
+
+fn mount<S: Store>(store: Arc<S>, path: &Path, direct: bool) -> anyhow::Result<Box<dyn Mount>> {
+    let mut config = Config::new(MountId(getrandom::u64().context("no random numbers")?));
+    config.passthrough = direct;
+    let fs = Arc::new(Fs::mount(store, config, Arc::new(SystemClock))?);
+    let mut options = MountOptions::new(path);
+    options.passthrough = direct;
+    let session = Session::mount(Arc::clone(&fs), &options)?;
+    Ok(Box::new(Served { fs, session }))
+}
+
+impl<S: Store> Mount for Served<S> {
+    fn counters(&self) -> &Counters {
+        self.fs.counters()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.session.passes_through()
+    }
+
+    fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    fn end(mut self: Box<Self>) -> anyhow::Result<()> {
+        Ok(self.session.unmount()?)
+    }
+}

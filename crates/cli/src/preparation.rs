@@ -1,0 +1,62 @@
+//! What is checked before anything is started, so that a refusal leaves nothing behind.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::arguments::StorageOptions;
+use crate::failure::Failure;
+use crate::file_system::Size;
+use crate::memory::Memory;
+use crate::storage::find_server;
+
+/// The device that mounts are made with.
+pub const FUSE_DEVICE: &str = "/dev/fuse";
+
+/// Checks that the machine has what the options need.
+pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
+    mounting()?;
+    if options.nodes.is_some() {
+        find_server()?;
+    }
+    let nodes = options.nodes.unwrap_or(1);
+    let each = Memory::of_this_machine().share(nodes, options.node_memory)?;
+    Ok(Size { nodes: options.nodes, each_bytes: each.0 })
+}
+
+/// Whether this user can mount at all.
+pub fn mounting() -> Result<(), Failure> {
+    let root = rustix::process::geteuid().is_root();
+    match File::options().read(true).write(true).open(FUSE_DEVICE) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(Failure::FuseDeviceClosed);
+        }
+        Err(_) => return Err(Failure::NoFuseDevice),
+    }
+    if root || fusermount().is_some() { Ok(()) } else { Err(Failure::NoFusermount) }
+}
+
+pub fn fusermount() -> Option<PathBuf> {
+    program("fusermount3")
+}
+
+/// Finds a program as a shell does.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|it| is_program(it))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The storage in a few words.
+pub fn describe(size: Size) -> String {
+    match size.nodes {
+        None => format!("{} of this process's memory", size.each()),
+        Some(1) => format!("1 node of {}", size.each()),
+        Some(nodes) => format!("{nodes} nodes of {}", size.each()),
+    }
+}

@@ -1,0 +1,96 @@
+//! The few lines that `run` ends with.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidefs_model::ByteSize;
+
+use crate::file_system::Totals;
+use crate::monitor::{Observed, death};
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub totals: Totals,
+    pub observed: Observed,
+    pub wall: Duration,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Totals { files_made, bytes_written, bytes_read, direct } = self.totals;
+        let files =
+            if files_made == 1 { "1 file".to_owned() } else { format!("{files_made} files") };
+        write!(f, "tidefs: {files} made in {}", seconds(self.wall))?;
+        // What the kernel moves between programs and memory by itself, nobody counts.
+        if !direct || bytes_written + bytes_read > 0 {
+            write!(
+                f,
+                "; {} written, {} read",
+                self.amount(bytes_written),
+                self.amount(bytes_read)
+            )?;
+        }
+        if direct {
+            f.write_str("; files served by the kernel directly are not counted")?;
+        }
+        let used = ByteSize(self.observed.memory_used_bytes_max);
+        let capacity = ByteSize(self.observed.memory_capacity_bytes);
+        write!(f, "\ntidefs: peak memory {used} of {capacity}")?;
+        if self.observed.nodes > 1 {
+            write!(f, " on {} nodes", self.observed.nodes)?;
+        }
+        for (number, endpoint) in &self.observed.dead {
+            write!(f, "\ntidefs: {}", death(*number, endpoint))?;
+        }
+        Ok(())
+    }
+}
+
+impl Summary {
+    /// Bytes with the rate that they were moved at, over the whole run.
+    fn amount(&self, bytes: u64) -> String {
+        let rate = bytes as f64 / self.wall.as_secs_f64().max(0.001);
+        match bytes {
+            0 => "0 B".to_owned(),
+            _ => format!("{} ({}/s)", ByteSize(bytes), ByteSize(rate as u64)),
+        }
+    }
+}
+
+fn seconds(wall: Duration) -> String {
+    match wall.as_secs() {
+        0..60 => format!("{:.1} s", wall.as_secs_f64()),
+        whole => format!("{} min {:02} s", whole / 60, whole % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_names_amounts_rates_and_dead_nodes() {
+        let summary = Summary {
+            totals: Totals { files_made: 12, bytes_written: 4 << 20, bytes_read: 0, direct: false },
+            observed: Observed {
+                memory_used_bytes_max: 6 << 20,
+                memory_capacity_bytes: 1 << 30,
+                nodes: 3,
+                dead: [(2, "127.0.0.1:7001".to_owned())].into(),
+            },
+            wall: Duration::from_secs(2),
+        };
+        assert_eq!(
+            summary.to_string(),
+            "tidefs: 12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
+             tidefs: peak memory 6 MiB of 1 GiB on 3 nodes\n\
+             tidefs: node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors"
+        );
+    }
+
+    #[test]
+    fn long_runs_are_told_in_minutes() {
+        assert_eq!(seconds(Duration::from_secs(125)), "2 min 05 s");
+    }
+}
