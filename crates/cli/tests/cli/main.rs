@@ -1,0 +1,15 @@
+//! The binary as its users meet it: real processes, real mounts, real nodes.
+//!
+//! Each test has a [`World`](world::World) of its own and ends with the question whether
+//! everything is as before. What a test needs and the machine lacks makes it fail, unless
+//! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `user` (running as somebody other than root).
+
+mod bad_input;
+mod kept;
+mod killed;
+mod nodes;
+mod run;
+mod signals;
+mod terminal;
+mod user;
+mod world;

@@ -1,0 +1,107 @@
+//! `tidefs run` on a terminal, where Ctrl-C reaches every process in the foreground at once.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, FromRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::world::World;
+
+/// The side of a terminal where the person sits.
+struct Terminal {
+    keyboard: File,
+    shown: String,
+}
+
+impl Terminal {
+    /// Starts `tidefs` on a new terminal.
+    fn start(world: &World, words: &[&str]) -> (Terminal, Child) {
+        let (mut person, mut program) = (-1, -1);
+        let (name, settings, size) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the call fills two descriptors, which nobody else has.
+        let (person, program) = unsafe {
+            assert_eq!(libc::openpty(&mut person, &mut program, name, settings, size), 0);
+            (File::from_raw_fd(person), File::from_raw_fd(program))
+        };
+        rustix::io::ioctl_fionbio(&person, true).unwrap();
+        rustix::io::fcntl_setfd(&person, rustix::io::FdFlags::CLOEXEC).unwrap();
+        let mut command = world.tidefs(words);
+        let clone = || program.as_fd().try_clone_to_owned().unwrap();
+        command.stdin(clone()).stdout(clone()).stderr(clone());
+        // SAFETY: the closure makes plain system calls only.
+        unsafe {
+            command.pre_exec(|| {
+                rustix::process::setsid()?;
+                Ok(rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?)
+            });
+        }
+        (Terminal { keyboard: person, shown: String::new() }, command.spawn().unwrap())
+    }
+
+    fn press(&mut self, key: u8) {
+        self.keyboard.write_all(&[key]).unwrap();
+    }
+
+    fn read(&mut self) {
+        let mut bytes = [0; 4096];
+        if let Ok(count) = self.keyboard.read(&mut bytes) {
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    }
+
+    fn shows(&mut self, text: &str) {
+        let start = Instant::now();
+        while !self.shown.contains(text) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no {text:?} in {}", self.shown);
+            std::thread::sleep(Duration::from_millis(5));
+            self.read();
+        }
+    }
+
+    fn status(&mut self, child: &mut Child) -> i32 {
+        let start = Instant::now();
+        loop {
+            // A terminal that nobody reads would hold the program up.
+            self.read();
+            if let Some(status) = child.try_wait().unwrap() {
+                self.read();
+                return status.code().expect("an exit code");
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "does not end: {}", self.shown);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+const CTRL_C: u8 = 3;
+
+#[test]
+fn ctrl_c_ends_the_command_once_and_everything_with_it() {
+    let Some(world) = World::new() else { return };
+    let script = "trap 'echo heard; exit 130' INT; echo ready; while :; do sleep 0.05; done";
+    let (mut terminal, mut child) = Terminal::start(&world, &["run", "--", "sh", "-c", script]);
+    terminal.shows("ready");
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.status(&mut child), 130, "{}", terminal.shown);
+    assert_eq!(terminal.shown.matches("heard").count(), 1, "{}", terminal.shown);
+    assert!(terminal.shown.contains("peak memory"), "{}", terminal.shown);
+    world.is_as_before();
+}
+
+#[test]
+fn a_command_that_goes_on_after_ctrl_c_is_left_to_go_on() {
+    let Some(world) = World::new() else { return };
+    let script = "trap 'echo heard' INT; echo ready; read line; echo got $line";
+    let (mut terminal, mut child) = Terminal::start(&world, &["run", "--", "sh", "-c", script]);
+    terminal.shows("ready");
+    terminal.press(CTRL_C);
+    terminal.shows("heard");
+    for key in *b"more\r" {
+        terminal.press(key);
+    }
+    assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+    world.is_as_before();
+}
