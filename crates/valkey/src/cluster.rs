@@ -1,0 +1,130 @@
+//! A cluster of storage nodes on this machine: started, formed, described, stopped.
+//!
+//! [`Cluster`] owns the processes that it started and ends them when it is dropped.
+//! [`ClusterDescription`] is what another process needs to reach the nodes, or to end them; it
+//! holds no secret.
+
+mod formation;
+mod plan;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tidefs_model::{ByteSize, NodeClass, NodeId};
+
+use crate::error::{ClusterError, ConnectError, ProcessError};
+use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
+use crate::store::{Options, Valkey};
+
+/// Every node gets at least this share of the metadata range.
+const METADATA_PARTITIONS_MIN: u16 = 16;
+pub const NODES_MAX: usize = (tidefs_model::METADATA_PARTITIONS / METADATA_PARTITIONS_MIN) as usize;
+/// An empty server takes 2 to 5 MiB; what is left must hold the metadata of something.
+pub const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(16);
+/// Other ports are tried so often when somebody takes one between its choice and its use.
+const ATTEMPTS: u8 = 3;
+
+/// A cluster to be started.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// The server program; see [`find_server`](crate::find_server).
+    pub server: PathBuf,
+    /// A private folder that is there; each node gets a folder in it.
+    pub directory: PathBuf,
+    pub nodes: usize,
+    /// What each node may hold at most.
+    pub node_memory: ByteSize,
+    pub secrets: Secrets,
+    /// Random bytes that were never used before: the nodes' identities come from them.
+    pub seed: [u8; 32],
+    pub lifetime: Lifetime,
+}
+
+/// The nodes of a running cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterDescription {
+    pub nodes: Vec<NodeDescription>,
+}
+
+/// A node as any process on this machine can reach and end it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeDescription {
+    pub id: NodeId,
+    pub class: NodeClass,
+    /// How other nodes call it.
+    pub address: SocketAddr,
+    pub bus_port: u16,
+    pub socket: PathBuf,
+    pub directory: PathBuf,
+    pub memory: ByteSize,
+    pub process: ProcessId,
+}
+
+impl ClusterDescription {
+    /// Ends every node that runs, and removes their folders. All are tried; the first error is told.
+    pub fn stop(&self) -> Result<(), ProcessError> {
+        let mut result = Ok(());
+        for node in &self.nodes {
+            result = result.and(node.process.stop());
+            remove(&node.directory);
+        }
+        result
+    }
+}
+
+/// A running cluster whose processes this process started.
+#[derive(Debug)]
+pub struct Cluster {
+    processes: Vec<NodeProcess>,
+    description: ClusterDescription,
+    secrets: Secrets,
+}
+
+impl Cluster {
+    /// Starts the nodes and returns when all of them serve and know each other.
+    pub fn start(spec: &ClusterSpec) -> Result<Cluster, ClusterError> {
+        if !(1..=NODES_MAX).contains(&spec.nodes) {
+            return Err(ClusterError::NodeCount { asked: spec.nodes, most: NODES_MAX });
+        }
+        if spec.node_memory < NODE_MEMORY_MIN {
+            let (asked, least) = (spec.node_memory, NODE_MEMORY_MIN);
+            return Err(ClusterError::NodeMemory { asked, least });
+        }
+        check_server(&spec.server)?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match formation::start(spec, attempt) {
+                Err(ClusterError::Process(ProcessError::Ended {
+                    port_was_taken: true, ..
+                })) if attempt < ATTEMPTS => {}
+                result => return result,
+            }
+        }
+    }
+
+    pub fn description(&self) -> &ClusterDescription {
+        &self.description
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// A client with the rights of a mount.
+    pub fn connect(&self, options: Options) -> Result<Valkey, ConnectError> {
+        Valkey::connect(&self.description, self.secrets.data.clone(), options)
+    }
+
+    /// Ends all nodes and removes their folders.
+    pub fn stop(self) -> Result<(), ProcessError> {
+        let stop = |result: Result<(), ProcessError>, node: NodeProcess| result.and(node.stop());
+        self.processes.into_iter().fold(Ok(()), stop)
+    }
+
+    /// Leaves the nodes to whoever has their description.
+    pub fn leave_running(self) -> ClusterDescription {
+        self.processes.into_iter().for_each(NodeProcess::leave_running);
+        self.description
+    }
+}

@@ -1,0 +1,123 @@
+//! Makes one cluster of nodes that begin alone.
+//!
+//! Each node takes its slots over, is given the function library, and is told of the others. The
+//! nodes serve from then on; the rest is waiting until each of them knows where everything is.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tidefs_model::NodeClass;
+
+use super::plan::{PlannedNode, plan};
+use super::{Cluster, ClusterDescription, ClusterSpec, NodeDescription};
+use crate::connection::Connection;
+use crate::error::ClusterError;
+use crate::fault::Fault;
+use crate::function::LIBRARY;
+use crate::process::{NodeProcess, socket_of};
+use crate::view::parse_view;
+use crate::wire::{Malformed, Request};
+
+/// Nodes that do not agree after this long never will.
+const FORMATION_MAX: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
+    let planned = plan(spec, attempt)?;
+    // All are started before the first is waited for; those that run end with an early return.
+    let starts = planned.iter().map(|node| NodeProcess::start(&node.spec));
+    let mut processes = starts.collect::<Result<Vec<_>, _>>()?;
+    let ready = processes.iter_mut().map(|node| node.wait_until_ready(&spec.secrets));
+    let mut admins = ready.collect::<Result<Vec<_>, _>>()?;
+
+    for (number, (admin, node)) in admins.iter_mut().zip(&planned).enumerate() {
+        begin(admin, node).map_err(|fault| ClusterError::Node { number, fault })?;
+    }
+    introduce(&mut admins, &planned)?;
+    wait_until_agreed(&mut admins, &planned)?;
+
+    let nodes = planned.iter().zip(&processes).map(|(node, process)| describe(node, process));
+    let description = ClusterDescription { nodes: nodes.collect() };
+    Ok(Cluster { processes, description, secrets: spec.secrets.clone() })
+}
+
+/// Takes the slots over from the predecessor that never was.
+fn begin(admin: &mut Connection, node: &PlannedNode) -> Result<(), Fault> {
+    let predecessor = node.predecessor.to_string();
+    admin.ask(&Request::of(&["CLUSTER", "FAILOVER", "TAKEOVER"]))?;
+    admin.ask(&Request::of(&["CLUSTER", "FORGET", &predecessor]))?;
+    admin.ask(&Request::of(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]))?;
+    Ok(())
+}
+
+/// Tells each node of all that come after it.
+fn introduce(admins: &mut [Connection], planned: &[PlannedNode]) -> Result<(), ClusterError> {
+    for (number, admin) in admins.iter_mut().enumerate() {
+        for other in &planned[number + 1..] {
+            let address = other.spec.address;
+            let (ip, port) = (address.ip().to_string(), address.port().to_string());
+            let bus_port = other.spec.bus_port.to_string();
+            let meet = Request::of(&["CLUSTER", "MEET", &ip, &port, &bus_port]);
+            admin.ask(&meet).map_err(|fault| ClusterError::Node { number, fault })?;
+        }
+    }
+    Ok(())
+}
+
+fn wait_until_agreed(
+    admins: &mut [Connection],
+    planned: &[PlannedNode],
+) -> Result<(), ClusterError> {
+    let deadline = Instant::now() + FORMATION_MAX;
+    for (number, admin) in admins.iter_mut().enumerate() {
+        loop {
+            let said =
+                objection(admin, planned).map_err(|fault| ClusterError::Node { number, fault })?;
+            let Some(said) = said else { break };
+            if Instant::now() >= deadline {
+                return Err(ClusterError::NotFormed { waited: FORMATION_MAX, said });
+            }
+            sleep(LOOK_EVERY);
+        }
+    }
+    Ok(())
+}
+
+/// What a node still lacks: it must serve, and know exactly these nodes, each with its slots.
+fn objection(admin: &mut Connection, planned: &[PlannedNode]) -> Result<Option<String>, Fault> {
+    let info = admin.ask(&Request::of(&["CLUSTER", "INFO"]))?;
+    let info = info.text()?;
+    if !info.contains("cluster_state:ok") {
+        let state = info.lines().next().unwrap_or_default();
+        return Ok(Some(state.to_owned()));
+    }
+    let nodes = admin.ask(&Request::of(&["CLUSTER", "NODES"]))?;
+    let view = parse_view(nodes.text()?)?;
+    let known = view.len();
+    if known != planned.len() {
+        return Ok(Some(format!("{known} of {} nodes known", planned.len())));
+    }
+    for node in planned {
+        let id = node.spec.id;
+        let seen = view.iter().find(|seen| seen.id == id).ok_or(Malformed::Unexpected)?;
+        let slots: usize = seen.slots.iter().map(|slots| slots.len()).sum();
+        let linked = seen.is_myself || seen.is_linked;
+        if slots != node.slots || !linked {
+            return Ok(Some(format!("{id} seen with {slots} of {} slots", node.slots)));
+        }
+    }
+    Ok(None)
+}
+
+fn describe(node: &PlannedNode, process: &NodeProcess) -> NodeDescription {
+    NodeDescription {
+        id: node.spec.id,
+        class: NodeClass::Own,
+        address: node.spec.address,
+        bus_port: node.spec.bus_port,
+        socket: socket_of(&node.spec.directory),
+        directory: node.spec.directory.clone(),
+        memory: node.spec.memory,
+        process: process.process(),
+    }
+}

@@ -1,0 +1,208 @@
+//! One server process: started in a private folder, and ended again.
+//!
+//! A node's folder is made for it and removed with it, so a process never comes back under the
+//! identity of an earlier one. The process gets its secrets as hashes in a private file; it listens
+//! on a unix socket and on one loopback address. It is in a session of its own, so a terminal's
+//! interrupt does not reach it, writes no core, and ends with its starter unless told otherwise.
+
+mod accounts;
+mod config;
+mod find;
+mod identity;
+mod spawn;
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tidefs_model::{ByteSize, NodeId};
+
+pub use self::accounts::Secrets;
+pub use self::find::find_server;
+pub use self::identity::ProcessId;
+pub use self::spawn::Lifetime;
+
+use self::find::server_version;
+use crate::connection::Connection;
+use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::error::ProcessError;
+use crate::fault::Fault;
+
+/// How long a process may take until it answers; a loaded machine takes a second.
+const START_MAX: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Longest name of a unix socket, less its final zero.
+const SOCKET_NAME_BYTES_MAX: usize = 107;
+const SOCKET_NAME: &str = "s";
+const LOG_NAME: &str = "log";
+/// What an error shows of a log.
+const LOG_LINES: usize = 5;
+
+/// A node to be started.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// The server program.
+    pub server: PathBuf,
+    /// The node's folder, which must not be there yet.
+    pub directory: PathBuf,
+    pub id: NodeId,
+    /// What the node may hold at most.
+    pub memory: ByteSize,
+    /// A loopback address with a free port.
+    pub address: SocketAddr,
+    /// Another free port, for news between the nodes.
+    pub bus_port: u16,
+    pub secrets: Secrets,
+    pub lifetime: Lifetime,
+    /// The table of nodes that the server starts with.
+    pub(crate) table: String,
+}
+
+/// A server process that this process started. It is ended when this value is dropped.
+#[derive(Debug)]
+pub struct NodeProcess {
+    child: Child,
+    process: ProcessId,
+    directory: PathBuf,
+    /// Left alone when this value is dropped.
+    is_left: bool,
+}
+
+impl NodeProcess {
+    /// Starts the process without waiting until it answers; see [`NodeProcess::wait_until_ready`].
+    pub fn start(spec: &NodeSpec) -> Result<NodeProcess, ProcessError> {
+        let socket = socket_of(&spec.directory);
+        if socket.as_os_str().len() > SOCKET_NAME_BYTES_MAX {
+            return Err(ProcessError::SocketNameTooLong { socket });
+        }
+        make_directory(&spec.directory)?;
+        let started = prepare(spec).and_then(|log| {
+            let config = spec.directory.join(config::FILE_NAME);
+            spawn::spawn(&spec.server, &config, &spec.directory, log, spec.lifetime)
+        });
+        let (child, process) = started.inspect_err(|_| remove(&spec.directory))?;
+        let directory = spec.directory.clone();
+        Ok(NodeProcess { child, process, directory, is_left: false })
+    }
+
+    /// Waits until the process answers the admin, and lends the connection.
+    pub fn wait_until_ready(&mut self, secrets: &Secrets) -> Result<Connection, ProcessError> {
+        let endpoint = Endpoint::Unix(self.socket());
+        let account = Account::admin(secrets.admin.clone());
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            let fault = match Connection::open(&endpoint, &account, Timeouts::default()) {
+                Ok((connection, _)) => return Ok(connection),
+                Err(fault) => fault,
+            };
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                let log = log_end(&self.directory);
+                let port_was_taken = log.contains("Address already in use");
+                return Err(ProcessError::Ended { log, port_was_taken });
+            }
+            let final_fault = matches!(fault, Fault::Denied(_) | Fault::Malformed(_));
+            if final_fault || Instant::now() >= deadline {
+                let log = log_end(&self.directory);
+                return Err(ProcessError::Silent { waited: START_MAX, fault, log });
+            }
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        socket_of(&self.directory)
+    }
+
+    /// Ends the process and removes its folder.
+    pub fn stop(mut self) -> Result<(), ProcessError> {
+        self.end()
+    }
+
+    /// Leaves the process and its folder to whoever knows its [`ProcessId`].
+    pub fn leave_running(mut self) {
+        self.is_left = true;
+    }
+
+    fn end(&mut self) -> Result<(), ProcessError> {
+        self.is_left = true;
+        let ended = self.process.stop();
+        // The process has ended or was killed, so this collects it and does not wait long.
+        if ended.is_ok() {
+            let _ = self.child.wait();
+        }
+        remove(&self.directory);
+        ended
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        if !self.is_left
+            && let Err(error) = self.end()
+        {
+            tracing::warn!(%error, "a storage node was left behind");
+        }
+    }
+}
+
+/// Refuses a program that is no server, or too old a one.
+pub fn check_server(server: &Path) -> Result<(), ProcessError> {
+    server_version(server).map(|_| ())
+}
+
+/// Removes the folder of a node that has ended.
+pub fn remove(directory: &Path) {
+    if let Err(error) = fs::remove_dir_all(directory)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(directory = %directory.display(), %error, "a folder was left behind");
+    }
+}
+
+pub fn socket_of(directory: &Path) -> PathBuf {
+    directory.join(SOCKET_NAME)
+}
+
+fn make_directory(directory: &Path) -> Result<(), ProcessError> {
+    DirBuilder::new().mode(0o700).create(directory).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => {
+            ProcessError::DirectoryTaken { directory: directory.to_owned() }
+        }
+        _ => ProcessError::File { path: directory.to_owned(), source },
+    })
+}
+
+/// Writes what the server reads at its start; answers with its log.
+fn prepare(spec: &NodeSpec) -> Result<fs::File, ProcessError> {
+    let write = |name: &str, text: &str| {
+        let path = spec.directory.join(name);
+        let written = private_file(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|source| ProcessError::File { path, source })
+    };
+    write(config::FILE_NAME, &config::config(spec))?;
+    write(accounts::FILE_NAME, &accounts::accounts(&spec.secrets))?;
+    write(config::TABLE_NAME, &spec.table)?;
+    let path = spec.directory.join(LOG_NAME);
+    private_file(&path).map_err(|source| ProcessError::File { path, source })
+}
+
+fn private_file(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().create_new(true).append(true).mode(0o600).open(path)
+}
+
+/// The last lines of a node's log, for an error message.
+fn log_end(directory: &Path) -> String {
+    let log = fs::read(directory.join(LOG_NAME)).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let lines: Vec<_> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join(" | ")
+}

@@ -1,0 +1,103 @@
+//! Who may do what on a storage node.
+//!
+//! Mounts get the commands that the store uses and no others: no scripts, no configuration, no
+//! other keys. All of the commands are known to Redis 7.0, because a server does not start with an
+//! account that may do something unknown to it.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::endpoint::{ADMIN_ACCOUNT, DATA_ACCOUNT, Secret};
+use crate::slot::KEY_PATTERNS;
+
+pub const FILE_NAME: &str = "accounts";
+
+/// Everything that a mount asks of a node, and that the functions do in its name.
+const DATA_COMMANDS: [&str; 23] = [
+    "auth",
+    "hello",
+    "ping",
+    "client|setname",
+    "cluster|myid",
+    "cluster|nodes",
+    "cluster|info",
+    "command|info",
+    "info",
+    "dbsize",
+    "asking",
+    "fcall",
+    "hget",
+    "hmget",
+    "hset",
+    "hdel",
+    "hscan",
+    "exists",
+    "set",
+    "getrange",
+    "setrange",
+    "strlen",
+    "unlink",
+];
+
+/// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster both.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    pub data: Secret,
+    pub admin: Secret,
+}
+
+impl Secrets {
+    /// Two secrets from random bytes that are used for nothing else.
+    pub fn from_seed(seed: &[u8; 32]) -> Secrets {
+        let secret = |name: &str| {
+            let hash = Sha256::new().chain_update(seed).chain_update(name).finalize();
+            Secret::from_bytes(&hash)
+        };
+        Secrets { data: secret(DATA_ACCOUNT), admin: secret(ADMIN_ACCOUNT) }
+    }
+}
+
+/// The file that the server takes its accounts from. It holds no secret, only hashes.
+pub fn accounts(secrets: &Secrets) -> String {
+    let mut data = String::from("resetchannels -@all");
+    for pattern in KEY_PATTERNS {
+        write!(data, " ~{pattern}").expect("a string takes all");
+    }
+    for command in DATA_COMMANDS {
+        write!(data, " +{command}").expect("a string takes all");
+    }
+    format!(
+        "user default off\n\
+         user {DATA_ACCOUNT} on #{} {data}\n\
+         user {ADMIN_ACCOUNT} on #{} ~* &* +@all\n",
+        hashed(&secrets.data),
+        hashed(&secrets.admin),
+    )
+}
+
+fn hashed(secret: &Secret) -> String {
+    Secret::from_bytes(&Sha256::digest(secret.reveal())).reveal().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_holds_hashes_only() {
+        let secrets = Secrets::from_seed(&[7; 32]);
+        let text = accounts(&secrets);
+        assert!(!text.contains(secrets.data.reveal()) && !text.contains(secrets.admin.reveal()));
+        assert_ne!(secrets.data.reveal(), secrets.admin.reveal());
+        assert_eq!(format!("{secrets:?}"), "Secrets { data: Secret(..), admin: Secret(..) }");
+        assert_eq!(
+            hashed(&Secret::from_text("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        for forbidden in ["eval", "function", "config", "migrate", "keys", "@all ~*"] {
+            let data = text.lines().nth(1).unwrap();
+            assert!(!data.contains(&format!("+{forbidden}")), "{forbidden}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A process as another process can know it: its number, and when it started, because numbers are
+//! used again.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::error::ProcessError;
+
+/// How long a process may take to end by itself, and then by force.
+const GRACE: [(Signal, Duration); 2] =
+    [(Signal::TERM, Duration::from_secs(3)), (Signal::KILL, Duration::from_secs(5))];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// Ticks of the kernel's clock since the machine started.
+    pub started_ticks: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: u32) -> Option<ProcessId> {
+        Some(ProcessId { pid, started_ticks: started_ticks(pid)? })
+    }
+
+    pub fn is_running(self) -> bool {
+        started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// Ends exactly this process; one that has ended is no error.
+    pub fn stop(self) -> Result<(), ProcessError> {
+        let Some(handle) = self.handle() else { return Ok(()) };
+        for (signal, within) in GRACE {
+            // It fails only for a process that has ended meanwhile.
+            let _ = pidfd_send_signal(&handle, signal);
+            if has_ended(&handle, within) {
+                return Ok(());
+            }
+        }
+        Err(ProcessError::Unstoppable { pid: self.pid })
+    }
+
+    /// Refers to the process itself from here on, whatever becomes of its number.
+    fn handle(self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        self.is_running().then_some(handle)
+    }
+}
+
+fn has_ended(handle: &OwnedFd, within: Duration) -> bool {
+    let mut handles = [PollFd::new(handle, PollFlags::IN)];
+    let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: 0 };
+    loop {
+        match poll(&mut handles, Some(&within)) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Field 22 of the process's line; `None` for one that is not there or waits to be collected.
+fn started_ticks(pid: u32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything, so count from its end.
+    let mut fields = line.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_told_from_another_with_its_number() {
+        let me = ProcessId::of(std::process::id()).unwrap();
+        assert!(me.is_running());
+        let other = ProcessId { started_ticks: me.started_ticks + 1, ..me };
+        assert!(!other.is_running());
+        assert!(other.stop().is_ok(), "nothing to stop");
+        assert!(ProcessId::of(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_process_that_ignores_requests_is_ended_by_force() {
+        let ignore = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+        let mut child = Command::new("sh")
+            .args(["-c", ignore])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        process.stop().unwrap();
+        assert!(!process.is_running());
+        child.wait().unwrap();
+    }
+}
