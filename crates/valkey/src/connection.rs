@@ -1,0 +1,163 @@
+//! One connection to one node, over a unix socket or TCP.
+//!
+//! It sends requests without copying their payloads and receives bulk replies straight into the
+//! caller's buffers. It keeps the order of requests and replies and nothing else: who waits for
+//! what, and what is done about a fault, is decided above. After a fault it is of no more use.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recv, sendmsg, socket_with,
+};
+
+use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::fault::Fault;
+use crate::inbound::Inbound;
+use crate::wire::{Malformed, Reply, Request};
+
+/// Name of this client in a server's list of clients.
+const CLIENT_NAME: &str = "tidefs";
+/// Slices given to the kernel at once: about 20 requests.
+const SLICES_MAX: usize = 64;
+
+pub struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) inbound: Inbound,
+}
+
+impl Connection {
+    /// Connects, gives name and secret, and learns the id of the node that answers.
+    pub fn open(
+        endpoint: &Endpoint,
+        account: &Account,
+        timeouts: Timeouts,
+    ) -> Result<(Connection, String), Fault> {
+        let socket = dial(endpoint, timeouts.connect)?;
+        set_timeouts(&socket, timeouts.connect)?;
+        let mut connection = Connection { socket, inbound: Inbound::default() };
+        let id = connection.introduce(account)?;
+        set_timeouts(&connection.socket, timeouts.reply)?;
+        Ok((connection, id))
+    }
+
+    fn introduce(&mut self, account: &Account) -> Result<String, Fault> {
+        let requests = [
+            Request::of(&["AUTH", account.name, account.secret.reveal()]),
+            Request::of(&["CLIENT", "SETNAME", CLIENT_NAME]),
+            Request::of(&["CLUSTER", "MYID"]),
+        ];
+        for request in &requests {
+            self.send_whole(request)?;
+        }
+        accepted(self.receive_reply()?)?;
+        accepted(self.receive_reply()?)?;
+        let id = accepted(self.receive_reply()?)?;
+        Ok(id.text()?.to_owned())
+    }
+
+    /// Sends one request and waits for its reply; an error reply is a fault.
+    pub fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Fault> {
+        self.send_whole(request)?;
+        accepted(self.receive_reply()?)
+    }
+
+    fn send_whole(&mut self, request: &Request<'_>) -> Result<(), Fault> {
+        let mut sent = 0;
+        while sent < request.bytes() {
+            let mut slices = Vec::new();
+            request.gather(sent, &mut slices);
+            sent += self.send(&slices, false)?.ok_or(Fault::TimedOut)?;
+        }
+        Ok(())
+    }
+
+    fn receive_reply(&mut self) -> Result<Reply, Fault> {
+        loop {
+            if let Some(reply) = self.inbound.take_reply()? {
+                return Ok(reply);
+            }
+            self.inbound.fill(self.socket.as_fd(), &mut [], false)?.ok_or(Fault::TimedOut)?;
+        }
+    }
+
+    /// Gives bytes to the kernel; `None` when it takes none now, or in time when `wait`s.
+    pub fn send(&self, slices: &[IoSlice<'_>], at_once: bool) -> Result<Option<usize>, Fault> {
+        let flags = if at_once { SendFlags::DONTWAIT } else { SendFlags::empty() };
+        let slices = &slices[..slices.len().min(SLICES_MAX)];
+        let mut nothing = SendAncillaryBuffer::default();
+        loop {
+            return match sendmsg(&self.socket, slices, &mut nothing, flags | SendFlags::NOSIGNAL) {
+                Ok(sent) => Ok(Some(sent)),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(None),
+                Err(_) => Err(Fault::Broken),
+            };
+        }
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The other side is there and has said nothing that nobody asked for.
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [MaybeUninit::<u8>::uninit(); 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        self.inbound.is_empty() && matches!(recv(&self.socket, &mut byte, flags), Err(Errno::AGAIN))
+    }
+}
+
+fn dial(endpoint: &Endpoint, within: Duration) -> Result<OwnedFd, Fault> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            let kind = SocketType::STREAM;
+            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+                .map_err(Fault::Unreachable)?;
+            set_timeouts(&socket, within)?;
+            let address = SocketAddrUnix::new(path).map_err(Fault::Unreachable)?;
+            connect(&socket, &address).map_err(Fault::Unreachable)?;
+            Ok(socket)
+        }
+        Endpoint::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, within).map_err(|error| {
+                Fault::Unreachable(Errno::from_io_error(&error).unwrap_or(Errno::TIMEDOUT))
+            })?;
+            let socket = OwnedFd::from(stream);
+            set_tcp_nodelay(&socket, true).map_err(Fault::Unreachable)?;
+            Ok(socket)
+        }
+    }
+}
+
+fn set_timeouts(socket: &OwnedFd, timeout: Duration) -> Result<(), Fault> {
+    for direction in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(socket, direction, Some(timeout)).map_err(Fault::Unreachable)?;
+    }
+    Ok(())
+}
+
+/// Tells an answer from a refusal.
+pub fn accepted(reply: Reply) -> Result<Reply, Fault> {
+    match reply {
+        Reply::Error(text) => Err(refusal(&text)),
+        reply => Ok(reply),
+    }
+}
+
+/// What an error reply means, as far as it does not depend on the request.
+pub fn refusal(text: &[u8]) -> Fault {
+    let text = String::from_utf8_lossy(text).into_owned().into_boxed_str();
+    let code = text.split(' ').next().unwrap_or_default();
+    match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Fault::Denied(text),
+        "" => Fault::Malformed(Malformed::Unexpected),
+        _ => Fault::Refused(text),
+    }
+}

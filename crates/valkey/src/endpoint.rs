@@ -1,0 +1,86 @@
+//! Where a node is reached, who asks there, and for how long.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The address of a node: its unix socket on this machine, else TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Unix(path) => write!(f, "{}", path.display()),
+            Endpoint::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// How long a call waits before it gives a node up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection to be made and its owner to be let in.
+    pub connect: Duration,
+    /// For any progress of a request or a reply; also for a free connection.
+    pub reply: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts { connect: Duration::from_secs(1), reply: Duration::from_secs(10) }
+    }
+}
+
+/// A password. It is never printed and never put on a command line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Writes random bytes as hexadecimal digits; 32 bytes are a good secret.
+    pub fn from_bytes(random: &[u8]) -> Secret {
+        Secret(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// A secret that was kept as text.
+    pub fn from_text(text: &str) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text itself, to keep in a private file or to send to a server.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Who asks: the name of an account of the servers, and its secret.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub name: &'static str,
+    pub secret: Secret,
+}
+
+/// The account of mounts: it may do what the store needs and nothing else.
+pub const DATA_ACCOUNT: &str = "tidefs";
+/// The account of whoever forms the cluster.
+pub const ADMIN_ACCOUNT: &str = "tidefs-admin";
+
+impl Account {
+    pub fn data(secret: Secret) -> Account {
+        Account { name: DATA_ACCOUNT, secret }
+    }
+
+    pub fn admin(secret: Secret) -> Account {
+        Account { name: ADMIN_ACCOUNT, secret }
+    }
+}

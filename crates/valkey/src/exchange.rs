@@ -1,0 +1,85 @@
+//! Moves several lanes on from one thread, each as fast as its node is.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::fault::Fault;
+use crate::lane::Lane;
+
+/// Returns when every job of every lane is answered or lost. A lane that makes no progress for its
+/// time-out is given up; the others go on.
+pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
+    each(&mut lanes, |lane| lane.send());
+    while !lanes.is_empty() {
+        if let [lane] = &mut lanes[..]
+            && !lane.wants_to_send()
+        {
+            // The common case: one node, all sent. Waiting in the receive saves the poll.
+            let came = lane.receive(false);
+            let result =
+                came.and_then(|came| if came { lane.send() } else { Err(Fault::TimedOut) });
+            settle(&mut lanes, 0, result);
+        } else {
+            wait_and_move(&mut lanes);
+        }
+    }
+}
+
+/// Waits until a lane can go on, and lets all go on that can.
+fn wait_and_move(lanes: &mut Vec<Lane<'_, '_>>) {
+    let now = Instant::now();
+    let nearest = lanes.iter().map(Lane::deadline).min().unwrap_or(now);
+    let ready = wait(lanes, nearest.saturating_duration_since(now));
+    let now = Instant::now();
+    // From the last to the first, so that a lane that ends does not shift those ahead.
+    for at in (0..lanes.len()).rev() {
+        let lane = &mut lanes[at];
+        let result = match ready[at] {
+            flags if flags.is_empty() && lane.deadline() <= now => Err(Fault::TimedOut),
+            flags if flags.is_empty() => continue,
+            PollFlags::NVAL => Err(Fault::Broken),
+            PollFlags::OUT => lane.send(),
+            _ => lane.receive(true).and_then(|_| lane.send()),
+        };
+        settle(lanes, at, result);
+    }
+}
+
+/// What each lane's socket is ready for.
+fn wait(lanes: &[Lane<'_, '_>], within: Duration) -> Vec<PollFlags> {
+    let mut sockets: Vec<_> = lanes
+        .iter()
+        .map(|lane| {
+            let send = if lane.wants_to_send() { PollFlags::OUT } else { PollFlags::empty() };
+            PollFd::from_borrowed_fd(lane.as_fd(), send | PollFlags::IN)
+        })
+        .collect();
+    // A millisecond more, so that a deadline has passed when the poll says so.
+    let within = within + Duration::from_millis(1);
+    let within =
+        Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+    match poll(&mut sockets, Some(&within)) {
+        Ok(_) => sockets.iter().map(PollFd::revents).collect(),
+        Err(Errno::INTR) => vec![PollFlags::empty(); lanes.len()],
+        // The sockets are open and few; what is left is a kernel without memory.
+        Err(_) => vec![PollFlags::NVAL; lanes.len()],
+    }
+}
+
+fn each(lanes: &mut Vec<Lane<'_, '_>>, step: impl Fn(&mut Lane<'_, '_>) -> Result<(), Fault>) {
+    for at in (0..lanes.len()).rev() {
+        let result = step(&mut lanes[at]);
+        settle(lanes, at, result);
+    }
+}
+
+/// Takes a lane out when it is done or has failed.
+fn settle(lanes: &mut Vec<Lane<'_, '_>>, at: usize, result: Result<(), Fault>) {
+    match result {
+        Err(fault) => lanes.swap_remove(at).fail(&fault),
+        Ok(()) if lanes[at].is_done() => lanes.swap_remove(at).finish(),
+        Ok(()) => {}
+    }
+}

@@ -1,0 +1,44 @@
+//! Why an exchange with a node came to nothing.
+
+use rustix::io::Errno;
+use tidefs_store::StoreError;
+
+use crate::wire::Malformed;
+
+/// What went wrong between this client and one node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("no connection: {0}")]
+    Unreachable(Errno),
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("all connections to it stayed in use")]
+    Busy,
+    #[error("the connection broke")]
+    Broken,
+    /// Another life of a process answers at the node's address.
+    #[error("another node answers at its address")]
+    Stranger,
+    #[error("access denied: {0}")]
+    Denied(Box<str>),
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+    /// The server refuses for a reason of its own.
+    #[error("the server says: {0}")]
+    Refused(Box<str>),
+}
+
+impl Fault {
+    /// What the callers of a store are told, when the request did nothing.
+    pub fn into_store_error(self, endpoint: Box<str>) -> StoreError {
+        match self {
+            Fault::Denied(_) => StoreError::Denied { endpoint },
+            Fault::Malformed(_) | Fault::Refused(_) => StoreError::Malformed { endpoint },
+            Fault::Unreachable(_)
+            | Fault::TimedOut
+            | Fault::Busy
+            | Fault::Broken
+            | Fault::Stranger => StoreError::Unavailable { endpoint },
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A [`Store`](tidefs_store::Store) on a Valkey Cluster, and the processes that make one.
+//!
+//! [`Cluster`] starts storage nodes on this machine and makes a cluster of them; [`Valkey`] is the
+//! store on any such cluster. Partition *p* is slot *p*. This crate alone speaks the protocol of
+//! the servers; it knows keys and bytes, and no files.
+//!
+//! From the wire upwards: `wire` lays out requests and takes replies apart; `connection` and
+//! `inbound` move them over one socket; `pool` lends a node's connections; `lane` and `exchange`
+//! keep several nodes busy from one thread; `topology` knows who holds what; `client` follows
+//! partitions that move and repeats what may be repeated; `store` turns the trait's calls into all
+//! that.
+
+mod client;
+mod cluster;
+mod connection;
+mod endpoint;
+mod error;
+mod exchange;
+mod fault;
+mod function;
+mod inbound;
+mod job;
+mod lane;
+mod listing;
+mod overview;
+mod pool;
+mod probe;
+mod process;
+mod slot;
+mod store;
+mod topology;
+mod view;
+mod wire;
+
+pub use cluster::{
+    Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NodeDescription,
+};
+pub use endpoint::{Secret, Timeouts};
+pub use error::{ClusterError, ConnectError, ProcessError};
+pub use fault::Fault;
+pub use probe::{Abilities, Server, Version};
+pub use process::{Lifetime, ProcessId, Secrets, find_server};
+pub use store::{Options, Valkey};
+pub use wire::Malformed;

@@ -1,0 +1,212 @@
+//! A node as a client sees it: an identity, an address, and a bounded number of connections.
+//!
+//! A node that could not be reached is down: callers are told so at once, and one of them tries
+//! again each second. Connections are made when they are needed and lent to one caller at a time.
+//! Whoever needs several nodes at once takes their connections in the order of the nodes' ids, so
+//! that no two callers wait for each other.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidefs_model::{ByteSize, NodeClass, NodeId};
+use tidefs_store::StoreError;
+
+use crate::connection::Connection;
+use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::fault::Fault;
+use crate::inbound::Inbound;
+use crate::wire::{Reply, Request};
+
+/// How long a node that could not be reached is left alone.
+const DOWN_FOR: Duration = Duration::from_secs(1);
+
+/// What all nodes of a client have in common.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub account: Account,
+    pub timeouts: Timeouts,
+    pub connections_per_node: usize,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub class: NodeClass,
+    pub endpoint: Endpoint,
+    /// What it may hold, as far as that is known without asking it.
+    pub capacity: ByteSize,
+    access: Arc<Access>,
+    gate: Mutex<Gate>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Gate {
+    idle: Vec<Connection>,
+    /// Connections that exist or are being made.
+    open: usize,
+    /// Why the node could not be reached, and until when nobody needs to try again.
+    down: Option<(Fault, Instant)>,
+    /// Grows when all connections made so far are to be dropped.
+    generation: u64,
+}
+
+impl Node {
+    pub fn new(
+        id: NodeId,
+        class: NodeClass,
+        endpoint: Endpoint,
+        capacity: ByteSize,
+        access: Arc<Access>,
+    ) -> Arc<Node> {
+        let (gate, freed) = (Mutex::default(), Condvar::new());
+        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed })
+    }
+
+    pub fn name(&self) -> Box<str> {
+        self.endpoint.to_string().into()
+    }
+
+    pub fn store_error(&self, fault: Fault) -> StoreError {
+        fault.into_store_error(self.name())
+    }
+
+    /// Lends a connection; waits for one when all are in use, at most for the reply time-out.
+    pub fn lease(self: &Arc<Node>) -> Result<Lease, Fault> {
+        let deadline = Instant::now() + self.access.timeouts.reply;
+        let mut gate = self.gate();
+        loop {
+            let generation = gate.generation;
+            while let Some(connection) = gate.idle.pop() {
+                if connection.is_quiet() {
+                    let connection = Some(connection);
+                    return Ok(Lease { node: Arc::clone(self), connection, generation });
+                }
+                gate.open -= 1;
+            }
+            if gate.open < self.access.connections_per_node.max(1) {
+                return self.connect(gate);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Fault::Busy);
+            }
+            let woken = self.freed.wait_timeout(gate, left);
+            gate = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sends one request and waits for its reply; an error reply is a fault.
+    pub fn ask(self: &Arc<Node>, request: &Request<'_>) -> Result<Reply, Fault> {
+        let mut lease = self.lease()?;
+        match lease.connection_mut().ask(request) {
+            Err(fault @ (Fault::TimedOut | Fault::Broken | Fault::Malformed(_))) => {
+                lease.discard(&fault);
+                Err(fault)
+            }
+            answer => {
+                lease.release();
+                answer
+            }
+        }
+    }
+
+    fn connect(self: &Arc<Node>, mut gate: MutexGuard<'_, Gate>) -> Result<Lease, Fault> {
+        let now = Instant::now();
+        match &mut gate.down {
+            Some((fault, until)) if now < *until => return Err(fault.clone()),
+            // This caller tries; the others go on being told that the node is down.
+            Some((_, until)) => *until = now + self.access.timeouts.connect + DOWN_FOR,
+            None => {}
+        }
+        gate.open += 1;
+        let generation = gate.generation;
+        drop(gate);
+        let opened = self.open();
+        let mut gate = self.gate();
+        match opened {
+            Ok(connection) => {
+                gate.down = None;
+                Ok(Lease { node: Arc::clone(self), connection: Some(connection), generation })
+            }
+            Err(fault) => {
+                gate.open -= 1;
+                gate.down = Some((fault.clone(), Instant::now() + DOWN_FOR));
+                self.freed.notify_one();
+                tracing::debug!(node = %self.id, endpoint = %self.endpoint, %fault, "cannot connect");
+                Err(fault)
+            }
+        }
+    }
+
+    fn open(&self) -> Result<Connection, Fault> {
+        let Access { account, timeouts, .. } = &*self.access;
+        let (connection, id) = Connection::open(&self.endpoint, account, *timeouts)?;
+        if id.parse() == Ok(self.id) { Ok(connection) } else { Err(Fault::Stranger) }
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection in use, to be released when all its requests are answered.
+pub struct Lease {
+    node: Arc<Node>,
+    connection: Option<Connection>,
+    generation: u64,
+}
+
+impl Lease {
+    pub fn connection(&self) -> &Connection {
+        self.connection.as_ref().expect("a lease in use has its connection")
+    }
+
+    pub fn connection_mut(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("a lease in use has its connection")
+    }
+
+    pub fn inbound(&mut self) -> &mut Inbound {
+        &mut self.connection_mut().inbound
+    }
+
+    /// Receives into the connection's own bytes, or into `buffer` where a reply is to land.
+    pub fn fill(&mut self, buffer: &mut [u8], at_once: bool) -> Result<Option<usize>, Fault> {
+        let Connection { inbound, socket } = self.connection_mut();
+        inbound.fill(socket.as_fd(), buffer, at_once)
+    }
+
+    /// Gives the connection back: nothing is under way on it.
+    pub fn release(mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let mut gate = self.node.gate();
+        if gate.generation == self.generation {
+            gate.idle.push(connection);
+        } else {
+            gate.open -= 1;
+        }
+        drop(gate);
+        self.node.freed.notify_one();
+    }
+
+    /// Drops the connection. After a silence the others are dropped too: on each of them somebody
+    /// would wait as long again, while a new one finds out soon.
+    pub fn discard(self, fault: &Fault) {
+        if *fault == Fault::TimedOut {
+            let mut gate = self.node.gate();
+            gate.generation += 1;
+            gate.open -= gate.idle.len();
+            gate.idle.clear();
+        }
+    }
+}
+
+/// A connection that was not released may have a reply under way; it is closed.
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.connection.take().is_some() {
+            self.node.gate().open -= 1;
+            self.node.freed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The store on a cluster: shards are hashes, stripes are strings.
+//!
+//! Calls turn into jobs here and answers back into what the trait promises; where the jobs go and
+//! what happens when they meet trouble is the client's business. Stripes are read into the caller's
+//! buffers and written from them without a copy.
+
+use std::sync::Arc;
+
+use tidefs_model::{ShardKey, StripeKey, StripeSize};
+use tidefs_store::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead};
+use tidefs_store::{StripeWrite, Update};
+
+use crate::client::Client;
+use crate::cluster::ClusterDescription;
+use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::error::ConnectError;
+use crate::function;
+use crate::job::{Answer, Job};
+use crate::listing;
+use crate::overview;
+use crate::pool::{Access, Node};
+use crate::probe::{Server, probe};
+use crate::slot::{shard_name, stripe_name};
+use crate::topology::{Member, Topology};
+use crate::wire::Request;
+
+/// A longer value in a shard is a mistake of the caller: metadata records are small.
+const VALUE_BYTES_MAX: u64 = 16 << 20;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub timeouts: Timeouts,
+    pub connections_per_node: usize,
+    /// Bytes of a whole stripe; a longer one is refused.
+    pub stripe_size: StripeSize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let timeouts = Timeouts::default();
+        Options { timeouts, connections_per_node: 16, stripe_size: StripeSize::DEFAULT }
+    }
+}
+
+/// A [`Store`] whose nodes are servers of a Valkey Cluster.
+pub struct Valkey {
+    client: Client,
+    server: Server,
+    stripe_bytes: u32,
+}
+
+impl Valkey {
+    /// Connects to a running cluster with the secret of the data account.
+    ///
+    /// # Errors
+    /// When no node answers, none lets the client in, or the servers are too old.
+    pub fn connect(
+        cluster: &ClusterDescription,
+        secret: Secret,
+        options: Options,
+    ) -> Result<Valkey, ConnectError> {
+        let Options { timeouts, connections_per_node, stripe_size } = options;
+        let account = Account::data(secret);
+        let access = Arc::new(Access { account, timeouts, connections_per_node });
+        let members = cluster.nodes.iter().map(|node| {
+            let endpoint = Endpoint::Unix(node.socket.clone());
+            let access = Arc::clone(&access);
+            let address = node.address;
+            Member { node: Node::new(node.id, node.class, endpoint, node.memory, access), address }
+        });
+        let topology = Topology::new(members.collect(), Arc::clone(&access));
+        let nodes = topology.map();
+        let mut found = Err(ConnectError::NoNodes);
+        for Member { node, .. } in &nodes.members {
+            found = probe(node);
+            if matches!(found, Ok(_) | Err(ConnectError::TooOld { .. })) {
+                break;
+            }
+        }
+        let server = found?;
+        topology.refresh()?;
+        let stripe_bytes = stripe_size.bytes();
+        Ok(Valkey { client: Client { topology, access }, server, stripe_bytes })
+    }
+
+    /// What the servers are and can do.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn check_range(&self, offset: u32, length: usize) -> Result<(), StoreError> {
+        let bytes = u64::from(offset) + length as u64;
+        if bytes > u64::from(self.stripe_bytes) {
+            return Err(StoreError::TooLarge { bytes });
+        }
+        Ok(())
+    }
+
+    fn write_job<'w>(&self, write: &StripeWrite<'w>) -> Job<'w> {
+        let name = stripe_name(write.key);
+        // A whole stripe replaces what was there: the server keeps the bytes as they came instead
+        // of copying them, and reserves no room for growth.
+        let whole = write.offset == 0 && write.bytes.len() == self.stripe_bytes as usize;
+        let request = if whole {
+            Request::new("SET").word(&name)
+        } else {
+            Request::new("SETRANGE").word(&name).number(write.offset.into())
+        };
+        Job::new(write.key.partition(), request.payload(write.bytes), true)
+    }
+}
+
+impl Store for Valkey {
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        let mut jobs = [batch_job(shard, batch)?];
+        self.client.perform(&mut jobs)?;
+        let [job] = jobs;
+        job.reply(|reply| function::outcome(reply, batch.reads.len()))
+    }
+
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        let jobs = batches.iter().map(|(shard, batch)| batch_job(*shard, batch));
+        let mut jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        self.client.perform(&mut jobs)?;
+        let outcomes = jobs.into_iter().zip(batches).map(|(job, (_, batch))| {
+            job.reply(|reply| function::outcome(reply, batch.reads.len()))
+        });
+        outcomes.collect()
+    }
+
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        listing::list(&self.client, shards)
+    }
+
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        let unlink = |shard: &ShardKey| {
+            let request = Request::new("UNLINK").word(&shard_name(*shard)).end();
+            Job::new(shard.partition(), request, true)
+        };
+        self.client.perform(&mut shards.iter().map(unlink).collect::<Vec<_>>())
+    }
+
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
+        for read in &*reads {
+            self.check_range(read.offset, read.buffer.len())?;
+        }
+        let wanted = reads.iter_mut().filter(|read| !read.buffer.is_empty());
+        let mut jobs: Vec<_> = wanted.map(read_job).collect();
+        self.client.perform(&mut jobs)?;
+        jobs.into_iter().try_for_each(fill_with_zeros)
+    }
+
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
+        let wanted = writes.iter().filter(|write| !write.bytes.is_empty());
+        let jobs = wanted.map(|write| {
+            self.check_range(write.offset, write.bytes.len())?;
+            Ok(self.write_job(write))
+        });
+        self.client.perform(&mut jobs.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
+        let jobs = trims.iter().map(|(key, length)| {
+            let request = function::trim_request(&stripe_name(*key), *length);
+            Job::new(key.partition(), request, true)
+        });
+        self.client.perform(&mut jobs.collect::<Vec<_>>())
+    }
+
+    fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        let jobs = stripes.iter().map(|key| {
+            let request = Request::new("STRLEN").word(&stripe_name(*key)).end();
+            Job::new(key.partition(), request, true)
+        });
+        let mut jobs: Vec<_> = jobs.collect();
+        self.client.perform(&mut jobs)?;
+        let length = |job: Job<'_>| {
+            let bytes = job.reply(|reply| reply.integer())?;
+            let too_large = StoreError::TooLarge { bytes: bytes.unsigned_abs() };
+            u32::try_from(bytes).map_err(|_| too_large)
+        };
+        jobs.into_iter().map(length).collect()
+    }
+
+    fn overview(&self) -> Result<Overview, StoreError> {
+        Ok(overview::overview(&self.client, &self.server))
+    }
+}
+
+/// A batch that only reads may be repeated; any other may have been applied when it got lost.
+fn batch_job(shard: ShardKey, batch: &Batch) -> Result<Job<'static>, StoreError> {
+    if let Some(bytes) = batch.updates.iter().map(reach).find(|&reach| reach > VALUE_BYTES_MAX) {
+        return Err(StoreError::TooLarge { bytes });
+    }
+    let request = function::batch_request(&shard_name(shard), batch);
+    Ok(Job::new(shard.partition(), request, batch.only_reads()))
+}
+
+/// Length of the value that an update needs.
+fn reach(update: &Update) -> u64 {
+    match update {
+        Update::Put { value, .. } => value.len() as u64,
+        Update::Delete { .. } => 0,
+        Update::Patch { at, bytes, .. } => u64::from(*at) + bytes.len() as u64,
+        Update::Add { at, .. } | Update::Max { at, .. } => u64::from(*at) + 8,
+    }
+}
+
+fn read_job<'r>(read: &'r mut StripeRead<'_>) -> Job<'r> {
+    let last = read.offset as usize + read.buffer.len() - 1;
+    let request = Request::new("GETRANGE").word(&stripe_name(read.key));
+    let request = request.number(read.offset.into()).number(last as u64).end();
+    Job::landing(read.key.partition(), request, read.buffer)
+}
+
+/// What lies beyond the stored bytes was never written.
+fn fill_with_zeros(mut job: Job<'_>) -> Result<(), StoreError> {
+    let buffer = job.buffer.take().unwrap_or_default();
+    let node = job.node.clone();
+    match job.answer()? {
+        Answer::Landed(bytes) => {
+            buffer[bytes..].fill(0);
+            Ok(())
+        }
+        Answer::Reply(_) => Err(StoreError::Malformed {
+            endpoint: node.as_deref().map_or("a node".into(), Node::name),
+        }),
+    }
+}

@@ -1,0 +1,165 @@
+//! Which node holds each partition, as far as this client has been told.
+//!
+//! The map is hearsay: a node that does not hold a slot says who does, and that is believed until
+//! the next such answer. Readers take a snapshot and never wait for a refresh.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tidefs_model::{ByteSize, Epoch, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_store::StoreError;
+
+use crate::endpoint::Endpoint;
+use crate::fault::Fault;
+use crate::pool::{Access, Node};
+use crate::view::{ViewNode, parse_view};
+use crate::wire::Request;
+
+/// A map is not asked for again sooner when nobody has said that it is wrong.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+/// No node: a partition that nobody holds.
+const NOBODY: u16 = u16::MAX;
+
+/// A node and the address by which other nodes call it.
+#[derive(Clone)]
+pub struct Member {
+    pub node: Arc<Node>,
+    pub address: SocketAddr,
+}
+
+/// A snapshot of the map.
+#[derive(Clone)]
+pub struct Map {
+    /// In the order of the nodes' ids.
+    pub members: Vec<Member>,
+    pub epoch: Epoch,
+    /// Index into `members` for each partition.
+    owners: Box<[u16]>,
+}
+
+impl Map {
+    pub fn owner(&self, partition: Partition) -> Option<usize> {
+        let owner = self.owners[usize::from(partition.number())];
+        (owner != NOBODY).then_some(usize::from(owner))
+    }
+
+    pub fn at_address(&self, address: SocketAddr) -> Option<usize> {
+        self.members.iter().position(|member| member.address == address)
+    }
+
+    /// How many partitions the member holds.
+    pub fn partitions_of(&self, member: usize) -> u16 {
+        self.owners.iter().filter(|&&owner| usize::from(owner) == member).count() as u16
+    }
+
+    fn from_view(view: &[ViewNode], known: &[Member], access: &Arc<Access>) -> Map {
+        let known: HashMap<NodeId, &Member> =
+            known.iter().map(|member| (member.node.id, member)).collect();
+        let met = view.iter().filter_map(|seen| {
+            let known = known.get(&seen.id).copied();
+            let address = seen.address.or(known.map(|member| member.address))?;
+            let node = known.map_or_else(
+                || stranger(seen.id, address, access),
+                |member| Arc::clone(&member.node),
+            );
+            Some((Member { node, address }, seen))
+        });
+        let mut met: Vec<_> = met.collect();
+        met.sort_by_key(|(member, _)| member.node.id);
+        met.truncate(usize::from(NOBODY));
+        let mut owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
+        for (index, (_, seen)) in met.iter().enumerate() {
+            for slot in seen.slots.iter().cloned().flatten() {
+                owners[usize::from(slot)] = index as u16;
+            }
+        }
+        let epoch = Epoch(view.iter().map(|seen| seen.epoch).max().unwrap_or(0));
+        Map { members: met.into_iter().map(|(member, _)| member).collect(), epoch, owners }
+    }
+}
+
+/// A node that this client was not told of when it started; reached as the others call it.
+fn stranger(id: NodeId, address: SocketAddr, access: &Arc<Access>) -> Arc<Node> {
+    let endpoint = Endpoint::Tcp(address);
+    Node::new(id, NodeClass::Own, endpoint, ByteSize(0), Arc::clone(access))
+}
+
+pub struct Topology {
+    map: RwLock<Arc<Map>>,
+    /// When the map was last asked for; held while it is.
+    refreshed: Mutex<Option<Instant>>,
+    access: Arc<Access>,
+}
+
+impl Topology {
+    /// Starts with members whose partitions are not known yet.
+    pub fn new(mut members: Vec<Member>, access: Arc<Access>) -> Topology {
+        members.sort_by_key(|member| member.node.id);
+        let owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
+        let map = Map { members, epoch: Epoch(0), owners };
+        Topology { map: RwLock::new(Arc::new(map)), refreshed: Mutex::new(None), access }
+    }
+
+    pub fn map(&self) -> Arc<Map> {
+        Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, map: Map) {
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(map);
+    }
+
+    /// Believes a node that says where a partition went.
+    pub fn moved(&self, partition: Partition, address: SocketAddr) {
+        let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = Map::clone(&self.map());
+        if let Some(owner) = map.at_address(address) {
+            map.owners[usize::from(partition.number())] = owner as u16;
+            self.publish(map);
+        } else if self.ask_around(None) {
+            *refreshed = Some(Instant::now());
+        }
+    }
+
+    /// Asks for the map again unless that was done a moment ago.
+    pub fn refresh_if_old(&self, avoid: Option<&Arc<Node>>) {
+        let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+        if refreshed.is_none_or(|at| at.elapsed() >= FRESH_FOR) {
+            self.ask_around(avoid);
+            *refreshed = Some(Instant::now());
+        }
+    }
+
+    /// Takes the map of the first node that answers.
+    ///
+    /// # Errors
+    /// The last node's when none does.
+    pub fn refresh(&self) -> Result<(), StoreError> {
+        let mut result = Ok(());
+        for Member { node, .. } in &self.map().members {
+            result = self.ask(node).map_err(|fault| node.store_error(fault));
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn ask_around(&self, avoid: Option<&Arc<Node>>) -> bool {
+        let map = self.map();
+        let nodes = map.members.iter().map(|member| &member.node);
+        nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node))).any(|node| {
+            self.ask(node)
+                .inspect_err(|fault| tracing::debug!(node = %node.id, %fault, "has no map to give"))
+                .is_ok()
+        })
+    }
+
+    fn ask(&self, node: &Arc<Node>) -> Result<(), Fault> {
+        let reply = node.ask(&Request::of(&["CLUSTER", "NODES"]))?;
+        let view = parse_view(reply.text()?)?;
+        self.publish(Map::from_view(&view, &self.map().members, &self.access));
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! What one node knows of its cluster: the answer to CLUSTER NODES, taken apart.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use tidefs_model::{NodeId, PARTITIONS};
+
+use crate::wire::Malformed;
+
+/// A node as another node (or itself) describes it; hearsay, and possibly old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewNode {
+    pub id: NodeId,
+    /// `None` where the node does not know its own address yet.
+    pub address: Option<SocketAddr>,
+    pub is_myself: bool,
+    /// The connection for news between the nodes is up.
+    pub is_linked: bool,
+    pub epoch: u64,
+    pub slots: Vec<RangeInclusive<u16>>,
+}
+
+/// Reads the table of nodes. Nodes that nobody has met yet are left out.
+pub fn parse_view(text: &str) -> Result<Vec<ViewNode>, Malformed> {
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let known = lines.filter(|line| {
+        let flags = line.split(' ').nth(2).unwrap_or_default();
+        !flags.split(',').any(|flag| flag == "handshake" || flag == "noaddr")
+    });
+    known.map(node).collect()
+}
+
+/// `id address flags primary ping pong epoch link slot...`
+fn node(line: &str) -> Result<ViewNode, Malformed> {
+    let mut words = line.split(' ');
+    let mut next = || words.next().ok_or(Malformed::Unexpected);
+    let id = next()?.parse().map_err(|_| Malformed::Unexpected)?;
+    let address = address(next()?)?;
+    let is_myself = next()?.split(',').any(|flag| flag == "myself");
+    let (_primary, _ping, _pong) = (next()?, next()?, next()?);
+    let epoch = next()?.parse().map_err(|_| Malformed::Number)?;
+    let is_linked = next()? == "connected";
+    // Words in brackets name slots on their way.
+    let slots = words.filter(|word| !word.is_empty() && !word.starts_with('['));
+    let slots = slots.map(slots_of).collect::<Result<_, _>>()?;
+    Ok(ViewNode { id, address, is_myself, is_linked, epoch, slots })
+}
+
+/// `ip:port@bus-port`, maybe followed by a comma and names.
+fn address(word: &str) -> Result<Option<SocketAddr>, Malformed> {
+    let address = word.split(['@', ',']).next().unwrap_or_default();
+    parse_address(address)
+}
+
+/// `ip:port`, also of IPv6 without brackets; `None` where the ip is missing.
+pub fn parse_address(text: &str) -> Result<Option<SocketAddr>, Malformed> {
+    let (ip, port) = text.rsplit_once(':').ok_or(Malformed::Unexpected)?;
+    let port = port.parse().map_err(|_| Malformed::Number)?;
+    if ip.is_empty() {
+        return Ok(None);
+    }
+    let ip: IpAddr = ip.parse().map_err(|_| Malformed::Unexpected)?;
+    Ok(Some(SocketAddr::new(ip, port)))
+}
+
+/// `7` or `0-4095`.
+fn slots_of(word: &str) -> Result<RangeInclusive<u16>, Malformed> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let number = |text: &str| text.parse::<u16>().map_err(|_| Malformed::Number);
+    let (first, last) = (number(first)?, number(last)?);
+    if first <= last && last < PARTITIONS { Ok(first..=last) } else { Err(Malformed::Length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "00ff10a0b0c0d0e0f00112233445566778899aab";
+
+    #[test]
+    fn a_table_of_nodes_is_read() {
+        let text = format!(
+            "{ID} 127.0.0.1:7001@17001,,shard-id=1 myself,master - 0 0 4 connected 0-5 9 [77->-{ID}]\n\
+             {ID} ::1:7002@17002 master - 0 1 5 disconnected\n\
+             {ID} :0@0 master,noaddr - 1 1 0 disconnected 7\n\
+             {ID} :7003@17003 slave {ID} 1 1 0 connected\n"
+        );
+        let nodes = parse_view(&text).unwrap();
+        assert_eq!(nodes.len(), 3);
+        assert_eq!(nodes[0].address, Some("127.0.0.1:7001".parse().unwrap()));
+        assert_eq!(nodes[0].slots, [0..=5, 9..=9]);
+        assert_eq!((nodes[0].epoch, nodes[0].is_myself, nodes[0].is_linked), (4, true, true));
+        assert_eq!(nodes[1].address, Some("[::1]:7002".parse().unwrap()));
+        assert_eq!((nodes[1].is_myself, nodes[1].is_linked), (false, false));
+        assert_eq!(nodes[2].address, None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for slots in ["16384", "5-4", "0-99999", "x", "1-2-3"] {
+            let text = format!("{ID} 127.0.0.1:1@2 master - 0 0 1 connected {slots}");
+            assert!(parse_view(&text).is_err(), "{slots}");
+        }
+        for text in ["x", &format!("{ID} nowhere master - 0 0 1 connected"), &ID[1..]] {
+            assert!(parse_view(text).is_err(), "{text}");
+        }
+    }
+}
