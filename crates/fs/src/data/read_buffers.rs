@@ -3,6 +3,7 @@
 //! A reader's answer is a range of such a buffer and says nothing when it is dropped; so a copy of
 //! each reference stays here, and a buffer is free again when that copy is the only one.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use crate::ReadBytes;
@@ -15,7 +16,7 @@ const LOOKED_AT: usize = 16;
 pub(super) struct ReadBuffers {
     buffer_bytes: usize,
     kept_max: usize,
-    kept: Mutex<Vec<Arc<Vec<u8>>>>,
+    kept: Mutex<VecDeque<Arc<Vec<u8>>>>,
 }
 
 impl ReadBuffers {
@@ -50,18 +51,23 @@ impl ReadBuffers {
     pub fn keep(&self, buffer: &Arc<Vec<u8>>) {
         let mut kept = self.kept.lock().expect("no panic while the read buffers are locked");
         if kept.len() < self.kept_max {
-            kept.push(Arc::clone(buffer));
+            kept.push_back(Arc::clone(buffer));
         }
     }
 
-    /// Those kept first are looked at first: their readers are the likeliest to be done.
+    /// Those kept first are looked at first: their readers are the likeliest to be done. Others go
+    /// to the end, so that no idle reader stays in the way.
     fn reuse(&self) -> Option<Arc<Vec<u8>>> {
         let mut kept = self.kept.lock().expect("no panic while the read buffers are locked");
-        let free = (0..kept.len().min(LOOKED_AT)).find(|&at| Arc::strong_count(&kept[at]) == 1)?;
-        let mut buffer = kept.remove(free);
-        // Also orders the last reader's use of the bytes before ours.
-        Arc::get_mut(&mut buffer)?;
-        Some(buffer)
+        for _ in 0..kept.len().min(LOOKED_AT) {
+            let mut buffer = kept.pop_front()?;
+            // Also orders the last reader's use of the bytes before ours.
+            if Arc::get_mut(&mut buffer).is_some() {
+                return Some(buffer);
+            }
+            kept.push_back(buffer);
+        }
+        None
     }
 }
 

@@ -74,6 +74,11 @@ impl Run {
         self.held.push_back(ahead);
     }
 
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// The run has passed the stripes before `index`.
     pub fn release_before(&mut self, index: u32) {
         self.held.retain(|ahead| ahead.index >= index);

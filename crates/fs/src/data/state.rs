@@ -117,7 +117,7 @@ impl State {
     }
 
     pub fn ahead_of(&self, index: u32) -> Option<Arc<Ahead>> {
-        self.ahead.get(&index)?.upgrade()
+        self.ahead.get(&index)?.upgrade().filter(|ahead| ahead.is_promising())
     }
 
     pub fn wants_buffer(&self, index: u32) -> bool {

@@ -139,3 +139,24 @@ fn a_failed_fetch_is_read_again_by_whoever_needs_it() {
         assert_eq!(bytes.as_slice(), pattern(offset, S, 1));
     }
 }
+
+#[test]
+fn readers_that_stopped_half_way_do_not_keep_the_budget() {
+    let config = crate::Config { read_ahead_bytes_max: ByteSize(3 * STRIPE), ..rig::config() };
+    let rig = rig_over(Arc::new(Faulty::new(rig::embedded(), Vec::new())), &config);
+    filled(&rig, 60);
+    let (stopped, going) = (ReadAhead::default(), ReadAhead::default());
+    start_run(&rig, &stopped);
+    let far = |index: u64| 20 * STRIPE + index * STRIPE;
+    let read = |index| {
+        rig.read_with(&going, far(index), S);
+        going.run().held()
+    };
+    assert_eq!((0..3).map(read).max(), Some(0), "what was made just now may be about to be used");
+    rig.clock.advance(std::time::Duration::from_secs(2));
+    assert!((3..6).map(read).max() > Some(0), "nothing is read ahead");
+    for index in 3..8 {
+        let bytes = rig.read_with(&stopped, index * STRIPE, S);
+        assert_eq!(bytes, pattern(index * STRIPE, S, 1));
+    }
+}
