@@ -156,9 +156,15 @@ impl<S: Store> DataPath<S> {
         }
     }
 
+    /// Several at once: little bytes of one file go to the store in one call.
     fn send_oldest(&self) {
-        if let Some((file, index)) = self.unsent.take_oldest() {
-            file.hand_over(index);
+        let mut oldest = self.unsent.take_oldest((self.buffer_count / 8).max(1));
+        while let Some((file, _)) = oldest.first() {
+            let file = Arc::clone(file);
+            let (same, others): (Vec<_>, Vec<_>) =
+                oldest.into_iter().partition(|(other, _)| Arc::ptr_eq(other, &file));
+            file.hand_over(same.into_iter().map(|(_, index)| index));
+            oldest = others;
         }
     }
 

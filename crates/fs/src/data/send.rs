@@ -22,11 +22,11 @@ const GROUP_STRIPES: usize = 32;
 type Sending = (u32, Arc<Written>);
 
 impl<S: Store> Striped<S> {
-    /// Has a stripe's buffer sent by the pool; waits while the queue is full.
-    pub fn hand_over(self: &Arc<Self>, index: u32) {
-        let needs_sender = self.state().call_due(index);
-        if needs_sender {
-            self.path.pool.push(self.sender(vec![index]));
+    /// Has the buffers of stripes sent by the pool; waits while the queue is full.
+    pub fn hand_over(self: &Arc<Self>, indices: impl IntoIterator<Item = u32>) {
+        let groups = self.call_due(&mut self.state(), indices);
+        for group in groups {
+            self.path.pool.push(self.sender(group));
         }
     }
 
@@ -35,7 +35,8 @@ impl<S: Store> Striped<S> {
         let (youngest, mut groups) = {
             let mut state = self.state();
             let Some(youngest) = state.youngest() else { return };
-            (youngest, self.call_all_due(&mut state))
+            let indices: Vec<_> = state.stripes.keys().copied().collect();
+            (youngest, self.call_due(&mut state, indices))
         };
         // The last group is sent from here: for a small file that saves waking another thread.
         let last = groups.pop();
@@ -73,11 +74,10 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Makes every buffer due; those that need a sender, in groups for one call each.
-    fn call_all_due(&self, state: &mut State) -> Vec<Vec<u32>> {
+    /// Makes buffers due; those that need a sender, in groups for one call each.
+    fn call_due(&self, state: &mut State, indices: impl IntoIterator<Item = u32>) -> Vec<Vec<u32>> {
         let mut groups: Vec<Vec<u32>> = Vec::new();
         let mut bytes_left = 0;
-        let indices: Vec<_> = state.stripes.keys().copied().collect();
         for index in indices {
             if !state.call_due(index) {
                 continue;

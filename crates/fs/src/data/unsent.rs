@@ -29,14 +29,12 @@ impl<F> Unsent<F> {
         self.waiting().remove(&birth);
     }
 
-    /// The stripe that has waited longest; it is not among them any more.
-    pub fn take_oldest(&self) -> Option<(Arc<F>, u32)> {
-        loop {
-            let (_, (file, index)) = self.waiting().pop_first()?;
-            if let Some(file) = file.upgrade() {
-                return Some((file, index));
-            }
-        }
+    /// The stripes that have waited longest, at most `count`; they are not among them any more.
+    pub fn take_oldest(&self, count: usize) -> Vec<(Arc<F>, u32)> {
+        let mut waiting = self.waiting();
+        let oldest = std::iter::from_fn(|| waiting.pop_first());
+        let live = oldest.filter_map(|(_, (file, index))| Some((file.upgrade()?, index)));
+        live.take(count).collect()
     }
 
     pub fn count(&self) -> usize {

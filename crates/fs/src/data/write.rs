@@ -53,7 +53,7 @@ impl<S: Store> Striped<S> {
             break state.put(piece, bytes, now);
         };
         if send {
-            self.hand_over(piece.index);
+            self.hand_over([piece.index]);
         }
         if opened {
             self.path.relieve();

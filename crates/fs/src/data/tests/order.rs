@@ -170,3 +170,23 @@ fn times_and_version_are_those_of_the_last_write() {
     rig.file.overlay(&mut seen);
     assert_eq!(seen.mtime, Time(1), "times set by hand after that stay");
 }
+
+#[test]
+fn scattered_small_writes_go_to_the_store_several_in_a_call() {
+    let config = crate::Config {
+        dirty_bytes_max: tidefs_model::ByteSize(64 * STRIPE),
+        ..super::rig::config()
+    };
+    let store = Arc::new(tidefs_store::Faulty::new(super::rig::embedded(), Vec::new()));
+    let rig = rig_over(store, &config);
+    let writes = 400;
+    for index in 0..writes {
+        rig.write(index * 7 % writes * STRIPE, &[index as u8; 10]).unwrap();
+    }
+    rig.flush();
+    let calls = rig.store.count(Operation::Write);
+    assert!((10..=writes / 6).contains(&calls), "{calls} calls for {writes} writes");
+    for index in 0..writes {
+        assert_eq!(rig.read(index * 7 % writes * STRIPE, 10), [index as u8; 10]);
+    }
+}
