@@ -2,11 +2,16 @@
 
 use tracing_subscriber::EnvFilter;
 
+/// Each failed request is told to the program that made it; thousands of them may follow when a
+/// node dies. The FUSE library answers the notice of an interrupted request also when that request
+/// is done already, which the kernel ignores and the library calls an error.
+const QUIET: &str = "warn,tidefs_fuse::adapter=error,fuser::reply=off";
+
 /// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it.
 pub fn begin(verbose: u8) {
     let level = match verbose {
-        0 => "warn",
-        1 => "tidefs=info,warn",
+        0 => QUIET,
+        1 => "info",
         _ => "debug",
     };
     let filter = ["TIDEFS_LOG", "RUST_LOG"]
