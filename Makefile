@@ -25,7 +25,7 @@ build: ## build the release binary
 	cargo build --release --locked -p tidefs-cli
 
 run: ## run a real workflow on Tidefs, then on the disk, and compare
-	scripts/setup run
+	scripts/setup run $(if $(filter embedded,$(STORE)),--without-server)
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $(WORKFLOW) \
 	  --store $(STORE) --nodes $(NODES) --size $(SIZE)
@@ -44,6 +44,7 @@ unit:
 
 workflows:
 	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 workflows/tests.py
 	for store in valkey embedded; do for workflow in montage blast; do \
 	  /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
 	    --store $$store --size small || exit 1; \
