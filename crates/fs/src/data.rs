@@ -71,7 +71,7 @@ const BUFFERS_MIN: u64 = 2;
 /// After a full store, this many writes wait for the store one by one, so that `ENOSPC` reaches the
 /// write that meets it; each that succeeds counts down.
 const WRITES_IN_DOUBT: u32 = 64;
-/// How long a writer waits for a buffer before it looks again for one that could be sent.
+/// How long a writer waits for a buffer before it sees to it that more of them are sent.
 const BUFFER_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Shared by all files of a mount: store, threads and budgets.
@@ -134,17 +134,14 @@ impl<S: Store> DataPath<S> {
         self.pool.close();
     }
 
-    /// A buffer to write into. While there is none, the oldest bytes of the mount are sent to get
-    /// one back; every call of the store ends, so does this.
+    /// A buffer to write into. Where all are in use, at least half of them are on their way to the
+    /// store, so one comes back when a call of the store ends.
     fn buffer(&self) -> Buffer {
         loop {
-            if let Some(buffer) = self.buffers.try_take() {
-                return buffer;
-            }
-            self.send_oldest();
             if let Some(buffer) = self.buffers.take_within(BUFFER_PATIENCE) {
                 return buffer;
             }
+            self.send_oldest();
         }
     }
 
