@@ -1,8 +1,8 @@
 //! How much memory a subject uses: by its own account, and by the machine's.
 //!
 //! The machine's account is the private memory of the processes that serve the subject, and the
-//! shared memory and kernel objects of the whole machine, whose changes on a quiet machine are the
-//! subject's. It is a check on the subject's own account, not a precise figure.
+//! shared memory and fixed kernel objects of the whole machine, whose changes on a quiet machine
+//! are the subject's. It is a check on the subject's own account, not a precise figure.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,6 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use rustix::process::getppid;
 use serde::Deserialize;
-
-use crate::caches;
 
 /// Whom to ask.
 #[derive(Clone, Debug)]
@@ -27,8 +25,7 @@ pub enum Usage {
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub accounted: u64,
-    /// `None` without the right to make the kernel drop its caches first.
-    pub resident: Option<u64>,
+    pub resident: u64,
 }
 
 /// The part of `tidefs status --json` that is read here.
@@ -66,11 +63,7 @@ impl Usage {
                 ((found.f_blocks - found.f_bfree) * found.f_frsize, 0)
             }
         };
-        let resident = match caches::forget_names()? {
-            true => Some(private + machine_bytes(&["Shmem", "Slab"])?),
-            false => None,
-        };
-        Ok(Taken { accounted, resident })
+        Ok(Taken { accounted, resident: private + machine_bytes(&["Shmem", "SUnreclaim"])? })
     }
 }
 

@@ -42,11 +42,10 @@ fn costs(
     std::thread::sleep(SETTLE);
     let after = usage.take()?;
     let over_payload = |after: u64, before: u64| (after as f64 - before as f64) / bytes as f64;
-    let mut figures = vec![(accounted, over_payload(after.accounted, before.accounted))];
-    if let (Some(after), Some(before)) = (after.resident, before.resident) {
-        figures.push((resident, over_payload(after, before)));
-    }
-    Ok(figures)
+    Ok(vec![
+        (accounted, over_payload(after.accounted, before.accounted)),
+        (resident, over_payload(after.resident, before.resident)),
+    ])
 }
 
 fn make_small(files: u64) -> anyhow::Result<()> {
