@@ -7,7 +7,7 @@
 //! - A read sees every write that returned before it began, whether the bytes are still in a
 //!   buffer, on their way or stored.
 //! - Two sends of one stripe never overtake each other: a stripe has one send in flight at most.
-//! - The store's inode never claims a size whose bytes have not been stored.
+//! - The inode's record never counts written bytes before the store has them.
 //! - A write that failed after it returned is reported once by each handle, at its next write or
 //!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
 //!   to what is stored.
@@ -80,7 +80,10 @@ pub struct DataPath<S: Store> {
     stripe_size: StripeSize,
     clock: Arc<dyn Clock>,
     dirty_age_max: Duration,
-    pool: Pool,
+    /// Sends what was written.
+    senders: Pool,
+    /// Reads ahead and removes: nobody's write waits behind that.
+    helpers: Pool,
     buffers: Arc<Buffers>,
     buffer_count: usize,
     unsent: Unsent<Striped<S>>,
@@ -105,7 +108,8 @@ impl<S: Store> DataPath<S> {
             stripe_size,
             clock,
             dirty_age_max: config.dirty_age_max,
-            pool: Pool::new(config.io_threads),
+            senders: Pool::new("send", config.io_threads),
+            helpers: Pool::new("help", config.io_threads),
             buffers: Buffers::new(stripe_size.bytes() as usize, buffer_count),
             buffer_count,
             unsent: Unsent::new(),
@@ -121,7 +125,7 @@ impl<S: Store> DataPath<S> {
     pub fn delete(&self, home: ShardKey, ino: Ino, size: u64) {
         let (record, stripe_size) =
             (Record { store: Arc::clone(&self.store), home, ino }, self.stripe_size);
-        self.pool.push(Box::new(move || {
+        self.helpers.push(Box::new(move || {
             if let Err(error) = delete::delete_file(&record, stripe_size, size) {
                 tracing::warn!(%error, %ino, "a removed file's stripes could not all be freed");
             }
@@ -131,7 +135,8 @@ impl<S: Store> DataPath<S> {
     /// Waits until everything handed over is done and stops the threads. What is handed over later
     /// is done by the caller.
     pub fn close(&self) {
-        self.pool.close();
+        self.senders.close();
+        self.helpers.close();
     }
 
     /// A buffer to write into. Where all are in use, at least half of them are on their way to the
@@ -153,7 +158,7 @@ impl<S: Store> DataPath<S> {
         }
     }
 
-    /// Several at once: little bytes of one file go to the store in one call.
+    /// Several at once: small pieces of one file go to the store in one call.
     fn send_oldest(&self) {
         let mut oldest = self.unsent.take_oldest((self.buffer_count / 8).max(1));
         while let Some((file, _)) = oldest.first() {

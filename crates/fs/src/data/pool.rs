@@ -20,9 +20,11 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn new(threads: usize) -> Pool {
+    /// `name` tells the threads of a mount's pools apart.
+    pub fn new(name: &str, threads: usize) -> Pool {
         let (sender, receiver) = bounded(QUEUE_JOBS);
-        let threads = (0..threads.max(1)).filter_map(|number| spawn(number, &receiver)).collect();
+        let threads =
+            (0..threads.max(1)).filter_map(|number| spawn(name, number, &receiver)).collect();
         Pool { queue: RwLock::new(Some(sender)), threads: Mutex::new(threads) }
     }
 
@@ -62,14 +64,14 @@ impl Pool {
     }
 }
 
-fn spawn(number: usize, jobs: &Receiver<Job>) -> Option<JoinHandle<()>> {
+fn spawn(name: &str, number: usize, jobs: &Receiver<Job>) -> Option<JoinHandle<()>> {
     let jobs = jobs.clone();
-    let thread = std::thread::Builder::new().name(format!("tidefs-io-{number}"));
+    let thread = std::thread::Builder::new().name(format!("tidefs-{name}-{number}"));
     let work = move || jobs.iter().for_each(run);
     match thread.spawn(work) {
         Ok(handle) => Some(handle),
         Err(error) => {
-            tracing::warn!(%error, number, "no thread for moving stripes could be started");
+            tracing::warn!(%error, name, number, "no thread for moving stripes could be started");
             None
         }
     }
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn closing_waits_for_every_job_and_later_ones_are_done_by_the_caller() {
-        let pool = Pool::new(2);
+        let pool = Pool::new("test", 2);
         let count = Arc::new(AtomicUsize::new(0));
         (0..200).for_each(|_| pool.push(counting(&count)));
         pool.close();
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_job_that_panics_leaves_its_thread_at_work() {
-        let pool = Pool::new(1);
+        let pool = Pool::new("test", 1);
         let count = Arc::new(AtomicUsize::new(0));
         pool.push(Box::new(|| panic!("on purpose")));
         pool.push(counting(&count));
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_the_job_back() {
-        let pool = Pool::new(1);
+        let pool = Pool::new("test", 1);
         let count = Arc::new(AtomicUsize::new(0));
         let (release, gate) = bounded::<()>(0);
         pool.push(Box::new(move || assert!(gate.recv().is_err(), "the gate opens by vanishing")));

@@ -183,6 +183,6 @@ impl<S: Store> Striped<S> {
                 tracing::debug!(%error, ino = %file.ino(), "a stripe could not be read ahead");
             }
         };
-        self.path.pool.try_push(Box::new(job)).is_ok()
+        self.path.helpers.try_push(Box::new(job)).is_ok()
     }
 }

@@ -26,7 +26,7 @@ impl<S: Store> Striped<S> {
     pub fn hand_over(self: &Arc<Self>, indices: impl IntoIterator<Item = u32>) {
         let groups = self.call_due(&mut self.state(), indices);
         for group in groups {
-            self.path.pool.push(self.sender(group));
+            self.path.senders.push(self.sender(group));
         }
     }
 
@@ -41,7 +41,7 @@ impl<S: Store> Striped<S> {
         // The last group is sent from here: for a small file that saves waking another thread.
         let last = groups.pop();
         for group in groups {
-            if let Err(job) = self.path.pool.try_push(self.sender(group)) {
+            if let Err(job) = self.path.senders.try_push(self.sender(group)) {
                 job();
             }
         }
@@ -66,7 +66,7 @@ impl<S: Store> Striped<S> {
             }
             // A job that is queued here cannot begin before the lock is released.
             let has_sender = stripe.sending.is_some()
-                || self.path.pool.try_push(self.sender(vec![index])).is_ok();
+                || self.path.senders.try_push(self.sender(vec![index])).is_ok();
             if !has_sender {
                 return;
             }
@@ -115,7 +115,7 @@ impl<S: Store> Striped<S> {
             }
             // Written again meanwhile. A flush that sends must not do so for as long as others
             // write.
-            match self.path.pool.try_push(self.sender(std::mem::take(&mut indices))) {
+            match self.path.senders.try_push(self.sender(std::mem::take(&mut indices))) {
                 Ok(()) => {}
                 Err(job) => return job(),
             }

@@ -91,6 +91,7 @@ fn a_write_to_a_stripe_read_ahead_is_seen() {
     assert_eq!(rig.read_with(&reader, 3 * STRIPE + 10, 3), b"new");
 }
 
+/// Also: no send waits behind fetches that take their time.
 #[test]
 fn a_write_while_its_stripe_is_being_fetched_is_seen() {
     let rig = rig(Vec::new());
@@ -103,14 +104,13 @@ fn a_write_while_its_stripe_is_being_fetched_is_seen() {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| rig.read_with(&reader, 3 * STRIPE, S));
         eventually("fetches are under way", || rig.store.count(Operation::Read) > own);
-        // Not to the stripe's end: it is sent by the flush, since the pool's threads are held.
-        rig.write(5 * STRIPE, &[1; 100]).unwrap();
+        rig.write(5 * STRIPE, &[1; S]).unwrap();
         rig.flush();
         drop(held);
         asked.join().unwrap();
     });
     rig.read_with(&reader, 4 * STRIPE, S);
-    assert_eq!(rig.read_with(&reader, 5 * STRIPE, 100), [1; 100]);
+    assert_eq!(rig.read_with(&reader, 5 * STRIPE, S), [1; S]);
 }
 
 #[test]
