@@ -2,9 +2,10 @@
 //! know, an open file's with what this mount has not committed yet.
 
 use tidefs_model::{ShardKey, Time};
-use tidefs_store::{Batch, Outcome, Store};
+use tidefs_store::{Batch, Bytes, Outcome, Store};
 
 use crate::attr::Kind;
+use crate::directories::Parts;
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -19,26 +20,27 @@ impl<S: Store> Fs<S> {
 
     /// The inodes behind references, in one round; `None` for those that are gone.
     pub(crate) fn fetch_all(&self, references: &[Reference]) -> Result<Vec<Option<Inode>>, Error> {
-        let mut batches = Vec::with_capacity(references.len());
-        for reference in references {
-            batches.push((reference.home, Batch::new().read(keys::inode(reference.ino))));
-            batches.extend(self.header_reads(*reference));
-        }
-        let mut outcomes = self.read_each(&batches)?.into_iter();
-        references
+        let recalled: Vec<_> = references
             .iter()
-            .map(|reference| {
-                let record = outcomes.next().and_then(|mut outcome| outcome.take(0));
-                let headers: Vec<_> = match reference.kind {
-                    Kind::Directory => {
-                        outcomes.by_ref().take(usize::from(self.format.shards)).collect()
-                    }
-                    _ => Vec::new(),
-                };
-                let Some(record) = record else { return Ok(None) };
-                self.complete(*reference, &record, headers).map(Some)
+            .map(|reference| match reference.kind {
+                Kind::Directory => self.recall(reference.ino),
+                _ => (None, 0),
             })
-            .collect()
+            .collect();
+        let unknown = references.iter().zip(&recalled).filter(|(_, (parts, _))| parts.is_none());
+        let batches: Vec<_> =
+            unknown.flat_map(|(reference, _)| self.reads_of(*reference)).collect();
+        let mut outcomes = self.read_each(&batches)?.into_iter();
+        let each = references.iter().zip(recalled);
+        each.map(|(reference, (parts, generation))| {
+            let parts = match parts {
+                Some(parts) => Some(parts),
+                None => self.parts_read(*reference, generation, &mut outcomes),
+            };
+            let Some((record, headers)) = parts else { return Ok(None) };
+            self.complete(*reference, &record, &headers).map(Some)
+        })
+        .collect()
     }
 
     /// Makes of the record that was read at a reference what a program should see.
@@ -46,11 +48,11 @@ impl<S: Store> Fs<S> {
         &self,
         reference: Reference,
         record: &[u8],
-        headers: Vec<Outcome>,
+        headers: &[Option<Bytes>],
     ) -> Result<Inode, Error> {
         let mut inode = Inode::decode(reference.ino, record)?;
-        for mut header in headers {
-            add_header(&mut inode, header.take(0));
+        for header in headers.iter().flatten() {
+            add_header(&mut inode, header);
         }
         if let Some(node) = self.table.find(reference.ino) {
             node.saw(inode.mode, inode.gid);
@@ -61,23 +63,41 @@ impl<S: Store> Fs<S> {
         Ok(inode)
     }
 
-    /// Reads of all headers of a directory; nothing for other kinds.
-    pub(crate) fn header_reads(
-        &self,
-        reference: Reference,
-    ) -> impl Iterator<Item = (ShardKey, Batch)> {
+    /// What has to be read of an inode: its record, and of a directory also each shard's header.
+    fn reads_of(&self, reference: Reference) -> impl Iterator<Item = (ShardKey, Batch)> {
+        let record = (reference.home, Batch::new().read(keys::inode(reference.ino)));
         let shards = match reference.kind {
             Kind::Directory => self.format.shards,
             _ => 0,
         };
-        (0..shards).map(move |index| {
+        let headers = (0..shards).map(move |index| {
             let shard = ShardKey { directory: reference.ino, index };
             (shard, Batch::new().read(keys::HEADER))
-        })
+        });
+        std::iter::once(record).chain(headers)
+    }
+
+    /// Takes what [`Fs::reads_of`] asked for from the outcomes; `None` when the inode is gone.
+    fn parts_read(
+        &self,
+        reference: Reference,
+        generation: u64,
+        outcomes: &mut impl Iterator<Item = Outcome>,
+    ) -> Option<Parts> {
+        let record = outcomes.next().and_then(|mut outcome| outcome.take(0));
+        if reference.kind != Kind::Directory {
+            return Some((record?, Vec::new()));
+        }
+        let shards = usize::from(self.format.shards);
+        let headers = outcomes.take(shards).map(|mut outcome| outcome.take(0)).collect();
+        let parts = (record?, headers);
+        self.remember(reference.ino, generation, parts.clone());
+        Some(parts)
     }
 
     fn read_each(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, Error> {
         match batches {
+            [] => Ok(Vec::new()),
             [(shard, batch)] => Ok(vec![self.store.batch(*shard, batch)?]),
             _ => Ok(self.store.batches(batches)?),
         }
@@ -86,10 +106,12 @@ impl<S: Store> Fs<S> {
 
 /// A directory's links and last change are kept in its shards, so that entries in different
 /// shards never meet in one record.
-fn add_header(inode: &mut Inode, header: Option<Vec<u8>>) {
-    let Some(header) = header.filter(|header| header.len() >= 24) else { return };
-    inode.nlink = inode.nlink.saturating_add(u64_at(&header, header::SUBDIRECTORIES));
-    let changed = Time(u64_at(&header, header::CHANGED));
+fn add_header(inode: &mut Inode, header: &[u8]) {
+    if header.len() < 24 {
+        return;
+    }
+    inode.nlink = inode.nlink.saturating_add(u64_at(header, header::SUBDIRECTORIES));
+    let changed = Time(u64_at(header, header::CHANGED));
     inode.mtime = inode.mtime.max(changed);
     inode.ctime = inode.ctime.max(changed);
 }

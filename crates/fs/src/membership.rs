@@ -9,7 +9,7 @@
 //! since it looked.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Membership {
     mount: MountId,
     /// Held for reading by operations that rely on being alone.
     alone: RwLock<bool>,
+    /// Counts the times of being alone, from 1 on.
+    times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
     must_acknowledge: AtomicBool,
     state: Mutex<State>,
@@ -67,6 +69,7 @@ impl Membership {
         Ok(Membership {
             mount,
             alone: RwLock::new(false),
+            times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
             state: Mutex::new(state),
         })
@@ -74,6 +77,12 @@ impl Membership {
 
     pub fn is_alone(&self) -> bool {
         *self.alone.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which time of being alone this is; `None` with company.
+    pub fn time_alone(&self) -> Option<u64> {
+        let alone = self.alone.read().unwrap_or_else(PoisonError::into_inner);
+        alone.then(|| self.times_alone.load(Ordering::SeqCst))
     }
 
     /// Runs `work` with the promise, if the answer is yes, that no other mount starts meanwhile.
@@ -169,7 +178,9 @@ impl Membership {
             .reclaims();
         if store.batch(keys::MOUNTS, &batch)?.applied() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
-            *self.alone.write().unwrap_or_else(PoisonError::into_inner) = true;
+            let mut alone = self.alone.write().unwrap_or_else(PoisonError::into_inner);
+            self.times_alone.fetch_add(1, Ordering::SeqCst);
+            *alone = true;
         }
         Ok(())
     }

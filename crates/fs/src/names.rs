@@ -110,7 +110,7 @@ impl<S: Store> Fs<S> {
         );
         if leaves_by_it {
             let batch = self.old_entry_batch(place, raw, record.reference, instead);
-            self.store.batch(place.shard, &batch)?;
+            self.change_entries(place.shard, batch)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use tidefs_store::Store;
 
 use crate::attr::Kind;
 use crate::data::OpenFile;
+use crate::directories::Memory;
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::keys;
@@ -34,6 +35,11 @@ pub struct Node<S: Store> {
     /// Mode (low 32 bits) and group (high) as last seen, for what a new entry inherits.
     inherited: AtomicU64,
     slot: Mutex<Slot<S>>,
+    /// Of a directory.
+    pub(crate) memory: Mutex<Memory>,
+    /// The time of being alone since which this mount knows that the inode has no extended
+    /// attributes; 0 when it does not know.
+    bare: AtomicU64,
 }
 
 /// The open file of a node. Its lock orders open, release and unlink of one inode.
@@ -56,11 +62,22 @@ impl<S: Store> Node<S> {
             handles: AtomicU64::new(0),
             inherited: AtomicU64::new(0),
             slot: Mutex::new(slot),
+            memory: Mutex::default(),
+            bare: AtomicU64::new(0),
         }
     }
 
     pub fn slot(&self) -> MutexGuard<'_, Slot<S>> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set_bare(&self, alone: Option<u64>) {
+        self.bare.store(alone.unwrap_or(0), Ordering::SeqCst);
+    }
+
+    /// The inode is known to have no extended attributes.
+    pub fn is_bare(&self, alone: Option<u64>) -> bool {
+        alone.is_some_and(|alone| alone == self.bare.load(Ordering::SeqCst))
     }
 
     pub fn is_open(&self) -> bool {

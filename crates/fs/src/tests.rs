@@ -2,4 +2,5 @@
 
 mod bed;
 mod interrupted;
+mod remembering;
 mod sharing;

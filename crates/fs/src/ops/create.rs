@@ -87,6 +87,7 @@ impl<S: Store> Fs<S> {
             match self.make(caller, parent, name, &new) {
                 Ok((reference, inode)) => {
                     let entry = self.enter(reference, &inode);
+                    self.table.get(reference.ino)?.set_bare(self.membership.time_alone());
                     let opened = self.open_new(reference, &inode, open);
                     return opened.map(|opened| (entry, opened)).inspect_err(|_| {
                         self.forget(reference.ino, 1);
@@ -175,8 +176,8 @@ impl<S: Store> Fs<S> {
                 .absent(entry.clone())
                 .put(entry.clone(), record.clone());
             let batch = self.touch(self.recount(also(batch), Some(reference), None));
-            let outcome = match self.store.batch(place.shard, &batch) {
-                Err(lost @ StoreError::Indeterminate { .. }) => {
+            let outcome = match self.change_entries(place.shard, batch) {
+                Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
                 other => other?,
@@ -233,7 +234,7 @@ impl<S: Store> Fs<S> {
             true => undo.delete(keys::inode(reference.ino)),
             false => undo,
         };
-        self.store.batch(place.shard, &undo)?;
+        self.change_entries(place.shard, undo)?;
         Err(Error::NotFound)
     }
 }

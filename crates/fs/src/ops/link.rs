@@ -29,7 +29,7 @@ impl<S: Store> Fs<S> {
             self.drop_link(reference)?;
             return Err(error);
         }
-        let inode = self.complete(reference, &record, Vec::new())?;
+        let inode = self.complete(reference, &record, &[])?;
         Ok(self.enter(reference, &inode))
     }
 

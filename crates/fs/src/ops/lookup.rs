@@ -82,7 +82,7 @@ impl<S: Store> Fs<S> {
                 && reference.kind != Kind::Directory
         });
         if let Some(inode) = linked {
-            return Ok(Found::Inode(reference, self.complete(reference, &inode, Vec::new())?));
+            return Ok(Found::Inode(reference, self.complete(reference, &inode, &[])?));
         }
         if let Some(inode) = self.fetch_all(&[reference])?.pop().flatten() {
             return Ok(Found::Inode(reference, inode));

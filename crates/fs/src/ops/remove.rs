@@ -60,7 +60,7 @@ impl<S: Store> Fs<S> {
         let mut slot = node.as_ref().map(|node| node.slot());
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
         if reference.home != place.shard {
-            if !self.store.batch(place.shard, &self.removal(place, found))?.applied() {
+            if !self.change_entries(place.shard, self.removal(place, found))?.applied() {
                 return Ok(false);
             }
             let left = self.drop_link(reference)?;
@@ -70,7 +70,7 @@ impl<S: Store> Fs<S> {
         let field = keys::inode(reference.ino);
         let batch = self.removal(place, found).present(field.clone());
         let batch = less_one_link(batch, reference.ino, self.now()).read(field);
-        let mut outcome = self.store.batch(place.shard, &batch)?;
+        let mut outcome = self.change_entries(place.shard, batch)?;
         if !outcome.applied() {
             return Ok(false);
         }
@@ -164,7 +164,7 @@ impl<S: Store> Fs<S> {
             if let Some(transaction) = fence {
                 batch = batch.absent(keys::aborted(transaction));
             }
-            Ok(self.store.batch(place.shard, &batch)?.applied())
+            Ok(self.change_entries(place.shard, batch)?.applied())
         })
     }
 
@@ -185,6 +185,7 @@ impl<S: Store> Fs<S> {
             };
             if happened {
                 self.remove_inode(directory)?;
+                self.forget_directory(directory.ino);
                 self.leave_shards(directory.ino, alone)?;
             }
             Ok(happened)

@@ -154,7 +154,7 @@ impl<S: Store> Fs<S> {
             _ => self.recount(batch, Some(rename.moved.reference), rename.dropped()),
         };
         let batch = self.touch(batch.put(new, moved));
-        self.applied_or_reopen(&rename.new, &batch)
+        self.applied_or_reopen(&rename.new, batch)
     }
 
     /// The first step: the old entry says where it goes.
@@ -196,7 +196,7 @@ impl<S: Store> Fs<S> {
         let goes = rename.replaced.as_ref().map(|settled| settled.reference);
         let batch = self.recount(batch, Some(rename.moved.reference), goes);
         let batch = self.touch(batch.put(entry, arrived.encode()));
-        let happened = self.applied_or_reopen(&rename.new, &batch)?;
+        let happened = self.applied_or_reopen(&rename.new, batch)?;
         if !happened {
             let fence = Batch::new().delete(keys::aborted(transaction)).reclaims();
             self.store.batch(rename.new.shard, &fence)?;
@@ -205,8 +205,8 @@ impl<S: Store> Fs<S> {
     }
 
     /// Applies a batch whose first check is that the shard takes entries.
-    fn applied_or_reopen(&self, place: &Place, batch: &Batch) -> Result<bool, Error> {
-        let outcome = self.store.batch(place.shard, batch)?;
+    fn applied_or_reopen(&self, place: &Place, batch: Batch) -> Result<bool, Error> {
+        let outcome = self.change_entries(place.shard, batch)?;
         if outcome.refused_by == Some(0) {
             self.reopen_or_fail(place)?;
         }
@@ -220,6 +220,7 @@ impl<S: Store> Fs<S> {
             .patch(field, inode::CTIME, self.now().0.to_be_bytes())
             .reclaims();
         self.store.batch(reference.home, &batch)?;
+        self.forget_directory(reference.ino);
         Ok(())
     }
 }

@@ -30,8 +30,11 @@ impl<S: Store> Fs<S> {
             self.resize(reference, size)?;
         }
         if has_others(changes) {
-            self.prepare_times(reference, changes)?;
-            self.change(reference, changes)?;
+            let changed = self
+                .prepare_times(reference, changes)
+                .and_then(|()| self.change(reference, changes));
+            self.forget_directory(reference.ino);
+            changed?;
         }
         Ok(self.fetch(reference)?.attr(ino))
     }

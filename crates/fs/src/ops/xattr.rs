@@ -15,6 +15,9 @@ const ACCESS_CONTROL_LISTS: &[u8] = b"system.posix_acl_";
 
 impl<S: Store> Fs<S> {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        if self.table.get(ino)?.is_bare(self.membership.time_alone()) {
+            return Err(Error::NoAttribute);
+        }
         let attributes = self.attributes(ino)?;
         attributes.get(name).map(<[u8]>::to_vec).ok_or(Error::NoAttribute)
     }
@@ -73,6 +76,7 @@ impl<S: Store> Fs<S> {
         change: impl Fn(&mut Attributes) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let node = self.table.get(ino)?;
+        node.set_bare(None);
         let (field, record) = (keys::xattrs(ino), keys::inode(ino));
         for _ in 0..ATTEMPTS {
             let read = Batch::new().read(field.clone());
@@ -85,7 +89,9 @@ impl<S: Store> Fs<S> {
                 None => batch.delete(field.clone()).reclaims(),
             };
             let batch = batch.patch(record.clone(), inode::CTIME, self.now().0.to_be_bytes());
-            match self.store.batch(node.home, &batch)?.refused_by {
+            let refused_by = self.store.batch(node.home, &batch)?.refused_by;
+            self.forget_directory(ino);
+            match refused_by {
                 None => return Ok(()),
                 Some(0) => return Err(Error::Stale),
                 Some(_) => {}

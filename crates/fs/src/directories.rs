@@ -1,0 +1,94 @@
+//! What this mount remembers of a directory while it is alone: its record and its shards' headers.
+//!
+//! The kernel asks for a directory's attributes after every change in it, and the answer lies in
+//! all of its shards. A mount that is alone makes every change itself, so it keeps what it read
+//! and takes each new header from the batch that made the change.
+//!
+//! A generation tells whether anything changed since a reading began; what was read meanwhile is
+//! not kept then. What was learnt in one time of being alone is not used in another.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use tidefs_model::{Ino, ShardKey};
+use tidefs_store::{Batch, Bytes, Outcome, Store};
+
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::keys;
+use crate::table::Node;
+
+/// The record of a directory and the header of each shard, where it has one.
+pub(crate) type Parts = (Bytes, Vec<Option<Bytes>>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The time of being alone to which the rest belongs; 0 is none.
+    alone: u64,
+    generation: u64,
+    parts: Option<Parts>,
+}
+
+impl<S: Store> Node<S> {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Fs<S> {
+    /// What is remembered of a directory; and what to hand to [`Fs::remember`] with a new reading.
+    pub(crate) fn recall(&self, directory: Ino) -> (Option<Parts>, u64) {
+        let Some(node) = self.table.find(directory) else { return (None, 0) };
+        // Asked before the lock is taken: whoever holds that of being alone may take this one.
+        let alone = self.membership.time_alone();
+        let memory = node.memory();
+        let parts = memory.parts.as_ref().filter(|_| alone == Some(memory.alone));
+        (parts.cloned(), memory.generation)
+    }
+
+    /// Keeps what was read of a directory, if nothing changed since the generation was noted.
+    pub(crate) fn remember(&self, directory: Ino, generation: u64, parts: Parts) {
+        let Some(alone) = self.membership.time_alone() else { return };
+        let Some(node) = self.table.find(directory) else { return };
+        let mut memory = node.memory();
+        if memory.generation == generation {
+            memory.alone = alone;
+            memory.parts = Some(parts);
+        }
+    }
+
+    /// The directory's record or headers are about to be changed, or were, in another way than by
+    /// [`Fs::change_entries`].
+    pub(crate) fn forget_directory(&self, directory: Ino) {
+        if let Some(node) = self.table.find(directory) {
+            let mut memory = node.memory();
+            memory.generation += 1;
+            memory.parts = None;
+        }
+    }
+
+    /// Applies a batch that changes the entries of a shard, and learns its new header.
+    pub(crate) fn change_entries(&self, shard: ShardKey, batch: Batch) -> Result<Outcome, Error> {
+        let node = self.table.find(shard.directory);
+        let generation = node.as_ref().map(|node| node.memory().generation);
+        let header = batch.reads.len();
+        let outcome = self.store.batch(shard, &batch.read(keys::HEADER));
+        if let (Some(node), Some(generation)) = (node, generation) {
+            let learnt = outcome.as_ref().ok().and_then(|outcome| outcome.values.get(header));
+            node.memory().learn(shard.index, generation, learnt.cloned());
+        }
+        Ok(outcome?)
+    }
+}
+
+impl Memory {
+    /// `header` is what the batch answered; `None` when it is not known whether it was applied.
+    fn learn(&mut self, shard: u16, generation: u64, header: Option<Option<Bytes>>) {
+        let known = self.parts.as_mut().filter(|_| self.generation == generation);
+        let slot = known.and_then(|(_, headers)| headers.get_mut(usize::from(shard)));
+        match (slot, header) {
+            (Some(slot), Some(header)) => *slot = header,
+            _ => self.parts = None,
+        }
+        self.generation += 1;
+    }
+}
