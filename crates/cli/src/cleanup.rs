@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::mount_table::{self, Mounted};
 use crate::process::{self, Process, ProcessId};
+use crate::say;
 use crate::state::{Base, Instance, Paths, Record, boot_id};
 
 /// How long what is left of a workflow has to end by itself.
@@ -46,7 +47,7 @@ pub fn clean(instance: Instance) {
         }
     }
     instance.remove();
-    eprintln!("tidefs: cleaned up after a tidefs that was killed ({})", directory.display());
+    say::note(format!("cleaned up after a tidefs that was killed ({})", directory.display()));
 }
 
 /// Takes away a mount that nobody serves any more; leaves one that answers alone, since it is

@@ -182,7 +182,13 @@ impl FileSystem {
         let records = self.paths.mount_records().into_iter();
         let noted = records.map(|(_, record)| record.point.path);
         let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
-        Ok(StatusView::new(&self.overview()?, mounts))
+        let mut overview = self.overview()?;
+        // People know nodes by the addresses that the servers have for each other.
+        for node in &self.parts().record.nodes {
+            let known = overview.nodes.iter_mut().find(|known| known.id == node.id);
+            known.into_iter().for_each(|known| known.endpoint.clone_from(&node.endpoint));
+        }
+        Ok(StatusView::new(&overview, mounts))
     }
 
     pub fn totals(&self) -> Totals {

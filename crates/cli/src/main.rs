@@ -23,6 +23,7 @@ mod mount_table;
 mod mounting;
 mod preparation;
 mod process;
+mod say;
 mod signals;
 mod state;
 mod storage;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::begin(arguments.verbose);
     commands::dispatch(&arguments).unwrap_or_else(|error| {
-        eprintln!("tidefs: {error:#}");
+        say::note(format!("{error:#}"));
         let status = error.downcast_ref::<Failure>().map_or(FAILED, Failure::exit_status);
         ExitCode::from(status)
     })

@@ -1,7 +1,7 @@
 //! Watches a running file system: the most memory it used, and which of its nodes died.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidefs_store::Overview;
 
 use crate::file_system::FileSystem;
+use crate::say;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(500);
@@ -23,24 +24,24 @@ pub struct Observed {
     pub dead: BTreeMap<usize, String>,
 }
 
+/// Does not keep the file system alive: whoever owns it stops it by letting go, too.
 pub struct Monitor {
     stop: Sender<()>,
     thread: JoinHandle<Observed>,
 }
 
 impl Monitor {
-    pub fn start(file_system: Arc<FileSystem>) -> Monitor {
+    pub fn start(file_system: Weak<FileSystem>) -> Monitor {
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
             let mut observed = Observed::default();
             loop {
-                match stopped.recv_timeout(EVERY) {
-                    Err(RecvTimeoutError::Timeout) => observed.look(&file_system),
-                    // Once more, since the most may have come since the last look.
-                    _ => {
-                        observed.look(&file_system);
-                        return observed;
-                    }
+                let next = stopped.recv_timeout(EVERY);
+                // Once more at the end, since the most may have come since the last look.
+                let Some(file_system) = file_system.upgrade() else { return observed };
+                observed.look(&file_system);
+                if next != Err(RecvTimeoutError::Timeout) {
+                    return observed;
                 }
             }
         });
@@ -57,7 +58,7 @@ impl Observed {
     fn look(&mut self, file_system: &FileSystem) {
         for (number, endpoint) in file_system.dead_nodes() {
             if self.dead.insert(number, endpoint.clone()).is_none() {
-                tracing::warn!("{}", death(number, &endpoint));
+                say::note(death(number, &endpoint));
             }
         }
         match file_system.overview() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cleanup::unmount_left;
 use crate::failure::Failure;
 use crate::mount_table;
 
@@ -28,9 +29,10 @@ pub enum Missing {
 }
 
 impl MountPoint {
-    /// Checks `path`; changes nothing.
+    /// Checks `path`. Changes nothing, but for a mount of ours that nobody serves any more.
     pub fn check(path: &Path, missing: Missing) -> Result<MountPoint, Failure> {
         let path = absolute(path)?;
+        unmount_left(&path);
         if mount_table::is_mount_point(&path) {
             return Err(Failure::MountPointTaken(path));
         }

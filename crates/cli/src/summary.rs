@@ -21,7 +21,7 @@ impl fmt::Display for Summary {
         let Totals { files_made, bytes_written, bytes_read, direct } = self.totals;
         let files =
             if files_made == 1 { "1 file".to_owned() } else { format!("{files_made} files") };
-        write!(f, "tidefs: {files} made in {}", seconds(self.wall))?;
+        write!(f, "{files} made in {}", seconds(self.wall))?;
         // What the kernel moves between programs and memory by itself, nobody counts.
         if !direct || bytes_written + bytes_read > 0 {
             write!(
@@ -36,12 +36,12 @@ impl fmt::Display for Summary {
         }
         let used = ByteSize(self.observed.memory_used_bytes_max);
         let capacity = ByteSize(self.observed.memory_capacity_bytes);
-        write!(f, "\ntidefs: peak memory {used} of {capacity}")?;
+        write!(f, "\npeak memory {used} of {capacity}")?;
         if self.observed.nodes > 1 {
             write!(f, " on {} nodes", self.observed.nodes)?;
         }
         for (number, endpoint) in &self.observed.dead {
-            write!(f, "\ntidefs: {}", death(*number, endpoint))?;
+            write!(f, "\n{}", death(*number, endpoint))?;
         }
         Ok(())
     }
@@ -83,9 +83,9 @@ mod tests {
         };
         assert_eq!(
             summary.to_string(),
-            "tidefs: 12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
-             tidefs: peak memory 6 MiB of 1 GiB on 3 nodes\n\
-             tidefs: node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors"
+            "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
+             peak memory 6 MiB of 1 GiB on 3 nodes\n\
+             node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors"
         );
     }
 

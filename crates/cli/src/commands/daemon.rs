@@ -35,7 +35,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     let Some(file_system) = launch::report(start(&order))? else {
         return Ok(ExitCode::from(FAILED));
     };
-    let monitor = Monitor::start(Arc::clone(&file_system));
+    let monitor = Monitor::start(Arc::downgrade(&file_system));
     wait_for_stop(&signals, || true);
     monitor.finish();
     file_system.stop();

@@ -8,11 +8,12 @@ use anyhow::Context;
 use crate::arguments::Doctor;
 use crate::checks::{self, Finding, Verdict};
 use crate::failure::FAILED;
+use crate::say;
 
 pub fn doctor(options: &Doctor, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let findings = checks::all(state);
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&findings).context("cannot print JSON")?);
+        say::answer(serde_json::to_string_pretty(&findings).context("cannot print JSON")?);
     } else {
         findings.iter().for_each(print);
     }
@@ -26,8 +27,8 @@ fn print(finding: &Finding) {
         Verdict::Limited => "note",
         Verdict::Missing => "MISSING",
     };
-    println!("{mark:<8} {:<17} {}", finding.subject, finding.detail);
+    say::answer(format!("{mark:<8} {:<17} {}", finding.subject, finding.detail));
     if let Some(fix) = &finding.fix {
-        println!("{:26} fix: {fix}", "");
+        say::answer(format!("{:26} fix: {fix}", ""));
     }
 }

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use crate::cleanup;
 use crate::control::{self, Request};
 use crate::failure::Failure;
+use crate::say;
 use crate::state::{self, Instance, Kind, Running};
 
 /// Longer than all mounts and nodes may take to end.
@@ -33,7 +34,7 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
             cleanup::clean(instance);
         }
     }
-    println!("stopped");
+    say::answer("stopped");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use crate::commands::holder::Order;
 use crate::control::{self, Request};
 use crate::launch::launch;
 use crate::mount_point::{Missing, MountPoint};
+use crate::say;
 use crate::{preparation, state};
 
 pub fn mount(options: &Mount, asked: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
@@ -22,6 +23,6 @@ pub fn mount(options: &Mount, asked: Option<&Path>, verbose: u8) -> anyhow::Resu
         let order = Order { directory: running.paths.directory, point };
         launch("holder", verbose, &order, &log)?;
     }
-    println!("mounted on {shown}");
+    say::answer(format!("mounted on {shown}"));
     Ok(())
 }

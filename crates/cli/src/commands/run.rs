@@ -17,6 +17,7 @@ use crate::monitor::Monitor;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
 use crate::process::ProcessId;
+use crate::say;
 use crate::signals::Signals;
 use crate::state::{Base, Kind};
 use crate::summary::Summary;
@@ -50,7 +51,7 @@ fn carry_out(
     signals: &Signals,
     open_files: Rlimit,
 ) -> anyhow::Result<ExitCode> {
-    let monitor = Monitor::start(Arc::clone(file_system));
+    let monitor = Monitor::start(Arc::downgrade(file_system));
     let start = Instant::now();
     let outcome = supervised(options, file_system, mount, signals, open_files);
     let wall = start.elapsed();
@@ -62,7 +63,7 @@ fn carry_out(
     file_system.stop();
     let status = outcome?;
     if !options.quiet {
-        eprintln!("{}", Summary { totals: file_system.totals(), observed, wall });
+        say::note(Summary { totals: file_system.totals(), observed, wall });
     }
     Ok(ExitCode::from(supervise::exit_status(status)))
 }
@@ -86,7 +87,7 @@ fn supervised(
 
 fn announce(size: Size, point: &MountPoint) {
     let offer = preparation::describe(size);
-    eprintln!("tidefs: {offer}, mounted on {}", point.path.display());
+    say::note(format!("{offer}, mounted on {}", point.path.display()));
 }
 
 /// Several runs may share a base; a process number may come again while its directory is there.

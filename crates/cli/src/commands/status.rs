@@ -7,6 +7,7 @@ use anyhow::Context;
 use crate::arguments::Status;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
+use crate::say;
 use crate::state;
 
 pub fn status(options: &Status, asked: Option<&Path>) -> anyhow::Result<()> {
@@ -15,9 +16,9 @@ pub fn status(options: &Status, asked: Option<&Path>) -> anyhow::Result<()> {
         return Err(Failure::Silent(running.paths.directory).into());
     };
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&status).context("cannot print JSON")?);
+        say::answer(serde_json::to_string_pretty(&status).context("cannot print JSON")?);
     } else {
-        print!("{status}");
+        say::answer(status);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::launch::launch;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
+use crate::say;
 use crate::state::{Base, Paths, is_owned};
 
 pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
@@ -20,7 +21,11 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     let size = preparation::check(&options.storage)?;
     let order = Order { base: base.path, size, point };
     launch("daemon", verbose, &order, &paths.log())?;
-    println!("{} mounted on {}", preparation::describe(size), order.point.path.display());
-    println!("state in {}; stop it with: tidefs down", paths.directory.display());
+    say::answer(format!(
+        "{} mounted on {}",
+        preparation::describe(size),
+        order.point.path.display()
+    ));
+    say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
     Ok(())
 }

@@ -42,10 +42,11 @@ impl Base {
         let unusable = |source| Failure::StateUnusable { path: asked.to_owned(), source };
         let path = fs::canonicalize(asked).or_else(|_| std::path::absolute(asked));
         let path = path.map_err(unusable)?;
+        let is_instance = Paths::new(path.clone()).record().exists();
+        // A shell may outlive the run that it was started in.
+        let was_instance = is_run(&path) && !path.exists();
         match path.parent() {
-            Some(parent) if Paths::new(path.clone()).record().exists() => {
-                Ok(Base { path: parent.to_owned() })
-            }
+            Some(parent) if is_instance || was_instance => Ok(Base { path: parent.to_owned() }),
             _ => Ok(Base { path }),
         }
     }
@@ -127,10 +128,7 @@ impl Base {
     /// Directories of instances here, whether or not anybody owns them still.
     pub fn instances(&self) -> Vec<PathBuf> {
         let mut found = children(&self.path);
-        found.retain(|path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name == "up" || name.starts_with("run-")
-        });
+        found.retain(|path| is_run(path) || path.ends_with("up"));
         found.sort();
         found
     }
@@ -165,6 +163,10 @@ pub fn forget(instance: &Path, base_made: bool) {
             let _ = fs::remove_dir(directory);
         }
     }
+}
+
+fn is_run(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"run-"))
 }
 
 fn link_name(instance: &Path) -> String {

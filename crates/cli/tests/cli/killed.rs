@@ -35,6 +35,30 @@ fn any_command_clears_a_killed_run_in_another_state_directory() {
 }
 
 #[test]
+fn a_dead_mount_that_nobody_noted_is_cleared_where_it_is_in_the_way() {
+    let Some(world) = World::new() else { return };
+    killed(&world, &[]).end().ended_with(137);
+    let state = world.runtime().join("tidefs");
+    let pids = "grep -l -s -a TIDEFS_MOUNT=$PWD/tide /proc/[0-9]*/environ | tr -dc '0-9\\n'";
+    world.shell(&format!("rm -r {}; kill -9 $({pids})", state.display()));
+    world.run_script(&[], "touch tide/again").succeeded();
+    killed(&world, &[]).end().ended_with(137);
+    world.shell(&format!("rm -r {}; kill -9 $({pids})", state.display()));
+    world.run(["umount", "tide"]).succeeded();
+    std::fs::remove_dir(world.work().join("tide")).expect("the mount point that was made");
+    world.is_as_before();
+}
+
+#[test]
+fn a_shell_that_outlives_its_run_can_start_another() {
+    let Some(world) = World::new() else { return };
+    let gone = world.runtime().join("tidefs/run-1-00000");
+    let mut command = world.tidefs(["run", "--", "true"]);
+    world.start(command.env("TIDEFS_STATE", gone)).end().succeeded();
+    world.is_as_before();
+}
+
+#[test]
 fn a_killed_run_does_not_disturb_one_that_lives() {
     let Some(world) = World::new() else { return };
     let script = "echo ready; read line; ls $TIDEFS_MOUNT";

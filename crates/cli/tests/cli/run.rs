@@ -68,6 +68,20 @@ fn a_summary_tells_what_was_done_unless_it_is_quiet() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_nothing_early() {
+    let Some(world) = World::new() else { return };
+    let tidefs = world.binary();
+    let script = format!(
+        "{} run -- sh -c 'sleep 0.2; touch done; exit 3' 2>&1 | true; {} status | true",
+        tidefs.display(),
+        tidefs.display()
+    );
+    world.shell(&script).succeeded();
+    std::fs::remove_file(world.work().join("done")).expect("the command ran to its end");
+    world.is_as_before();
+}
+
+#[test]
 fn runs_at_the_same_time_do_not_disturb_each_other() {
     let Some(world) = World::new() else { return };
     let script = "echo $0 > $TIDEFS_MOUNT/file; echo ready; sleep 0.5; cat $TIDEFS_MOUNT/file";
