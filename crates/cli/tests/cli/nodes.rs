@@ -1,1 +1,180 @@
 //! Runs on a cluster of real nodes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::kept;
+use crate::world::{World, wanted};
+
+/// A world whose machine has a server.
+fn world() -> Option<World> {
+    let world = wanted("server").then(World::new).flatten()?;
+    world.has_server();
+    Some(world)
+}
+
+const THREE: [&str; 4] = ["--nodes", "3", "--node-memory", "256MiB"];
+
+#[test]
+fn a_tree_is_copied_to_three_nodes_and_reads_the_same() {
+    let Some(world) = world() else { return };
+    let script = "cp -r /usr/share/doc \"$TIDEFS_MOUNT\"/ && \
+                  diff -r --no-dereference /usr/share/doc \"$TIDEFS_MOUNT\"/doc";
+    let ran = world.run_script(&["--nodes", "3", "--node-memory", "512MiB"], script).succeeded();
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("on 3 nodes"), "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn status_lists_nodes_that_share_all_partitions_and_all_hold_stripes() {
+    let Some(world) = world() else { return };
+    let status = format!("{} status --json", world.binary().display());
+    let script = format!(
+        "{status}; echo ,; dd if=/dev/urandom of=$TIDEFS_MOUNT/big bs=1M count=64 status=none; {status}"
+    );
+    let ran = world.run_script(&THREE, &script).succeeded();
+    let seen: Value = serde_json::from_str(&format!("[{}]", ran.stdout)).expect("JSON");
+    let (before, after) = (&seen[0], &seen[1]);
+    let nodes = after["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 3, "{after}");
+    let partitions: u64 = nodes.iter().filter_map(|node| node["partitions"].as_u64()).sum();
+    assert_eq!(partitions, 16_384, "{after}");
+    for (at, node) in nodes.iter().enumerate() {
+        let used = |seen: &Value| seen["nodes"][at]["memory_used_bytes"].as_u64().unwrap();
+        assert!(used(after) > used(before) + (8 << 20), "node {at} holds little: {after}");
+        assert_eq!(node["memory_capacity_bytes"], 256 << 20);
+        assert!(node["endpoint"].as_str().unwrap().starts_with("127.0.0.1:"), "{node}");
+        assert_eq!((node["state"].as_str(), node["class"].as_str()), (Some("up"), Some("own")));
+    }
+    assert!(after["epoch"].is_u64(), "{after}");
+    world.is_as_before();
+}
+
+#[test]
+fn a_file_system_on_nodes_lives_from_up_to_down() {
+    let Some(world) = world() else { return };
+    kept::lives_from_up_to_down(&world, &["--nodes", "2", "--node-memory", "64MiB"]);
+}
+
+#[test]
+fn a_mount_from_outside_ends_with_its_run() {
+    let Some(world) = world() else { return };
+    let script = "touch $TIDEFS_MOUNT/file; echo ready; while [ -e $TIDEFS_MOUNT/file ]; do sleep 0.05; done";
+    let words = [&["run"][..], &THREE, &["--", "sh", "-c", script]].concat();
+    let mut running = world.start(&mut world.tidefs(words));
+    running.says("ready");
+    world.shell("mkdir outside").succeeded();
+    world.run(["mount", "outside"]).succeeded();
+    world.shell("rm outside/file").succeeded();
+    running.end().succeeded();
+    world.shell("rmdir outside").succeeded();
+    world.is_as_before();
+}
+
+/// Kills a node of the run that it runs in, reads all files, and says how many it could not read.
+const LOSE_A_NODE: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    for i in $(seq 60); do dd if=/dev/urandom of=$i bs=1M count=1 status=none || exit 9; done
+    sync
+    pid=$(grep -A12 '"nodes"' "$TIDEFS_STATE"/record.json | grep -m1 '"pid"' | tr -dc 0-9)
+    kill -9 "$pid"
+    echo 3 > /proc/sys/vm/drop_caches 2>/dev/null
+    lost=0
+    for i in $(seq 60); do cat $i > /dev/null || lost=$((lost + 1)); done
+    echo "lost $lost"
+    [ $lost -gt 0 ] && [ $lost -lt 60 ]
+"#;
+
+#[test]
+fn a_node_that_dies_takes_its_files_and_nothing_else() {
+    let Some(world) = world() else { return };
+    let ran = world.run_script(&THREE, LOSE_A_NODE).succeeded();
+    assert!(ran.stderr.contains("Input/output error"), "{}", ran.stderr);
+    let death = "died: files with stripes on it answer I/O errors";
+    let named = ran.stderr.lines().filter(|line| line.contains("node 1 (127.0.0.1:"));
+    assert!(named.clone().all(|line| line.contains(death)), "{}", ran.stderr);
+    assert_eq!(named.count(), 2, "when it died and in the summary: {}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn nodes_end_with_a_killed_run_and_the_next_start_clears_the_rest() {
+    let Some(world) = world() else { return };
+    let words = [&["run"][..], &THREE, &["--", "sh", "-c", "echo ready; sleep 1000"]].concat();
+    let mut running = world.start(&mut world.tidefs(words));
+    running.says("ready");
+    running.send(rustix::process::Signal::KILL);
+    running.end().ended_with(137);
+    let ran = world.run_script(&THREE, "touch tide/again").succeeded();
+    assert!(ran.stderr.contains("cleaned up"), "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn full_nodes_say_so_and_deleting_makes_room() {
+    let Some(world) = world() else { return };
+    let script = "cd $TIDEFS_MOUNT; dd if=/dev/zero of=big bs=1M count=160 && exit 9; \
+                  rm big && dd if=/dev/zero of=small bs=1M count=8";
+    let options = ["--nodes", "2", "--node-memory", "64MiB"];
+    let ran = world.run_script(&options, script).succeeded();
+    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn the_secret_is_in_no_command_line_and_no_environment() {
+    let Some(world) = world() else { return };
+    let script = "echo $TIDEFS_STATE; echo ready; exec sleep 1000";
+    let words = [&["run", "-v"][..], &THREE, &["--", "sh", "-c", script]].concat();
+    let mut running = world.start(&mut world.tidefs(words));
+    let said = running.says("ready");
+    let state = Path::new(said.lines().next().unwrap());
+    let secret = fs::read_to_string(state.join("secret")).unwrap();
+    assert!(secret.len() >= 32, "{} letters", secret.len());
+    for (path, mode) in [(state.to_owned(), 0o700), (state.join("secret"), 0o600)] {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, mode);
+    }
+    for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        for name in ["cmdline", "environ"] {
+            let shown = fs::read(entry.path().join(name)).unwrap_or_default();
+            let shown = String::from_utf8_lossy(&shown);
+            assert!(!shown.contains(&secret), "{} shows it", entry.path().display());
+        }
+    }
+    running.send(rustix::process::Signal::TERM);
+    let ran = running.end().ended_with(143);
+    assert!(!ran.stderr.contains(&secret));
+    world.is_as_before();
+}
+
+#[test]
+fn without_a_server_one_is_told_how_to_get_it() {
+    let Some(world) = World::new() else { return };
+    for words in [&["run", "--nodes", "2", "--", "true"][..], &["up", "--nodes", "2"]] {
+        let mut command = world.tidefs(words);
+        command.env_remove("TIDEFS_SERVER").env("PATH", "/nowhere");
+        command.env("XDG_CACHE_HOME", "/nowhere").env("HOME", "/nowhere");
+        world.start(&mut command).end().refused(1, &["scripts/setup", "TIDEFS_SERVER"]);
+    }
+    let mut command = world.tidefs(["run", "--nodes", "2", "--", "true"]);
+    world.start(command.env("TIDEFS_SERVER", "/bin/true")).end().refused(1, &["TIDEFS_SERVER"]);
+    world.is_as_before();
+}
+
+#[test]
+fn nodes_work_for_an_ordinary_user() {
+    let Some(world) = wanted("server").then(World::of_ordinary_user).flatten() else { return };
+    world.has_server();
+    let status = format!("{} status --json", world.binary().display());
+    let script = format!("echo words > $TIDEFS_MOUNT/file && cat $TIDEFS_MOUNT/file && {status}");
+    let ran = world.run_script(&THREE, &script).succeeded();
+    let (words, status) = ran.stdout.split_once('\n').unwrap();
+    assert_eq!(words, "words");
+    let status: Value = serde_json::from_str(status).expect("JSON");
+    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(3), "{status}");
+    world.is_as_before();
+}

@@ -72,10 +72,7 @@ impl World {
         // The binary may lie where this user cannot look.
         let original = std::env::var_os("TIDEFS_BINARY");
         let original = original.unwrap_or_else(|| env!("CARGO_BIN_EXE_tidefs").into());
-        // Another process makes the copy: a program that this one has open for writing while
-        // another test starts a process could not be executed.
-        let copied = Command::new("cp").arg(original).arg(directory.path().join("tidefs")).status();
-        assert!(copied.unwrap().success(), "the binary cannot be copied");
+        copy(Path::new(&original), &directory.path().join("tidefs"));
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["work", "runtime", "tmp", "out"] {
             let path = directory.path().join(name);
@@ -86,6 +83,18 @@ impl World {
         let mut world = World { directory, user, before: BTreeSet::new() };
         world.note();
         world
+    }
+
+    /// Gives the world a server of its own, since the machine's may lie where this user cannot
+    /// look.
+    pub fn has_server(&self) {
+        let found = tidefs_valkey::find_server(|name| std::env::var_os(name));
+        let found = found.expect("a server; TIDEFS_TEST_WITHOUT=server leaves these tests out");
+        copy(&found, &self.server());
+    }
+
+    fn server(&self) -> PathBuf {
+        self.directory.path().join("server")
     }
 
     /// What is there now belongs there.
@@ -134,6 +143,9 @@ impl World {
             .env("XDG_RUNTIME_DIR", self.runtime())
             .env("TMPDIR", self.directory.path().join("tmp"))
             .stdin(Stdio::null());
+        if self.server().exists() {
+            command.env("TIDEFS_SERVER", self.server());
+        }
         command
     }
 
@@ -294,6 +306,13 @@ impl Ran {
         }
         ran
     }
+}
+
+/// Another process makes the copy: a program that this one has open for writing while another test
+/// starts a process could not be executed.
+fn copy(source: &Path, target: &Path) {
+    let copied = Command::new("cp").arg("-L").arg(source).arg(target).status();
+    assert!(copied.unwrap().success(), "{} cannot be copied", source.display());
 }
 
 fn collect(directory: &Path, found: &mut BTreeSet<PathBuf>) {
