@@ -1,0 +1,44 @@
+//! Running a test over many random scenarios, with a seed that a failure names.
+
+use std::hash::{BuildHasher, RandomState};
+
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
+
+use crate::{Failure, Profile, Scenario, scenarios};
+
+/// Scenarios that are tried unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 64;
+/// Bounds the time that a failing test takes to find its shortest form.
+const SHRINKS_MAX: u32 = 4_000;
+
+/// Tries the test on random scenarios. `PROPTEST_CASES` sets how many, `PROPTEST_RNG_SEED` repeats
+/// those of an earlier run.
+///
+/// # Panics
+/// When the test fails, with the shortest scenario found that fails, and the seed.
+pub fn check(profile: Profile, test: impl Fn(&Scenario) -> Result<(), Failure>) {
+    let mut config = Config::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+    }
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => RandomState::new().hash_one("seed"),
+    };
+    config.rng_seed = RngSeed::Fixed(seed);
+    config.max_shrink_iters = SHRINKS_MAX;
+    config.failure_persistence = None;
+    let cases = config.cases;
+    let outcome = TestRunner::new(config).run(&scenarios(profile), |scenario| {
+        test(&scenario).map_err(|failure| TestCaseError::fail(failure.to_string()))
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, scenario)) => panic!(
+            "{reason}contents compared every {} steps\n\
+             to repeat: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases}",
+            scenario.contents_every
+        ),
+        Err(TestError::Abort(reason)) => panic!("no scenario could be drawn: {reason}"),
+    }
+}
