@@ -11,13 +11,13 @@ mod goals;
 mod machine;
 mod null;
 mod order;
-mod private;
 mod progress;
 mod raw;
 mod report;
 mod start;
 mod stop;
 mod table;
+mod tmpfs;
 mod usage;
 mod worker;
 mod workloads;
@@ -106,19 +106,22 @@ struct Null {
 /// Memory that each subject may use; they never hold their bytes at the same time.
 const MEMORY_MIB: u64 = 2048;
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.command {
+    let done = match arguments.command {
         Some(Command::Worker(worker)) => {
-            worker::serve(worker.subject, &worker.directory, worker.tidefs, worker.memory_mib)?;
-            Ok(ExitCode::SUCCESS)
+            worker::serve(worker.subject, &worker.directory, worker.tidefs, worker.memory_mib)
+                .map(|()| ExitCode::SUCCESS)
         }
         Some(Command::Null(Null { directory, words })) => {
-            null::run(&directory, &words)?;
-            Ok(ExitCode::SUCCESS)
+            null::run(&directory, &words).map(|()| ExitCode::SUCCESS)
         }
         None => bench(&arguments.bench),
-    }
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("tidefs-bench: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 fn bench(options: &Bench) -> anyhow::Result<ExitCode> {

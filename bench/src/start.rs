@@ -1,8 +1,8 @@
 //! Starts a worker inside each subject, asks it, and ends it.
 //!
 //! A worker that is inside `tidefs run` is started by it, as a user's command would be. Nothing
-//! here unmounts or kills: a worker ends when its input does, and what was made for it goes with
-//! it. A worker that does not answer in time is given up with an error.
+//! here unmounts: a worker ends when its input does, and what was made for it goes with it. One
+//! that is at work when an error ends the run is asked to terminate first.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::figures::{Figure, Subject};
 use crate::order::{Order, Reply};
@@ -39,6 +40,8 @@ pub struct Worker {
     child: Child,
     input: Option<ChildStdin>,
     replies: Receiver<String>,
+    /// An order was given that is not answered.
+    busy: bool,
 }
 
 impl Worker {
@@ -51,11 +54,12 @@ impl Worker {
         let mut child = command.spawn().with_context(|| format!("cannot run {:?}", words[0]))?;
         let input = child.stdin.take();
         let replies = lines_of(child.stdout.take().context("a worker has an output")?);
-        let mut worker = Worker { subject, store: None, child, input, replies };
+        let mut worker = Worker { subject, store: None, child, input, replies, busy: true };
         match worker.reply(stop)? {
             Reply::Ready { store } => worker.store = store,
             other => bail!("{} began with {other:?}", subject.name()),
         }
+        worker.busy = false;
         Ok(worker)
     }
 
@@ -65,7 +69,10 @@ impl Worker {
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');
         input.write_all(&line).with_context(|| format!("{name}: the worker is gone"))?;
-        match self.reply(stop).with_context(|| format!("{name} was not measured"))? {
+        self.busy = true;
+        let reply = self.reply(stop).with_context(|| format!("{name} was not measured"))?;
+        self.busy = false;
+        match reply {
             Reply::Figures(figures) => Ok(figures),
             Reply::Failed(why) => bail!("{name} failed: {why}"),
             Reply::Ready { .. } => bail!("{name}: the worker began anew"),
@@ -112,7 +119,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // After an error: the first one is what is told.
+        // After an error, which is what is told. An idle worker needs the end of its input only,
+        // and one that has ended already hears nothing.
+        if self.busy
+            && let Ok(None) = self.child.try_wait()
+        {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
         let _ = self.close();
     }
 }

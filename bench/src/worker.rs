@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 
 use crate::figures::{Figure, Subject};
 use crate::order::{Order, Reply};
-use crate::private;
 use crate::raw::{self, Server};
+use crate::tmpfs;
 use crate::usage::{Status, Usage};
 use crate::workloads::{memory, random_read, sequential, small_files};
 
@@ -23,13 +23,11 @@ pub fn serve(
     tidefs: PathBuf,
     memory_mib: u64,
 ) -> anyhow::Result<()> {
-    if subject == Subject::Tmpfs {
-        private::enter()?;
-        std::fs::create_dir(directory)?;
-        private::mount_tmpfs(directory, memory_mib)?;
+    match subject {
+        Subject::Tmpfs => tmpfs::enter(memory_mib)?,
+        _ => std::env::set_current_dir(directory)
+            .with_context(|| format!("cannot work in {}", directory.display()))?,
     }
-    std::env::set_current_dir(directory)
-        .with_context(|| format!("cannot work in {}", directory.display()))?;
     let usage = match subject {
         Subject::Tmpfs => Some(Usage::FileSystem),
         Subject::Embedded | Subject::Valkey | Subject::Valkey4 => Some(Usage::Tidefs(tidefs)),
