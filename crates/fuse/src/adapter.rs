@@ -46,6 +46,7 @@ impl<S: Store> Adapter<S> {
         request: &'static str,
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
+        let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         match catch_unwind(AssertUnwindSafe(|| work(&self.fs))) {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {

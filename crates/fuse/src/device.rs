@@ -20,6 +20,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use crate::error::MountError;
 use crate::mounts::{self, FS_TYPE};
 use crate::options::{AllowOther, MountOptions};
+use crate::unmount::is_abandoned;
 
 const DEVICE: &str = "/dev/fuse";
 /// The kind of file at the root of every mount, in octal as the kernel reads it.
@@ -35,9 +36,9 @@ pub fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     };
     let resolved = mounts::resolve(path).map_err(failed)?;
     if mounts::on(&resolved).map_err(failed)?.is_some() {
-        return Err(match resolved.metadata() {
-            Err(error) if is_dead(&error) => MountError::DeadMount { path: resolved },
-            _ => MountError::AlreadyMounted { path: resolved },
+        return Err(match is_abandoned(&resolved) {
+            true => MountError::DeadMount { path: resolved },
+            false => MountError::AlreadyMounted { path: resolved },
         });
     }
     if !resolved.metadata().map_err(failed)?.is_dir() {
@@ -47,12 +48,6 @@ pub fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
         return Err(MountError::NotEmpty { path: resolved });
     }
     Ok(resolved)
-}
-
-/// The answer of a mount whose server is gone.
-pub fn is_dead(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
-        || error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error())
 }
 
 /// Whether this user has what it takes to mount.

@@ -6,6 +6,8 @@ use tidefs_store::StoreError;
 
 /// A request failed by a mistake in this program.
 pub const PANICKED: Errno = Errno::EIO;
+/// What a mount without a server answers.
+pub const MOUNT_OVER: Errno = Errno::ENOTCONN;
 /// There are no device controls here; `isatty` and its like ask every file.
 pub const NO_DEVICE_CONTROL: Errno = Errno::ENOTTY;
 /// Told once, the kernel never asks again and treats every file as ready.

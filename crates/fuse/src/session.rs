@@ -166,9 +166,11 @@ impl Session {
             Left::Clean => self.server.wait(SERVER_WAIT),
             Left::Detached => self.server.wait(DETACHED_WAIT),
         };
-        if !served_to_the_end {
-            unmount::abort(&self.mount);
+        if !served_to_the_end && unmount::abort(&self.mount) {
             self.server.wait(DETACHED_WAIT);
+        }
+        if !self.kernel.finish(SERVER_WAIT) {
+            tracing::warn!("requests hang; what they write may be lost");
         }
         self.ticker.stop(TICKER_WAIT);
         self.served.leave()?;

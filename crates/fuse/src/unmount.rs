@@ -6,10 +6,13 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
+};
 
-use crate::device::{finish, fusermount, is_dead};
+use crate::device::{finish, fusermount};
 use crate::error::UnmountError;
 use crate::mounts::{self, FS_TYPE, Mount};
 
@@ -46,7 +49,7 @@ pub fn unmount_stale(path: &Path) -> Result<Stale, UnmountError> {
 
 /// Asks the mount for something in a thread of its own, because a server that hangs keeps the
 /// one who asks.
-fn is_abandoned(point: &Path) -> bool {
+pub fn is_abandoned(point: &Path) -> bool {
     let (answer, answered) = mpsc::channel();
     let point = point.to_owned();
     let asked = std::thread::Builder::new().name("tidefs-probe".to_owned()).spawn(move || {
@@ -144,9 +147,25 @@ fn unmount_through_fusermount(point: &Path, arguments: &[&str]) -> io::Result<()
 }
 
 /// Ends the connection of a detached mount: whoever still uses it gets errors from now on.
-pub fn abort(mount: &Mount) {
-    let switch = format!("/sys/fs/fuse/connections/{}/abort", mount.device.1);
-    if let Err(error) = std::fs::write(&switch, "1") {
-        tracing::debug!(%switch, %error, "the connection cannot be aborted");
-    }
+/// `false` where this user cannot do so.
+pub fn abort(mount: &Mount) -> bool {
+    let switch = format!("{}/abort", mount.device.1);
+    std::fs::write(Path::new("/sys/fs/fuse/connections").join(&switch), "1").is_ok()
+        || abort_through_own_control(&switch).is_ok()
+}
+
+/// The files that control connections are often not mounted. Root takes a look at them that no
+/// mount table shows.
+fn abort_through_own_control(switch: &str) -> rustix::io::Result<()> {
+    let control = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&control)?;
+    let root = fsmount(&control, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    let switch = openat(&root, switch, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&switch, b"1")?;
+    Ok(())
+}
+
+/// The answer of a mount whose server is gone.
+fn is_dead(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED))
 }

@@ -1,8 +1,8 @@
 //! What this mount and the kernel agree on when they first meet, and what was agreed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{InitFlags, KernelConfig};
 use tidefs_fs::Lifetimes;
@@ -21,6 +21,17 @@ pub struct Kernel {
     passthrough: AtomicBool,
     drops_names: AtomicBool,
     answers: RwLock<()>,
+    over: AtomicBool,
+    requests: AtomicUsize,
+}
+
+/// A request under way.
+pub struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Kernel {
@@ -47,6 +58,27 @@ impl Kernel {
     /// that was given a long lifetime before is then in the kernel, where it can be dropped.
     pub fn pause_answers(&self) -> RwLockWriteGuard<'_, ()> {
         self.answers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a request in. `None` once the mount is over: what is being left serves nobody.
+    pub fn begin(&self) -> Option<UnderWay<'_>> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        let under_way = UnderWay(&self.requests);
+        (!self.over.load(Ordering::SeqCst)).then_some(under_way)
+    }
+
+    /// Lets no request in any more, and waits for those under way. `false`: after `at_most`
+    /// some still are.
+    pub fn finish(&self, at_most: Duration) -> bool {
+        self.over.store(true, Ordering::SeqCst);
+        let give_up = Instant::now() + at_most;
+        while self.requests.load(Ordering::SeqCst) > 0 {
+            if Instant::now() >= give_up {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// Where names cannot be dropped they must expire soon by themselves.

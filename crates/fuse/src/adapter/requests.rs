@@ -69,9 +69,9 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // The library does not pass on the kernel's own flag. Root keeps the bits when it cuts a
-        // file, nobody does when the owner changes.
-        let cut_by_user = size.is_some() && request.uid() != 0;
+        // The library does not pass on the kernel's own flag: root keeps set-user-id when it cuts
+        // a file, others do not.
+        let clear_privileges = size.is_some() && request.uid() != 0;
         let changes = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -80,7 +80,7 @@ impl<S: Store> Filesystem for Adapter<S> {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             ctime: ctime.map(Into::into),
-            clear_privileges: cut_by_user || uid.is_some() || gid.is_some(),
+            clear_privileges,
         };
         let attr = self.run("setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
         self.reply_attr(reply, attr);
