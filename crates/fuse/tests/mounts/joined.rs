@@ -1,0 +1,62 @@
+//! Several mounts of one file system.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use tidefs_model::ByteSize;
+
+use crate::support::{MountedSession, heap, is_wanted};
+
+#[test]
+fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    let here = first.path();
+    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
+    std::thread::sleep(Duration::from_millis(1500));
+    for name in ["moved", "removed", "changed"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    fs::create_dir(here.join("directory")).unwrap();
+    let directory = File::open(here.join("directory")).unwrap();
+    assert!(!here.join("made").exists());
+    let open = File::open(here.join("changed")).unwrap();
+    assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o644);
+    assert!(here.join("removed").exists() && here.join("moved").exists());
+
+    let second = MountedSession::over(store, false);
+    let there = second.path();
+    fs::rename(there.join("moved"), there.join("made")).unwrap();
+    fs::remove_file(there.join("removed")).unwrap();
+    fs::set_permissions(there.join("changed"), Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(there.join("directory/below")).unwrap();
+
+    assert!(!here.join("removed").exists(), "a name that was kept");
+    assert!(!here.join("moved").exists(), "another");
+    assert_eq!(fs::read(here.join("made")).unwrap(), b"moved", "a name that was missing");
+    assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o600, "attributes of an open file");
+    assert_eq!(directory.metadata().unwrap().nlink(), 3, "of an open directory");
+    fs::write(here.join("back"), "again").unwrap();
+    assert_eq!(fs::read(there.join("back")).unwrap(), b"again");
+}
+
+#[test]
+fn what_one_mount_closed_the_other_opens() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    let second = MountedSession::over(store, false);
+    for round in 0..20 {
+        let text = format!("round {round}").repeat(round + 1);
+        fs::write(first.path().join("file"), &text).unwrap();
+        assert_eq!(fs::read_to_string(second.path().join("file")).unwrap(), text);
+        fs::write(second.path().join("file"), "answer").unwrap();
+        assert_eq!(fs::read(first.path().join("file")).unwrap(), b"answer");
+    }
+}

@@ -1,0 +1,91 @@
+//! Real mounts, used by real system calls.
+//!
+//! A claim is a function over a directory; the list below runs each of them on a mount over every
+//! store. What only the session itself can show (joining, ending, dying) stands in `session`,
+//! `joined` and `ordinary_user`.
+
+mod attributes;
+mod files;
+mod joined;
+mod listing;
+mod locks;
+mod memory;
+mod names;
+mod ordinary_user;
+mod session;
+mod space;
+mod support;
+
+macro_rules! claims {
+    ($($family:ident: $($claim:ident),+;)+) => {
+        mod in_heap {
+            $(mod $family {
+                $(#[test]
+                fn $claim() {
+                    $crate::support::hold($crate::support::in_heap, $crate::$family::$claim);
+                })+
+            })+
+        }
+
+        mod passed_through {
+            $(mod $family {
+                $(#[test]
+                fn $claim() {
+                    $crate::support::hold($crate::support::passed_through, $crate::$family::$claim);
+                })+
+            })+
+        }
+    };
+}
+
+claims! {
+    files:
+        what_is_written_is_read_back_around_stripe_borders,
+        a_file_is_reread_while_it_is_written,
+        a_second_descriptor_sees_what_was_written,
+        an_exclusive_create_has_one_winner,
+        truncation_cuts_and_extends_with_zeros,
+        opening_with_truncation_empties_a_file,
+        appends_of_many_writers_are_all_kept,
+        a_file_without_a_name_lives_while_it_is_open,
+        ranges_are_copied_inside_the_file_system,
+        a_descriptor_serves_only_what_it_was_opened_for,
+        direct_and_synchronous_writes_are_read_back;
+    names:
+        a_rename_replaces_exchanges_or_refuses,
+        a_directory_cannot_move_into_itself,
+        only_an_empty_directory_is_removed_or_replaced,
+        hard_links_share_one_file,
+        symbolic_links_lead_where_they_say,
+        names_of_255_bytes_fit_and_longer_ones_do_not,
+        names_are_any_bytes,
+        a_missing_name_appears_when_it_is_made,
+        a_fifo_and_a_socket_connect_programs;
+    attributes:
+        permissions_and_owners_change,
+        a_new_owner_ends_set_user_id,
+        times_are_kept_to_the_nanosecond,
+        a_change_shows_in_the_times,
+        extended_attributes_are_kept,
+        access_control_lists_are_refused,
+        totals_grow_with_what_is_written;
+    space:
+        holes_read_as_zeros_and_are_found,
+        space_is_allocated_punched_and_zeroed,
+        a_file_has_a_largest_size;
+    memory:
+        a_shared_map_and_the_file_are_the_same,
+        a_map_outlives_its_descriptor;
+    locks:
+        a_flock_keeps_others_out,
+        a_record_lock_keeps_other_processes_out;
+    listing:
+        ten_thousand_entries_are_each_listed_once,
+        a_listing_goes_on_while_its_entries_are_removed,
+        a_listing_starts_afresh_when_rewound;
+}
+
+#[test]
+fn a_write_beyond_the_largest_size_is_refused() {
+    support::hold(support::in_heap, space::a_write_beyond_the_largest_size_is_refused);
+}

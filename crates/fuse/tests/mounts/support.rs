@@ -1,0 +1,146 @@
+//! Mounts that end with the test, also when it panics.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+
+use rustix::io::Errno;
+use tempfile::TempDir;
+use tidefs_fs::{Config, Format, Fs};
+use tidefs_fuse::{
+    MountError, MountOptions, Session, SystemClock, passthrough_available, unmount_stale,
+};
+use tidefs_model::{ByteSize, MountId, StripeSize};
+use tidefs_store::{Embedded, Store};
+
+/// Small, so that tests cross borders with few bytes.
+pub const STRIPE: usize = 64 << 10;
+const CAPACITY: ByteSize = ByteSize::mib(256);
+const FOLDER_PREFIX: &str = "tidefs-test-";
+
+/// A mounted file system. Dropping it unmounts.
+pub struct MountedSession {
+    pub session: Session,
+    folder: TempDir,
+}
+
+impl MountedSession {
+    /// One more mount of the file system in a store, which is made if there is none.
+    pub fn over<S: Store>(store: Arc<S>, passthrough: bool) -> MountedSession {
+        let folder = empty_folder();
+        let fs = join(store, passthrough);
+        let options = MountOptions { passthrough, ..MountOptions::new(folder.path()) };
+        let session = Session::mount(fs, &options).unwrap_or_else(|error| explain(&error));
+        MountedSession { session, folder }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// A mount of its own for each caller.
+pub fn join<S: Store>(store: Arc<S>, passthrough: bool) -> Arc<Fs<S>> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let format = Format {
+        stripe_size: stripe_size(),
+        root_uid: rustix::process::getuid().as_raw(),
+        root_gid: rustix::process::getgid().as_raw(),
+        ..Format::default()
+    };
+    Fs::format(&*store, format, &SystemClock).expect("an empty store takes a file system");
+    let mut config = Config::new(MountId(NEXT.fetch_add(1, Ordering::Relaxed)));
+    config.passthrough = passthrough;
+    Arc::new(Fs::mount(store, config, Arc::new(SystemClock)).expect("the file system is there"))
+}
+
+fn stripe_size() -> StripeSize {
+    StripeSize::new(STRIPE as u32).expect("a power of two")
+}
+
+pub fn heap(capacity: ByteSize) -> Arc<Embedded> {
+    Arc::new(Embedded::in_heap(capacity, stripe_size()))
+}
+
+pub fn in_heap() -> Option<MountedSession> {
+    is_wanted("fuse").then(|| MountedSession::over(heap(CAPACITY), false))
+}
+
+/// Where the kernel reads and writes open files by itself.
+pub fn passed_through() -> Option<MountedSession> {
+    if !is_wanted("fuse") || !is_wanted("passthrough") {
+        return None;
+    }
+    assert!(
+        passthrough_available(),
+        "passthrough needs root and Linux 6.9; TIDEFS_TEST_WITHOUT=passthrough leaves it out"
+    );
+    let store = Embedded::in_tmpfs(CAPACITY, stripe_size()).expect("root may make a tmpfs");
+    let mounted = MountedSession::over(Arc::new(store), true);
+    assert!(mounted.session.passes_through(), "the kernel grants passthrough");
+    Some(mounted)
+}
+
+/// Runs a claim on a mount. What the caller names in `TIDEFS_TEST_WITHOUT` is left out aloud.
+pub fn hold(mount: fn() -> Option<MountedSession>, claim: fn(&Path)) {
+    if let Some(mut mounted) = mount() {
+        claim(mounted.path());
+        mounted.session.unmount().expect("nothing uses the mount any more");
+    }
+}
+
+pub fn is_wanted(what: &str) -> bool {
+    let left_out = std::env::var("TIDEFS_TEST_WITHOUT").unwrap_or_default();
+    let wanted = !left_out.split(',').any(|name| name.trim() == what);
+    if !wanted {
+        eprintln!("left out, as TIDEFS_TEST_WITHOUT asks: {what}");
+    }
+    wanted
+}
+
+/// A folder that is found again when a test is killed.
+pub fn empty_folder() -> TempDir {
+    static CLEARED: Once = Once::new();
+    CLEARED.call_once(clear_what_killed_tests_left);
+    tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir().expect("a temporary folder")
+}
+
+fn clear_what_killed_tests_left() {
+    let Ok(folders) = std::env::temp_dir().read_dir() else { return };
+    for folder in folders.flatten() {
+        if folder.file_name().as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()) {
+            // Another user's mount stays; it is in nobody's way.
+            let _ = unmount_stale(&folder.path());
+        }
+    }
+}
+
+fn explain(error: &MountError) -> ! {
+    let mut reason = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        reason = format!("{reason}: {cause}");
+        source = cause.source();
+    }
+    panic!("{reason}\n(TIDEFS_TEST_WITHOUT=fuse leaves real mounts out)")
+}
+
+/// The error number of something that must fail.
+pub fn refusal<T>(result: std::io::Result<T>) -> Errno {
+    let error = result.err().expect("this must be refused");
+    Errno::from_io_error(&error).unwrap_or_else(|| panic!("{error} has no number"))
+}
+
+/// Bytes that differ from place to place, so that a shift shows.
+pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
