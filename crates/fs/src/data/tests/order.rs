@@ -64,9 +64,10 @@ fn a_flush_returns_when_its_bytes_are_stored_and_not_before() {
     std::thread::sleep(Duration::from_millis(20));
     assert!(!done.load(Ordering::SeqCst));
     assert_eq!(rig.inode().size, 0, "the size waits for the bytes");
+    rig.write(5 * STRIPE, b"after the flush began").unwrap();
     drop(held);
     flusher.join().unwrap();
-    assert_eq!(rig.inode().size, 100);
+    assert_eq!(rig.inode().size, 100, "what came later is not stored yet");
 }
 
 #[test]
@@ -145,6 +146,25 @@ fn a_truncation_waits_for_what_is_in_flight_and_none_of_it_comes_back() {
     let mut wanted = pattern(0, 10, 1);
     wanted.resize(3 * S, 0);
     assert_eq!(rig.all(), wanted);
+}
+
+#[test]
+fn a_size_measured_before_a_truncation_is_not_committed_after_it() {
+    let rig = rig(Vec::new());
+    for round in 0..20 {
+        rig.file.truncate(0).unwrap();
+        rig.write(0, &pattern(0, 100, round)).unwrap();
+        let held = rig.store.pause(Operation::Batch, When::Before);
+        let begun = rig.store.count(Operation::Batch);
+        std::thread::scope(|scope| {
+            scope.spawn(|| rig.flush());
+            eventually("the flush commits", || rig.store.count(Operation::Batch) > begun);
+            scope.spawn(|| rig.file.truncate(10).unwrap());
+            std::thread::sleep(Duration::from_millis(2));
+            drop(held);
+        });
+        assert_eq!((rig.inode().size, rig.file.size()), (10, 10), "round {round}");
+    }
 }
 
 #[test]
