@@ -128,11 +128,13 @@ impl<S: Store> Fs<S> {
         for handle in self.handles.all_files() {
             handle.file.flush_aged(now);
         }
-        self.clear_closed(CLOSED_AGE_MAX)?;
         let news = self.membership.tick(&self.store, now);
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
+        }
+        if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
+            tracing::debug!(%error, "what removed directories left could not be cleared");
         }
         news
     }

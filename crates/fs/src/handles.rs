@@ -33,6 +33,20 @@ pub struct FileHandle<S: Store> {
 pub struct DirectoryHandle<S: Store> {
     pub node: Arc<Node<S>>,
     pub listing: Mutex<Option<Arc<Listing>>>,
+    /// Why the listing lacks entries; told at its end.
+    missed: Mutex<Option<Error>>,
+}
+
+impl<S: Store> DirectoryHandle<S> {
+    pub fn miss(&self, why: Error) {
+        *self.missed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// Tells once what was missed.
+    pub fn tell(&self) -> Result<(), Error> {
+        let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        missed.map_or(Ok(()), Err)
+    }
 }
 
 impl<S: Store> Handles<S> {
@@ -71,7 +85,8 @@ impl<S: Store> Handles<S> {
 
     pub fn add_directory(&self, node: Arc<Node<S>>) -> Handle {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let directory = Arc::new(DirectoryHandle { node, listing: Mutex::new(None) });
+        let directory =
+            Arc::new(DirectoryHandle { node, listing: Mutex::default(), missed: Mutex::default() });
         self.directories().insert(number, directory);
         Handle(number)
     }

@@ -2,7 +2,7 @@
 //! know, an open file's with what this mount has not committed yet.
 
 use tidefs_model::{ShardKey, Time};
-use tidefs_store::{Batch, Bytes, Outcome, Store};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
 use crate::attr::Kind;
 use crate::directories::Parts;
@@ -15,11 +15,18 @@ use crate::keys::{self, header};
 impl<S: Store> Fs<S> {
     /// The inode behind a reference; [`Error::Stale`] when it is gone.
     pub(crate) fn fetch(&self, reference: Reference) -> Result<Inode, Error> {
-        self.fetch_all(&[reference])?.pop().flatten().ok_or(Error::Stale)
+        self.find_inode(reference)?.ok_or(Error::Stale)
     }
 
-    /// The inodes behind references, in one round; `None` for those that are gone.
-    pub(crate) fn fetch_all(&self, references: &[Reference]) -> Result<Vec<Option<Inode>>, Error> {
+    /// The inode behind a reference; `None` when it is gone.
+    pub(crate) fn find_inode(&self, reference: Reference) -> Result<Option<Inode>, Error> {
+        self.fetch_all(&[reference]).pop().unwrap_or(Ok(None))
+    }
+
+    /// The inodes behind references, in one round; `None` for those that are gone. What lies on a
+    /// node that does not answer fails for itself. A directory's attributes are then put together
+    /// from the shards that do answer, since without them no path through it would lead anywhere.
+    pub(crate) fn fetch_all(&self, references: &[Reference]) -> Vec<Result<Option<Inode>, Error>> {
         let recalled: Vec<_> = references
             .iter()
             .map(|reference| match reference.kind {
@@ -30,12 +37,12 @@ impl<S: Store> Fs<S> {
         let unknown = references.iter().zip(&recalled).filter(|(_, (parts, _))| parts.is_none());
         let batches: Vec<_> =
             unknown.flat_map(|(reference, _)| self.reads_of(*reference)).collect();
-        let mut outcomes = self.read_each(&batches)?.into_iter();
+        let mut outcomes = self.read_each(&batches).into_iter();
         let each = references.iter().zip(recalled);
         each.map(|(reference, (parts, generation))| {
             let parts = match parts {
                 Some(parts) => Some(parts),
-                None => self.parts_read(*reference, generation, &mut outcomes),
+                None => self.parts_read(*reference, generation, &mut outcomes)?,
             };
             let Some((record, headers)) = parts else { return Ok(None) };
             self.complete(*reference, &record, &headers).map(Some)
@@ -77,29 +84,39 @@ impl<S: Store> Fs<S> {
         std::iter::once(record).chain(headers)
     }
 
-    /// Takes what [`Fs::reads_of`] asked for from the outcomes; `None` when the inode is gone.
+    /// Takes what [`Fs::reads_of`] asked for from the outcomes; `None` when the inode is gone. What
+    /// is not complete is not remembered.
     fn parts_read(
         &self,
         reference: Reference,
         generation: u64,
-        outcomes: &mut impl Iterator<Item = Outcome>,
-    ) -> Option<Parts> {
-        let record = outcomes.next().and_then(|mut outcome| outcome.take(0));
-        if reference.kind != Kind::Directory {
-            return Some((record?, Vec::new()));
+        outcomes: &mut impl Iterator<Item = Result<Outcome, StoreError>>,
+    ) -> Result<Option<Parts>, Error> {
+        let record = outcomes.next();
+        let headers: Vec<_> = match reference.kind {
+            Kind::Directory => outcomes.take(usize::from(self.format.shards)).collect(),
+            _ => Vec::new(),
+        };
+        let record = record.transpose()?.and_then(|mut outcome| outcome.take(0));
+        let Some(record) = record else { return Ok(None) };
+        let is_complete = headers.iter().all(Result::is_ok);
+        let headers = headers.into_iter().map(|header| header.ok()?.take(0)).collect();
+        let parts = (record, headers);
+        if is_complete && reference.kind == Kind::Directory {
+            self.remember(reference.ino, generation, parts.clone());
         }
-        let shards = usize::from(self.format.shards);
-        let headers = outcomes.take(shards).map(|mut outcome| outcome.take(0)).collect();
-        let parts = (record?, headers);
-        self.remember(reference.ino, generation, parts.clone());
-        Some(parts)
+        Ok(Some(parts))
     }
 
-    fn read_each(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, Error> {
-        match batches {
-            [] => Ok(Vec::new()),
-            [(shard, batch)] => Ok(vec![self.store.batch(*shard, batch)?]),
-            _ => Ok(self.store.batches(batches)?),
+    /// All in one round; where that fails, each by itself.
+    fn read_each(&self, batches: &[(ShardKey, Batch)]) -> Vec<Result<Outcome, StoreError>> {
+        let one_by_one = || batches.iter().map(|(shard, batch)| self.store.batch(*shard, batch));
+        if batches.len() < 2 {
+            return one_by_one().collect();
+        }
+        match self.store.batches(batches) {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(_) => one_by_one().collect(),
         }
     }
 }

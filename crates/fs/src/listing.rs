@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidefs_model::Ino;
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Cursor, Store};
 
 use crate::attr::Kind;
@@ -11,6 +11,9 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::keys;
 use crate::names::Resolved;
+
+/// The records of entries by name.
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Names in byte order; the position of a name is its offset.
 #[derive(Debug)]
@@ -25,9 +28,13 @@ impl Listing {
 }
 
 impl<S: Store> Fs<S> {
-    /// Takes the listing of a directory.
-    pub(crate) fn listing(&self, directory: Ino) -> Result<Listing, Error> {
-        let raw = self.read_entries(directory)?;
+    /// Takes the listing of a directory, and says why entries are missing where they are.
+    pub(crate) fn listing(&self, directory: Ino) -> Result<(Listing, Option<Error>), Error> {
+        let (raw, missed) = match self.read_entries(directory) {
+            Ok(raw) => (raw, None),
+            Err(Error::Store(_)) => self.read_reachable_entries(directory)?,
+            Err(error) => return Err(error),
+        };
         let mut entries = Vec::with_capacity(raw.len());
         for (name, raw) in raw {
             let record = EntryRecord::decode(directory, &raw)?;
@@ -37,15 +44,40 @@ impl<S: Store> Fs<S> {
             };
             entries.extend(reference.map(|reference| (name, reference)));
         }
-        Ok(Listing { entries })
+        Ok((Listing { entries }, missed))
+    }
+
+    /// The entries in those shards that can be read, and why others cannot; a failure when none
+    /// can.
+    fn read_reachable_entries(&self, directory: Ino) -> Result<(Records, Option<Error>), Error> {
+        let mut records = BTreeMap::new();
+        let mut missed = None;
+        let mut any = false;
+        for shard in self.shards_of(directory) {
+            match self.read_shards(vec![(shard, Cursor::default())]) {
+                Ok(found) => {
+                    records.extend(found);
+                    any = true;
+                }
+                Err(why) => missed = Some(why),
+            }
+        }
+        match missed {
+            Some(why) if !any => Err(why),
+            missed => Ok((records, missed)),
+        }
     }
 
     /// The records of all entries of a directory by name. A page at a time is read of every shard
     /// at once, so that a small directory takes one round.
-    pub(crate) fn read_entries(&self, directory: Ino) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+    pub(crate) fn read_entries(&self, directory: Ino) -> Result<Records, Error> {
+        self.read_shards(
+            self.shards_of(directory).map(|shard| (shard, Cursor::default())).collect(),
+        )
+    }
+
+    fn read_shards(&self, mut cursors: Vec<(ShardKey, Cursor)>) -> Result<Records, Error> {
         let mut records = BTreeMap::new();
-        let mut cursors: Vec<_> =
-            self.shards_of(directory).map(|shard| (shard, Cursor::default())).collect();
         while !cursors.is_empty() {
             let pages = self.store.list(&cursors)?;
             cursors = cursors

@@ -30,7 +30,8 @@ impl<S: Store> Fs<S> {
         self.handles.remove_directory(handle)
     }
 
-    /// Hands out entries, "." and ".." first, from `offset` on until `sink` answers false.
+    /// Hands out entries, "." and ".." first, from `offset` on until `sink` answers false. Where
+    /// nodes do not answer, what the others have is handed out first and the failure told last.
     pub fn readdir(
         &self,
         handle: Handle,
@@ -44,12 +45,14 @@ impl<S: Store> Fs<S> {
                 return Ok(());
             }
         }
+        let mut handed_out = offset < DOTS.len() as u64;
         for (position, (name, reference)) in entries_from(&listing, offset) {
             if !sink(&entry(position, name, *reference)) {
-                break;
+                return Ok(());
             }
+            handed_out = true;
         }
-        Ok(())
+        if handed_out { Ok(()) } else { directory.tell() }
     }
 
     /// The same with attributes. Each entry that the sink takes, except "." and "..", counts as a
@@ -68,19 +71,25 @@ impl<S: Store> Fs<S> {
                 return Ok(());
             }
         }
+        let mut handed_out = offset < DOTS.len() as u64;
         let rest: Vec<_> = entries_from(&listing, offset).collect();
         for chunk in rest.chunks(ATTRS_PER_ROUND) {
             let references: Vec<_> = chunk.iter().map(|(_, (_, reference))| *reference).collect();
-            let inodes = self.fetch_all(&references)?;
+            let inodes = self.fetch_all(&references);
             for ((position, (name, reference)), inode) in chunk.iter().zip(inodes) {
+                let inode = inode.unwrap_or_else(|why| {
+                    directory.miss(why);
+                    None
+                });
                 let Some(inode) = inode else { continue };
                 if !sink(&entry(*position, name, *reference), &inode.attr(reference.ino)) {
                     return Ok(());
                 }
                 self.table.look_up(*reference).saw(inode.mode, inode.gid);
+                handed_out = true;
             }
         }
-        Ok(())
+        if handed_out { Ok(()) } else { directory.tell() }
     }
 
     fn listing_of(
@@ -92,8 +101,9 @@ impl<S: Store> Fs<S> {
         match &*listing {
             Some(taken) if offset > 0 => Ok(taken.clone()),
             _ => {
-                let taken = Arc::new(self.listing(directory.node.ino)?);
-                Ok(listing.insert(taken).clone())
+                let (taken, missed) = self.listing(directory.node.ino)?;
+                missed.into_iter().for_each(|why| directory.miss(why));
+                Ok(listing.insert(Arc::new(taken)).clone())
             }
         }
     }

@@ -84,7 +84,7 @@ impl<S: Store> Fs<S> {
         if let Some(inode) = linked {
             return Ok(Found::Inode(reference, self.complete(reference, &inode, &[])?));
         }
-        if let Some(inode) = self.fetch_all(&[reference])?.pop().flatten() {
+        if let Some(inode) = self.find_inode(reference)? {
             return Ok(Found::Inode(reference, inode));
         }
         // The inode went between the two reads, with its entry; or the entry dangles.
