@@ -74,14 +74,16 @@ pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> an
             }
         }
     }
+    for worker in workers {
+        worker.end()?;
+    }
     let memory =
         Order::Memory { large_bytes: extent.memory_large_bytes, files: extent.memory_files };
-    for mut worker in workers {
-        let subject = worker.subject;
-        if subject != Subject::Null {
-            progress.show(extent.rounds - 1, memory, subject);
-            keep(&mut samples, subject, worker.ask(memory, stop)?);
-        }
+    for &subject in subjects.iter().filter(|&&subject| keeps_bytes(subject)) {
+        progress.show(extent.rounds - 1, memory, subject);
+        // Afresh, without what earlier workloads left in allocators.
+        let mut worker = Worker::start(subject, site, stop)?;
+        keep(&mut samples, subject, worker.ask(memory, stop)?);
         worker.end()?;
     }
     Ok(Run { samples, stores })
@@ -121,6 +123,10 @@ fn measure(
     keep(samples, subject, worker.ask(order, stop)?);
     std::thread::sleep(PAUSE);
     Ok(())
+}
+
+fn keeps_bytes(subject: Subject) -> bool {
+    !matches!(subject, Subject::Null | Subject::Raw)
 }
 
 fn keep(samples: &mut Samples, subject: Subject, figures: Vec<(crate::figures::Figure, f64)>) {
