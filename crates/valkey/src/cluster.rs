@@ -63,6 +63,7 @@ pub struct NodeDescription {
 impl ClusterDescription {
     /// Ends every node that runs, and removes their folders. All are tried; the first error is told.
     pub fn stop(&self) -> Result<(), ProcessError> {
+        self.nodes.iter().for_each(|node| node.process.ask_to_end());
         let mut result = Ok(());
         for node in &self.nodes {
             result = result.and(node.process.stop());
@@ -117,14 +118,26 @@ impl Cluster {
     }
 
     /// Ends all nodes and removes their folders.
-    pub fn stop(self) -> Result<(), ProcessError> {
+    pub fn stop(mut self) -> Result<(), ProcessError> {
+        self.ask_to_end();
         let stop = |result: Result<(), ProcessError>, node: NodeProcess| result.and(node.stop());
-        self.processes.into_iter().fold(Ok(()), stop)
+        self.processes.drain(..).fold(Ok(()), stop)
+    }
+
+    /// Nodes that end at the same time do not have to be waited for one after the other.
+    fn ask_to_end(&self) {
+        self.processes.iter().for_each(|node| node.process().ask_to_end());
     }
 
     /// Leaves the nodes to whoever has their description.
-    pub fn leave_running(self) -> ClusterDescription {
-        self.processes.into_iter().for_each(NodeProcess::leave_running);
-        self.description
+    pub fn leave_running(mut self) -> ClusterDescription {
+        self.processes.drain(..).for_each(NodeProcess::leave_running);
+        self.description.clone()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ask_to_end();
     }
 }

@@ -2,45 +2,51 @@
 
 -- The functions that a node runs for Tidefs, each on one key.
 --
--- A batch works on a shard, which is a hash. Its arguments are:
---   loaded, fields, updates, reads    numbers
---   the names of all fields; the first `loaded` of them are those whose values matter
---   checks, then updates from argument `updates` on, then reads from argument `reads` on
--- Each check, update or read is a code, the number of its field, and its operands.
+-- A batch works on a shard, which is a hash. Its arguments are a program, the names of its fields,
+-- and the operands that the program refers to by their place among the arguments. The program is
+-- a row of big-endian numbers:
+--   how many fields are loaded, which field is the first to be updated, how many fields there are;
+--   how many checks, updates and reads follow;
+--   each of these: a letter, then its field, an offset, a length, and its operand.
+-- Fields have numbers from 1 on. Those whose values matter come first, those that are updated last.
 -- Numbers inside values have 64 bits and are worked on in halves: a Lua number is exact to 2^53.
 
 -- The server offers its libraries to running functions only, so the first call binds them.
-local byte, char, sub, rep, floor, tonumber, unpack, call
+local byte, sub, rep, pack, take, call, unpack
+
+local HEADER, HEADER_BYTES = '>I4I4I4I4I4I4', 24
+local STEP, STEP_BYTES = '>c1I4I4I4I4', 17
 local HALF = 4294967296
--- Words passed to one command: Lua's stack is bounded.
+-- Words passed to one command, an even number: Lua's stack is bounded.
 local WORDS_MAX = 1000
 
 local function bind()
-  byte, char, sub, rep, floor = string.byte, string.char, string.sub, string.rep, math.floor
-  tonumber, unpack, call = _G.tonumber, _G.unpack, redis.call
+  byte, sub, rep = string.byte, string.sub, string.rep
+  pack, take, call, unpack = struct.pack, struct.unpack, redis.call, _G.unpack
 end
 
 -- The two halves of the number at `at` of a value; missing bytes count as zero.
 local function halves(value, at)
   local a, b, c, d, e, f, g, h = byte(value or '', at + 1, at + 8)
-  return (a or 0) * 16777216 + (b or 0) * 65536 + (c or 0) * 256 + (d or 0),
-    (e or 0) * 16777216 + (f or 0) * 65536 + (g or 0) * 256 + (h or 0)
+  if h then
+    return ((a * 256 + b) * 256 + c) * 256 + d, ((e * 256 + f) * 256 + g) * 256 + h
+  end
+  return (((a or 0) * 256 + (b or 0)) * 256 + (c or 0)) * 256 + (d or 0),
+    (((e or 0) * 256 + (f or 0)) * 256 + (g or 0)) * 256
 end
 
-local function bytes_of(high, low)
-  return char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256
-  )
-end
-
--- Whether the number at `at` of a value is less than (-1), equal to (0) or more than (1) `other`.
-local function compare(value, at, other)
+-- Whether the number at `at` of a value is more than the one that `other` is.
+local function exceeds(value, at, other)
   local high, low = halves(value, at)
   local other_high, other_low = halves(other, 0)
-  if high ~= other_high then return high < other_high and -1 or 1 end
-  if low ~= other_low then return low < other_low and -1 or 1 end
-  return 0
+  return high > other_high or high == other_high and low > other_low
+end
+
+-- Whether it is less.
+local function undercuts(value, at, other)
+  local high, low = halves(value, at)
+  local other_high, other_low = halves(other, 0)
+  return high < other_high or high == other_high and low < other_low
 end
 
 -- The value with `bytes` in place from `at` on, extended with zeros as far as needed.
@@ -58,88 +64,73 @@ local function sum(value, at, delta)
     low = low - HALF
     high = high + 1
   end
-  return bytes_of((high + delta_high) % HALF, low)
+  return pack('>I4I4', (high + delta_high) % HALF, low)
+end
+
+local function holds(code, value, at, operand)
+  if code == 'a' then return not value end
+  if code == 'p' then return value end
+  if code == 'e' then return value == operand end
+  if code == 'l' then return not undercuts(value, at, operand) end
+  return not exceeds(value, at, operand)
 end
 
 -- The number of the first check that does not hold, or -1.
-local function refusal(args, values, at, updates)
-  local number = 0
-  while at < updates do
-    local code, value, holds = args[at], values[tonumber(args[at + 1])], nil
-    if code == 'absent' then
-      holds = not value
-      at = at + 2
-    elseif code == 'present' then
-      holds = value
-      at = at + 2
-    elseif code == 'equals' then
-      holds = value == args[at + 2]
-      at = at + 3
-    elseif code == 'least' then
-      holds = compare(value, tonumber(args[at + 2]), args[at + 3]) >= 0
-      at = at + 4
-    else
-      holds = compare(value, tonumber(args[at + 2]), args[at + 3]) <= 0
-      at = at + 4
-    end
-    if not holds then return number end
-    number = number + 1
+local function refusal(args, values, position, checks)
+  for number = 0, checks - 1 do
+    local code, field, at, _, operand = take(STEP, args[1], position + number * STEP_BYTES)
+    if not holds(code, values[field], at, args[operand]) then return number end
   end
   return -1
 end
 
--- Makes the updates in `values` and answers which fields they touch.
-local function update(args, values, at, reads)
-  local touched = {}
-  while at < reads do
-    local code, field = args[at], tonumber(args[at + 1])
-    touched[field] = true
-    if code == 'put' then
-      values[field] = args[at + 2]
-      at = at + 3
-    elseif code == 'delete' then
-      values[field] = false
-      at = at + 2
-    else
-      local value, offset, operand = values[field], tonumber(args[at + 2]), args[at + 3]
-      if code == 'add' then
-        operand = sum(value, offset, operand)
-      elseif code == 'max' and compare(value, offset, operand) > 0 then
-        operand = bytes_of(halves(value, offset))
-      end
-      values[field] = splice(value, offset, operand)
-      at = at + 4
-    end
+-- What an update makes of a value; false is none.
+local function updated(code, value, at, operand)
+  if code == 'p' then return operand end
+  if code == 'd' then return false end
+  if code == 'a' then return splice(value, at, sum(value, at, operand)) end
+  if code == 'm' and exceeds(value, at, operand) then
+    operand = pack('>I4I4', halves(value, at))
   end
-  return touched
+  return splice(value, at, operand)
 end
 
-local function send(command, key, words)
-  for first = 1, #words, WORDS_MAX do
-    call(command, key, unpack(words, first, math.min(first + WORDS_MAX - 1, #words)))
+local function update(args, values, position, updates)
+  for number = 0, updates - 1 do
+    local code, field, at, _, operand = take(STEP, args[1], position + number * STEP_BYTES)
+    values[field] = updated(code, values[field], at, args[operand])
   end
 end
 
-local function store(key, args, values, touched)
-  local put, removed = {}, {}
-  for field in pairs(touched) do
+local function send(command, key, words, count)
+  for first = 1, count, WORDS_MAX do
+    local last = first + WORDS_MAX - 1
+    call(command, key, unpack(words, first, last < count and last or count))
+  end
+end
+
+-- Writes the fields from `first` on.
+local function store(key, args, values, first, fields)
+  local put, puts, removed, removals = {}, 0, {}, 0
+  for field = first, fields do
     local value = values[field]
     if value then
-      put[#put + 1] = args[field + 4]
-      put[#put + 1] = value
+      put[puts + 1], put[puts + 2] = args[field + 1], value
+      puts = puts + 2
     else
-      removed[#removed + 1] = args[field + 4]
+      removals = removals + 1
+      removed[removals] = args[field + 1]
     end
   end
-  send('HSET', key, put)
-  send('HDEL', key, removed)
+  send('HSET', key, put, puts)
+  send('HDEL', key, removed, removals)
 end
 
 local function load(key, args, loaded)
   if loaded == 0 then return {} end
-  if loaded <= WORDS_MAX then return call('HMGET', key, unpack(args, 5, loaded + 4)) end
+  if loaded <= WORDS_MAX then return call('HMGET', key, unpack(args, 2, loaded + 1)) end
   local values = {}
-  for field = 1, loaded do values[field] = call('HGET', key, args[field + 4]) end
+  for field = 1, loaded do values[field] = call('HGET', key, args[field + 1]) end
   return values
 end
 
@@ -150,36 +141,32 @@ local function is_empty(key, values, loaded)
   return 1 - call('EXISTS', key)
 end
 
-local function answer(key, args, values, at, outcome)
-  while at <= #args do
-    local value = values[tonumber(args[at + 1])]
-    if args[at] == 'read' then
-      at = at + 2
-    else
-      local from, length = tonumber(args[at + 2]), tonumber(args[at + 3])
-      if value and from + length <= #value then
-        value = call('HGET', key, args[at + 4] .. sub(value, from + 1, from + length))
-      else
-        value = false
-      end
-      at = at + 5
-    end
-    outcome[#outcome + 1] = value or false
-  end
-  return outcome
+-- The value that a read asks for; one that follows a reference sees the updates too.
+local function read(key, code, value, at, length, prefix)
+  if code == 'r' then return value or false end
+  if not value or at + length > #value then return false end
+  return call('HGET', key, prefix .. sub(value, at + 1, at + length))
 end
 
 local function batch(keys, args)
   if not call then bind() end
-  local key, loaded, fields = keys[1], tonumber(args[1]), tonumber(args[2])
-  local updates, reads = tonumber(args[3]), tonumber(args[4])
+  local key = keys[1]
+  local loaded, first, fields, checks, updates, reads = take(HEADER, args[1])
+  local position = HEADER_BYTES + 1
   local values = load(key, args, loaded)
-  local empty = is_empty(key, values, loaded)
-  local refused = refusal(args, values, fields + 5, updates)
-  if refused < 0 and updates < reads then
-    store(key, args, values, update(args, values, updates, reads))
+  local answer = { -1, is_empty(key, values, loaded) }
+  answer[1] = refusal(args, values, position, checks)
+  position = position + checks * STEP_BYTES
+  if answer[1] < 0 and updates > 0 then
+    update(args, values, position, updates)
+    store(key, args, values, first, fields)
   end
-  return answer(key, args, values, reads, { refused, empty })
+  position = position + updates * STEP_BYTES
+  for number = 0, reads - 1 do
+    local code, field, at, length, operand = take(STEP, args[1], position + number * STEP_BYTES)
+    answer[number + 3] = read(key, code, values[field], at, length, args[operand])
+  end
+  return answer
 end
 
 -- Cuts a stripe to at most so many bytes, but not to nothing.

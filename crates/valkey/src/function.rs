@@ -6,36 +6,104 @@
 
 use std::collections::BTreeMap;
 
-use tidefs_store::{Batch, Bytes, Check, Outcome, Read, Update};
+use tidefs_store::{Batch, Check, Outcome, Read, Update};
 
 use crate::wire::{Malformed, Reply, Request};
 
 /// The library's source.
 pub const LIBRARY: &str = include_str!("function.lua");
 
-/// Arguments in front of the names of the fields; Lua counts from 1.
-const ARGUMENTS_BEFORE_FIELDS: usize = 4;
+/// Numbers in front of a program's steps, and bytes of a step.
+const HEADER_NUMBERS: usize = 6;
+const STEP_BYTES: usize = 17;
 
-/// The names of a batch's fields, each once, with the number by which the function knows it.
+/// The names of a batch's fields, each once, with the number by which the program knows it.
+#[derive(Default)]
 struct Fields<'b> {
-    numbers: BTreeMap<&'b [u8], u64>,
+    numbers: BTreeMap<&'b [u8], u32>,
     names: Vec<&'b [u8]>,
 }
 
 impl<'b> Fields<'b> {
-    fn new() -> Fields<'b> {
-        Fields { numbers: BTreeMap::new(), names: Vec::new() }
-    }
-
     fn add(&mut self, name: &'b [u8]) {
-        let next = self.names.len() as u64 + 1;
+        let next = self.names.len() as u32 + 1;
         if *self.numbers.entry(name).or_insert(next) == next {
             self.names.push(name);
         }
     }
 
-    fn number(&self, name: &[u8]) -> u64 {
-        self.numbers[name]
+    fn count(&self) -> u32 {
+        self.names.len() as u32
+    }
+}
+
+/// The arguments of a batch, as they grow.
+struct Program<'b> {
+    fields: Fields<'b>,
+    bytes: Vec<u8>,
+    operands: Vec<Operand<'b>>,
+}
+
+enum Operand<'b> {
+    Bytes(&'b [u8]),
+    Number([u8; 8]),
+}
+
+/// A check, an update or a read as the program has it.
+struct Step<'b> {
+    code: u8,
+    field: &'b [u8],
+    at: u32,
+    length: u32,
+    operand: Option<Operand<'b>>,
+}
+
+impl<'b> Step<'b> {
+    fn new(code: u8, field: &'b [u8]) -> Step<'b> {
+        Step { code, field, at: 0, length: 0, operand: None }
+    }
+
+    fn with(self, at: u32, operand: Operand<'b>) -> Step<'b> {
+        Step { at, operand: Some(operand), ..self }
+    }
+}
+
+impl<'b> Program<'b> {
+    fn of(batch: &'b Batch) -> Program<'b> {
+        let mut fields = Fields::default();
+        let updated: Vec<_> = batch.updates.iter().map(updated).collect();
+        let is_updated = |name: &[u8]| updated.contains(&name);
+        let kept = batch.checks.iter().map(checked).chain(batch.reads.iter().map(read_from));
+        kept.clone().filter(|name| !is_updated(name)).for_each(|name| fields.add(name));
+        let first_updated = fields.count() + 1;
+        kept.filter(|name| is_updated(name)).for_each(|name| fields.add(name));
+        let changed = batch.updates.iter().filter(|update| uses_value(update));
+        changed.for_each(|update| fields.add(self::updated(update)));
+        let loaded = fields.count();
+        updated.iter().for_each(|name| fields.add(name));
+
+        let steps = batch.checks.len() + batch.updates.len() + batch.reads.len();
+        let mut bytes = Vec::with_capacity(HEADER_NUMBERS * 4 + steps * STEP_BYTES);
+        let counts = [batch.checks.len(), batch.updates.len(), batch.reads.len()];
+        let counts = counts.map(|count| count as u32);
+        for number in [loaded, first_updated, fields.count()].into_iter().chain(counts) {
+            bytes.extend(number.to_be_bytes());
+        }
+        let mut program = Program { fields, bytes, operands: Vec::with_capacity(steps) };
+        batch.checks.iter().for_each(|check| program.push(check_step(check)));
+        batch.updates.iter().for_each(|update| program.push(update_step(update)));
+        batch.reads.iter().for_each(|read| program.push(read_step(read)));
+        program
+    }
+
+    /// Operands follow the program and the names of the fields; Lua counts from 1.
+    fn push(&mut self, step: Step<'b>) {
+        let place = self.fields.count() + self.operands.len() as u32 + 2;
+        self.bytes.push(step.code);
+        for number in [self.fields.numbers[step.field], step.at, step.length, place] {
+            self.bytes.extend(number.to_be_bytes());
+        }
+        self.operands.extend(step.operand);
     }
 }
 
@@ -46,24 +114,16 @@ pub fn batch_request(key: &[u8], batch: &Batch) -> Request<'static> {
         batch if batch.reclaims => b"tidefs_batch_reclaim",
         _ => b"tidefs_batch",
     };
-    let mut fields = Fields::new();
-    batch.checks.iter().for_each(|check| fields.add(checked(check)));
-    batch.reads.iter().for_each(|read| fields.add(read_from(read)));
-    batch.updates.iter().filter(|update| uses_value(update)).for_each(|u| fields.add(updated(u)));
-    let loaded = fields.names.len();
-    batch.updates.iter().for_each(|update| fields.add(updated(update)));
-
-    let checks_at = ARGUMENTS_BEFORE_FIELDS + fields.names.len() + 1;
-    let updates_at = checks_at + batch.checks.iter().map(check_words).sum::<usize>();
-    let reads_at = updates_at + batch.updates.iter().map(update_words).sum::<usize>();
+    let program = Program::of(batch);
     let mut request = Request::new("FCALL").word(function).number(1).word(key);
-    for number in [loaded, fields.names.len(), updates_at, reads_at] {
-        request.push_number(number as u64);
+    request.push(&program.bytes);
+    program.fields.names.iter().for_each(|name| request.push(name));
+    for operand in &program.operands {
+        match operand {
+            Operand::Bytes(bytes) => request.push(bytes),
+            Operand::Number(bytes) => request.push(bytes),
+        }
     }
-    fields.names.iter().for_each(|name| request.push(name));
-    batch.checks.iter().for_each(|check| push_check(&mut request, &fields, check));
-    batch.updates.iter().for_each(|update| push_update(&mut request, &fields, update));
-    batch.reads.iter().for_each(|read| push_read(&mut request, &fields, read));
     request.end()
 }
 
@@ -98,79 +158,43 @@ fn uses_value(update: &Update) -> bool {
     !matches!(update, Update::Put { .. } | Update::Delete { .. })
 }
 
-fn check_words(check: &Check) -> usize {
+fn check_step(check: &Check) -> Step<'_> {
     match check {
-        Check::Absent { .. } | Check::Present { .. } => 2,
-        Check::Equals { .. } => 3,
-        Check::AtLeast { .. } | Check::AtMost { .. } => 4,
+        Check::Absent { field } => Step::new(b'a', field),
+        Check::Present { field } => Step::new(b'p', field),
+        Check::Equals { field, value } => Step::new(b'e', field).with(0, Operand::Bytes(value)),
+        Check::AtLeast { field, at, least } => {
+            Step::new(b'l', field).with(*at, Operand::Number(least.to_be_bytes()))
+        }
+        Check::AtMost { field, at, most } => {
+            Step::new(b'm', field).with(*at, Operand::Number(most.to_be_bytes()))
+        }
     }
 }
 
-fn update_words(update: &Update) -> usize {
+fn update_step(update: &Update) -> Step<'_> {
     match update {
-        Update::Delete { .. } => 2,
-        Update::Put { .. } => 3,
-        Update::Patch { .. } | Update::Add { .. } | Update::Max { .. } => 4,
-    }
-}
-
-fn push_check(request: &mut Request<'_>, fields: &Fields<'_>, check: &Check) {
-    let (code, at_and_number) = match check {
-        Check::Absent { .. } => ("absent", None),
-        Check::Present { .. } => ("present", None),
-        Check::Equals { .. } => ("equals", None),
-        Check::AtLeast { at, least, .. } => ("least", Some((*at, *least))),
-        Check::AtMost { at, most, .. } => ("most", Some((*at, *most))),
-    };
-    push_code(request, code, fields.number(checked(check)));
-    if let Check::Equals { value, .. } = check {
-        request.push(value);
-    }
-    if let Some((at, number)) = at_and_number {
-        request.push_number(at.into());
-        request.push(&number.to_be_bytes());
-    }
-}
-
-fn push_update(request: &mut Request<'_>, fields: &Fields<'_>, update: &Update) {
-    let field = fields.number(updated(update));
-    match update {
-        Update::Put { value, .. } => {
-            push_code(request, "put", field);
-            request.push(value);
+        Update::Put { field, value } => Step::new(b'p', field).with(0, Operand::Bytes(value)),
+        Update::Delete { field } => Step::new(b'd', field),
+        Update::Patch { field, at, bytes } => {
+            Step::new(b's', field).with(*at, Operand::Bytes(bytes))
         }
-        Update::Delete { .. } => push_code(request, "delete", field),
-        Update::Patch { at, bytes, .. } => push_at(request, "patch", field, *at, bytes),
-        Update::Add { at, delta, .. } => {
-            push_at(request, "add", field, *at, &delta.to_be_bytes());
+        Update::Add { field, at, delta } => {
+            Step::new(b'a', field).with(*at, Operand::Number(delta.to_be_bytes()))
         }
-        Update::Max { at, value, .. } => {
-            push_at(request, "max", field, *at, &value.to_be_bytes());
+        Update::Max { field, at, value } => {
+            Step::new(b'm', field).with(*at, Operand::Number(value.to_be_bytes()))
         }
     }
 }
 
-fn push_read(request: &mut Request<'_>, fields: &Fields<'_>, read: &Read) {
+fn read_step(read: &Read) -> Step<'_> {
     match read {
-        Read::Field { field } => push_code(request, "read", fields.number(field)),
+        Read::Field { field } => Step::new(b'r', field),
         Read::Linked { field, at, length, prefix } => {
-            push_code(request, "link", fields.number(field));
-            request.push_number((*at).into());
-            request.push_number((*length).into());
-            request.push(prefix);
+            Step { length: *length, ..Step::new(b'f', field).with(*at, Operand::Bytes(prefix)) }
         }
     }
-}
-
-fn push_code(request: &mut Request<'_>, code: &str, field: u64) {
-    request.push(code.as_bytes());
-    request.push_number(field);
-}
-
-fn push_at(request: &mut Request<'_>, code: &str, field: u64, at: u32, bytes: &[u8]) {
-    push_code(request, code, field);
-    request.push_number(at.into());
-    request.push(bytes);
 }
 
 /// What the function answers: the check that refused or -1, whether the shard was empty, values.
@@ -179,15 +203,11 @@ pub fn outcome(reply: Reply, reads: usize) -> Result<Outcome, Malformed> {
     let mut next = || answers.next().ok_or(Malformed::Unexpected);
     let refused_by = usize::try_from(next()?.integer()?).ok();
     let shard_was_empty = next()?.integer()? == 1;
-    let values = answers.map(value).collect::<Result<Vec<_>, _>>()?;
+    let values = answers.map(Reply::into_optional_bulk).collect::<Result<Vec<_>, _>>()?;
     if values.len() != reads {
         return Err(Malformed::Unexpected);
     }
     Ok(Outcome { refused_by, shard_was_empty, values })
-}
-
-fn value(reply: Reply) -> Result<Option<Bytes>, Malformed> {
-    if reply == Reply::Nil { Ok(None) } else { reply.into_bulk().map(Some) }
 }
 
 /// Cuts a stripe to `length` bytes, or removes it.
@@ -203,31 +223,49 @@ pub fn trim_request(key: &[u8], length: u32) -> Request<'static> {
 mod tests {
     use super::*;
 
-    fn words(request: &Request<'_>) -> Vec<String> {
+    fn words(request: &Request<'_>) -> Vec<Vec<u8>> {
         let mut slices = Vec::new();
         request.gather(0, &mut slices);
         let wire: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         let reply = crate::wire::parse(&wire).unwrap().0.into_array().unwrap();
-        let word = |reply: Reply| reply.into_bulk().unwrap().escape_ascii().to_string();
-        reply.into_iter().map(word).collect()
+        reply.into_iter().map(|word| word.into_bulk().unwrap()).collect()
     }
 
     #[test]
-    fn fields_are_named_once_and_those_that_matter_first() {
-        let batch = Batch::new().absent("e").put("i", "x").put("e", "y").add("h", 8, -1).read("e");
-        let expected = "FCALL tidefs_batch 1 k 2 3 10 20 e h i absent 1 put 3 x put 1 y \
-                        add 2 8 \\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff read 1";
-        assert_eq!(words(&batch_request(b"k", &batch)).join(" "), expected);
+    fn fields_are_named_once_those_that_matter_first_and_those_updated_last() {
+        let batch = Batch::new().absent("e").absent("x").put("i", "inode").put("e", "entry");
+        let batch = batch.add("h", 8, -1).read_linked("e", 3, 4, "i");
+        let words = words(&batch_request(b"k", &batch));
+        let numbers = |bytes: &[u8]| {
+            let numbers = bytes.chunks(4).map(|chunk| chunk.try_into().map(u32::from_be_bytes));
+            numbers.collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        assert_eq!(words[..4], [&b"FCALL"[..], b"tidefs_batch", b"1", b"k"]);
+        let (header, steps) = words[4].split_at(24);
+        assert_eq!(numbers(header), [3, 2, 4, 2, 3, 1]);
+        let steps: Vec<_> =
+            steps.chunks(17).map(|step| (char::from(step[0]), numbers(&step[1..]))).collect();
+        let expected = [
+            ('a', vec![2, 0, 0, 6]),
+            ('a', vec![1, 0, 0, 6]),
+            ('p', vec![4, 0, 0, 6]),
+            ('p', vec![2, 0, 0, 7]),
+            ('a', vec![3, 8, 0, 8]),
+            ('f', vec![2, 3, 4, 9]),
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(words[5..9], [b"x", b"e", b"h", b"i"]);
+        assert_eq!(words[9..], [&b"inode"[..], b"entry", &[0xff; 8], b"i"]);
     }
 
     #[test]
     fn the_function_suits_the_batch() {
-        let name = |batch: &Batch| words(&batch_request(b"k", batch))[1].clone();
-        assert_eq!(name(&Batch::new().present("a").read("a")), "tidefs_read");
-        assert_eq!(name(&Batch::new().put("a", "")), "tidefs_batch");
-        assert_eq!(name(&Batch::new().delete("a").reclaims()), "tidefs_batch_reclaim");
-        assert_eq!(words(&trim_request(b"k", 0)), ["UNLINK", "k"]);
-        assert_eq!(words(&trim_request(b"k", 9)), ["FCALL", "tidefs_trim", "1", "k", "9"]);
+        let name = |batch: &Batch| words(&batch_request(b"k", batch)).swap_remove(1);
+        assert_eq!(name(&Batch::new().present("a").read("a")), b"tidefs_read");
+        assert_eq!(name(&Batch::new().put("a", "")), b"tidefs_batch");
+        assert_eq!(name(&Batch::new().delete("a").reclaims()), b"tidefs_batch_reclaim");
+        assert_eq!(words(&trim_request(b"k", 0)), [&b"UNLINK"[..], b"k"]);
+        assert_eq!(words(&trim_request(b"k", 9))[1..], [&b"tidefs_trim"[..], b"1", b"k", b"9"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! partitions that move and repeats what may be repeated; `store` turns the trait's calls into all
 //! that.
 
+mod batches;
 mod client;
 mod cluster;
 mod connection;

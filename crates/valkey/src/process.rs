@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::{ByteSize, NodeId};
 
 pub use self::accounts::Secrets;
+pub use self::config::NODE_TIMEOUT_MS;
 pub use self::find::find_server;
 pub use self::identity::ProcessId;
 pub use self::spawn::Lifetime;

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use tidefs_model::{ShardKey, StripeKey, StripeSize};
+use tidefs_store::StripeWrite;
 use tidefs_store::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead};
-use tidefs_store::{StripeWrite, Update};
 
+use crate::batches;
 use crate::client::Client;
 use crate::cluster::ClusterDescription;
 use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
@@ -23,9 +24,6 @@ use crate::probe::{Server, probe};
 use crate::slot::{shard_name, stripe_name};
 use crate::topology::{Member, Topology};
 use crate::wire::Request;
-
-/// A longer value in a shard is a mistake of the caller: metadata records are small.
-const VALUE_BYTES_MAX: u64 = 16 << 20;
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
@@ -113,20 +111,11 @@ impl Valkey {
 
 impl Store for Valkey {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
-        let mut jobs = [batch_job(shard, batch)?];
-        self.client.perform(&mut jobs)?;
-        let [job] = jobs;
-        job.reply(|reply| function::outcome(reply, batch.reads.len()))
+        batches::batch(&self.client, shard, batch)
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
-        let jobs = batches.iter().map(|(shard, batch)| batch_job(*shard, batch));
-        let mut jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-        self.client.perform(&mut jobs)?;
-        let outcomes = jobs.into_iter().zip(batches).map(|(job, (_, batch))| {
-            job.reply(|reply| function::outcome(reply, batch.reads.len()))
-        });
-        outcomes.collect()
+        batches::batches(&self.client, batches)
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
@@ -185,25 +174,6 @@ impl Store for Valkey {
 
     fn overview(&self) -> Result<Overview, StoreError> {
         Ok(overview::overview(&self.client, &self.server))
-    }
-}
-
-/// A batch that only reads may be repeated; any other may have been applied when it got lost.
-fn batch_job(shard: ShardKey, batch: &Batch) -> Result<Job<'static>, StoreError> {
-    if let Some(bytes) = batch.updates.iter().map(reach).find(|&reach| reach > VALUE_BYTES_MAX) {
-        return Err(StoreError::TooLarge { bytes });
-    }
-    let request = function::batch_request(&shard_name(shard), batch);
-    Ok(Job::new(shard.partition(), request, batch.only_reads()))
-}
-
-/// Length of the value that an update needs.
-fn reach(update: &Update) -> u64 {
-    match update {
-        Update::Put { value, .. } => value.len() as u64,
-        Update::Delete { .. } => 0,
-        Update::Patch { at, bytes, .. } => u64::from(*at) + bytes.len() as u64,
-        Update::Add { at, .. } | Update::Max { at, .. } => u64::from(*at) + 8,
     }
 }
 

@@ -16,6 +16,8 @@ pub struct ViewNode {
     pub is_myself: bool,
     /// The connection for news between the nodes is up.
     pub is_linked: bool,
+    /// Somebody takes it for dead.
+    pub is_failing: bool,
     pub epoch: u64,
     pub slots: Vec<RangeInclusive<u16>>,
 }
@@ -36,14 +38,16 @@ fn node(line: &str) -> Result<ViewNode, Malformed> {
     let mut next = || words.next().ok_or(Malformed::Unexpected);
     let id = next()?.parse().map_err(|_| Malformed::Unexpected)?;
     let address = address(next()?)?;
-    let is_myself = next()?.split(',').any(|flag| flag == "myself");
+    let flags = next()?;
+    let is_myself = flags.split(',').any(|flag| flag == "myself");
+    let is_failing = flags.split(',').any(|flag| flag == "fail" || flag == "fail?");
     let (_primary, _ping, _pong) = (next()?, next()?, next()?);
     let epoch = next()?.parse().map_err(|_| Malformed::Number)?;
     let is_linked = next()? == "connected";
     // Words in brackets name slots on their way.
     let slots = words.filter(|word| !word.is_empty() && !word.starts_with('['));
     let slots = slots.map(slots_of).collect::<Result<_, _>>()?;
-    Ok(ViewNode { id, address, is_myself, is_linked, epoch, slots })
+    Ok(ViewNode { id, address, is_myself, is_linked, is_failing, epoch, slots })
 }
 
 /// `ip:port@bus-port`, maybe followed by a comma and names.
@@ -81,7 +85,7 @@ mod tests {
     fn a_table_of_nodes_is_read() {
         let text = format!(
             "{ID} 127.0.0.1:7001@17001,,shard-id=1 myself,master - 0 0 4 connected 0-5 9 [77->-{ID}]\n\
-             {ID} ::1:7002@17002 master - 0 1 5 disconnected\n\
+             {ID} ::1:7002@17002 master,fail? - 0 1 5 disconnected\n\
              {ID} :0@0 master,noaddr - 1 1 0 disconnected 7\n\
              {ID} :7003@17003 slave {ID} 1 1 0 connected\n"
         );
@@ -92,6 +96,7 @@ mod tests {
         assert_eq!((nodes[0].epoch, nodes[0].is_myself, nodes[0].is_linked), (4, true, true));
         assert_eq!(nodes[1].address, Some("[::1]:7002".parse().unwrap()));
         assert_eq!((nodes[1].is_myself, nodes[1].is_linked), (false, false));
+        assert_eq!((nodes[0].is_failing, nodes[1].is_failing), (false, true));
         assert_eq!(nodes[2].address, None);
     }
 

@@ -9,5 +9,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use reply::{BulkStart, Malformed, REPLY_BYTES_MAX, Reply, Scanner, bulk_start, parse};
+#[cfg(test)]
+use reply::REPLY_BYTES_MAX;
+pub use reply::{BulkStart, Malformed, Reply, Scanner, bulk_start, parse};
 pub use request::Request;

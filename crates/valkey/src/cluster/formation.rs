@@ -14,12 +14,17 @@ use crate::connection::Connection;
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::function::LIBRARY;
-use crate::process::{NodeProcess, socket_of};
+use crate::process::{NODE_TIMEOUT_MS, NodeProcess, socket_of};
 use crate::view::parse_view;
-use crate::wire::{Malformed, Request};
+use crate::wire::Request;
 
 /// Nodes that do not agree after this long never will.
 const FORMATION_MAX: Duration = Duration::from_secs(20);
+/// While nodes get to know each other, in milliseconds: they tell each other of their slots after
+/// half of it, and repeat a greeting that got lost after all of it.
+const GREETING_TIMEOUT_MS: u64 = 1_000;
+/// Nodes that agreed and are no longer told to doubt each other agree at once.
+const STILL_AGREED_WITHIN: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
@@ -33,8 +38,9 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
     for (number, (admin, node)) in admins.iter_mut().zip(&planned).enumerate() {
         begin(admin, node).map_err(|fault| ClusterError::Node { number, fault })?;
     }
+    set_node_timeout(&mut admins, GREETING_TIMEOUT_MS)?;
     introduce(&mut admins, &planned)?;
-    wait_until_agreed(&mut admins, &planned)?;
+    settle(&mut admins, &planned)?;
 
     let nodes = planned.iter().zip(&processes).map(|(node, process)| describe(node, process));
     let description = ClusterDescription { nodes: nodes.collect() };
@@ -47,6 +53,15 @@ fn begin(admin: &mut Connection, node: &PlannedNode) -> Result<(), Fault> {
     admin.ask(&Request::of(&["CLUSTER", "FAILOVER", "TAKEOVER"]))?;
     admin.ask(&Request::of(&["CLUSTER", "FORGET", &predecessor]))?;
     admin.ask(&Request::of(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]))?;
+    Ok(())
+}
+
+fn set_node_timeout(admins: &mut [Connection], timeout_ms: u64) -> Result<(), ClusterError> {
+    let timeout_ms = timeout_ms.to_string();
+    let request = Request::of(&["CONFIG", "SET", "cluster-node-timeout", &timeout_ms]);
+    for (number, admin) in admins.iter_mut().enumerate() {
+        admin.ask(&request).map_err(|fault| ClusterError::Node { number, fault })?;
+    }
     Ok(())
 }
 
@@ -64,11 +79,28 @@ fn introduce(admins: &mut [Connection], planned: &[PlannedNode]) -> Result<(), C
     Ok(())
 }
 
+/// Waits until all nodes agree, and then ends their readiness to think each other dead. One that
+/// was thought dead just before that would stay so; then it is done again.
+fn settle(admins: &mut [Connection], planned: &[PlannedNode]) -> Result<(), ClusterError> {
+    let deadline = Instant::now() + FORMATION_MAX;
+    loop {
+        wait_until_agreed(admins, planned, deadline)?;
+        set_node_timeout(admins, NODE_TIMEOUT_MS)?;
+        let still = Instant::now() + STILL_AGREED_WITHIN;
+        match wait_until_agreed(admins, planned, still.min(deadline)) {
+            Err(ClusterError::NotFormed { .. }) if still < deadline => {
+                set_node_timeout(admins, GREETING_TIMEOUT_MS)?;
+            }
+            result => return result,
+        }
+    }
+}
+
 fn wait_until_agreed(
     admins: &mut [Connection],
     planned: &[PlannedNode],
+    deadline: Instant,
 ) -> Result<(), ClusterError> {
-    let deadline = Instant::now() + FORMATION_MAX;
     for (number, admin) in admins.iter_mut().enumerate() {
         loop {
             let said =
@@ -83,27 +115,28 @@ fn wait_until_agreed(
     Ok(())
 }
 
-/// What a node still lacks: it must serve, and know exactly these nodes, each with its slots.
+/// What a node still lacks: it must serve, and know exactly these nodes, alive and with their
+/// slots.
 fn objection(admin: &mut Connection, planned: &[PlannedNode]) -> Result<Option<String>, Fault> {
     let info = admin.ask(&Request::of(&["CLUSTER", "INFO"]))?;
     let info = info.text()?;
     if !info.contains("cluster_state:ok") {
-        let state = info.lines().next().unwrap_or_default();
-        return Ok(Some(state.to_owned()));
+        return Ok(info.lines().next().map(str::to_owned));
     }
-    let nodes = admin.ask(&Request::of(&["CLUSTER", "NODES"]))?;
-    let view = parse_view(nodes.text()?)?;
-    let known = view.len();
-    if known != planned.len() {
-        return Ok(Some(format!("{known} of {} nodes known", planned.len())));
+    let view = parse_view(admin.ask(&Request::of(&["CLUSTER", "NODES"]))?.text()?)?;
+    if view.len() != planned.len() {
+        return Ok(Some(format!("{} of {} nodes known", view.len(), planned.len())));
     }
     for node in planned {
         let id = node.spec.id;
-        let seen = view.iter().find(|seen| seen.id == id).ok_or(Malformed::Unexpected)?;
+        let Some(seen) = view.iter().find(|seen| seen.id == id) else {
+            return Ok(Some(format!("{id} is not known")));
+        };
         let slots: usize = seen.slots.iter().map(|slots| slots.len()).sum();
         let linked = seen.is_myself || seen.is_linked;
-        if slots != node.slots || !linked {
-            return Ok(Some(format!("{id} seen with {slots} of {} slots", node.slots)));
+        if slots != node.slots || !linked || seen.is_failing {
+            let seen = format!("linked {linked}, failing {}", seen.is_failing);
+            return Ok(Some(format!("{id} seen with {slots} of {} slots, {seen}", node.slots)));
         }
     }
     Ok(None)

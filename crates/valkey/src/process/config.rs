@@ -10,7 +10,7 @@ pub const TABLE_NAME: &str = "nodes.conf";
 
 /// Ten years, in milliseconds. There is no failover, so no node has to judge another one dead; and
 /// a node that saw half of the cluster fail would refuse to serve its own keys.
-const NODE_TIMEOUT_MS: u64 = 315_360_000_000;
+pub const NODE_TIMEOUT_MS: u64 = 315_360_000_000;
 
 /// Directives that are the same for every node. Every one of them is known to Redis 7.0.
 const COMMON: &str = "\

@@ -31,11 +31,18 @@ impl ProcessId {
         started_ticks(self.pid) == Some(self.started_ticks)
     }
 
+    /// Tells exactly this process to end, and does not wait for that.
+    pub fn ask_to_end(self) {
+        if let Some(handle) = self.handle() {
+            // It fails only for a process that has ended meanwhile.
+            let _ = pidfd_send_signal(&handle, Signal::TERM);
+        }
+    }
+
     /// Ends exactly this process; one that has ended is no error.
     pub fn stop(self) -> Result<(), ProcessError> {
         let Some(handle) = self.handle() else { return Ok(()) };
         for (signal, within) in GRACE {
-            // It fails only for a process that has ended meanwhile.
             let _ = pidfd_send_signal(&handle, signal);
             if has_ended(&handle, within) {
                 return Ok(());

@@ -205,6 +205,11 @@ impl Reply {
         if let Reply::Bulk(bytes) = self { Ok(bytes) } else { Err(Malformed::Unexpected) }
     }
 
+    /// A bulk reply, or none.
+    pub fn into_optional_bulk(self) -> Result<Option<Vec<u8>>, Malformed> {
+        if self == Reply::Nil { Ok(None) } else { self.into_bulk().map(Some) }
+    }
+
     pub fn into_array(self) -> Result<Vec<Reply>, Malformed> {
         if let Reply::Array(values) = self { Ok(values) } else { Err(Malformed::Unexpected) }
     }

@@ -1,0 +1,133 @@
+//! Who is let in, and what they may do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use tidefs_model::{Ino, ShardKey};
+use tidefs_store::{Batch, Store, StoreError};
+use tidefs_valkey::{ConnectError, Options, Secret, Valkey};
+
+use crate::fixture::{Admin, Kind, on_each_server, start};
+
+fn a_wrong_secret_is_denied(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let description = running.cluster().description();
+    let wrong = Secret::from_text("wrong");
+    let Err(error) = Valkey::connect(description, wrong, Options::default()) else {
+        panic!("a wrong secret was accepted");
+    };
+    let ConnectError::Store(StoreError::Denied { endpoint }) = error else { panic!("{error}") };
+    assert!(endpoint.contains("node-0"), "{endpoint}");
+}
+
+fn a_mount_may_do_nothing_but_its_work(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let secret = running.cluster().secrets().data.reveal().to_owned();
+    let mut mount = Admin::log_in(&running.node(0).socket, "tidefs", &secret);
+    for words in [
+        "EVAL return(1) 0",
+        "FUNCTION LIST",
+        "FUNCTION FLUSH",
+        "SCRIPT FLUSH",
+        "CONFIG GET maxmemory",
+        "CONFIG SET maxmemory 1",
+        "ACL LIST",
+        "MIGRATE 127.0.0.1 1 k 0 1",
+        "RESTORE {000}s 0 x",
+        "DUMP {000}s",
+        "KEYS *",
+        "SCAN 0",
+        "FLUSHALL",
+        "SHUTDOWN NOSAVE",
+        "REPLICAOF NO ONE",
+        "CLUSTER RESET",
+        "CLUSTER ADDSLOTS 1",
+        "CLIENT KILL TYPE normal",
+        "MONITOR",
+        "SUBSCRIBE news",
+        "SET other value",
+        "GETRANGE {000}other 0 1",
+        "SORT {000}s STORE {000}m",
+    ] {
+        let said = mount.say(words);
+        assert!(said.starts_with("-NOPERM"), "{words}: {said}");
+    }
+    let mut nobody = std::os::unix::net::UnixStream::connect(&running.node(0).socket).unwrap();
+    std::io::Write::write_all(&mut nobody, b"PING\r\n").unwrap();
+    let mut said = [0; 7];
+    std::io::Read::read_exact(&mut nobody, &mut said).unwrap();
+    assert_eq!(&said, b"-NOAUTH");
+}
+
+fn secrets_stay_in_memory(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let node = running.node(0);
+    let secrets = running.cluster().secrets();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&node.directory), 0o700);
+    for entry in fs::read_dir(&node.directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path == node.socket {
+            assert_eq!(mode(&path), 0o600);
+            continue;
+        }
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        for secret in [&secrets.data, &secrets.admin] {
+            assert!(!text.contains(secret.reveal()), "{} holds a secret", path.display());
+        }
+    }
+    let process = format!("/proc/{}", node.process.pid);
+    for file in ["cmdline", "environ"] {
+        let text =
+            String::from_utf8_lossy(&fs::read(format!("{process}/{file}")).unwrap()).into_owned();
+        assert!(!text.contains(secrets.data.reveal()), "{file} holds a secret");
+        assert!(!text.contains(secrets.admin.reveal()), "{file} holds a secret");
+    }
+    let limits = fs::read_to_string(format!("{process}/limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
+
+fn the_server_is_known_by_what_it_can_do(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let store = running.connect();
+    let server = store.server();
+    match kind {
+        Kind::Redis => {
+            assert_eq!(server.name, "redis");
+            assert!(!server.abilities.atomic_slot_migration, "{server:?}");
+        }
+        Kind::Valkey => {
+            assert_eq!(server.name, "valkey");
+            assert!(
+                server.version.major >= 9 && server.abilities.atomic_slot_migration,
+                "{server:?}"
+            );
+        }
+    }
+    let overview = store.overview().unwrap();
+    assert_eq!(overview.store, server.to_string());
+    assert_eq!(overview.nodes[0].memory_capacity_bytes, crate::fixture::NODE_MEMORY.0);
+}
+
+fn values_beyond_what_a_stripe_may_be_are_refused(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let store = running.connect();
+    let shard = ShardKey { directory: Ino(5), index: 0 };
+    let far = Batch::new().patch("a", u32::MAX, "end");
+    let too_large = StoreError::TooLarge { bytes: u64::from(u32::MAX) + 3 };
+    assert_eq!(store.batch(shard, &far), Err(too_large));
+    let key = running.stripe_on(0);
+    let bytes = [0; 2];
+    let beyond = tidefs_store::StripeWrite { key, offset: (1 << 20) - 1, bytes: &bytes };
+    assert_eq!(store.write(&[beyond]), Err(StoreError::TooLarge { bytes: (1 << 20) + 1 }));
+    assert_eq!(store.lengths(&[key]), Ok(vec![0]));
+}
+
+on_each_server![
+    a_wrong_secret_is_denied,
+    a_mount_may_do_nothing_but_its_work,
+    secrets_stay_in_memory,
+    the_server_is_known_by_what_it_can_do,
+    values_beyond_what_a_stripe_may_be_are_refused,
+];

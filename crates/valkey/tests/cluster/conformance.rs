@@ -1,0 +1,26 @@
+//! What every store promises, on clusters of real servers.
+
+use std::sync::Arc;
+
+use tidefs_model::ByteSize;
+use tidefs_store::{Store, conformance};
+use tidefs_valkey::{Cluster, Options};
+
+use crate::fixture::{Kind, on_each_server, spec, start};
+
+fn three_nodes_pass_the_suite(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let store: Arc<dyn Store> = Arc::new(running.connect());
+    conformance::check_all(&|| Arc::clone(&store));
+}
+
+fn a_full_node_passes_the_suite(kind: Kind) {
+    let Some((mut spec, _directory)) = spec(kind, 1) else { return };
+    spec.node_memory = ByteSize::mib(48);
+    let cluster = Cluster::start(&spec).unwrap();
+    let store: Arc<dyn Store> = Arc::new(cluster.connect(Options::default()).unwrap());
+    conformance::check_full(&|| Arc::clone(&store));
+    cluster.stop().unwrap();
+}
+
+on_each_server![three_nodes_pass_the_suite, a_full_node_passes_the_suite];

@@ -1,0 +1,12 @@
+//! The store on real servers: what every store promises, and what happens when a node is killed,
+//! paused, full, or strange.
+//!
+//! Each test starts its own nodes and ends them, also when it fails. A server that is missing makes
+//! the tests that need it fail, unless TIDEFS_TEST_WITHOUT names it.
+
+mod access;
+mod conformance;
+mod fixture;
+mod forming;
+mod moving;
+mod trouble;
