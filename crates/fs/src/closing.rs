@@ -110,9 +110,10 @@ impl<S: Store> Fs<S> {
     pub(crate) fn clear_closed(&self, age: Duration) -> Result<(), Error> {
         for _ in 0..CLEARED_PER_CALL {
             let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-            let due = closed.front().is_some_and(|(since, _)| self.now() - *since >= age);
-            let Some((_, directory)) = closed.pop_front().filter(|_| due) else { return Ok(()) };
+            let is_due = closed.front().is_some_and(|(since, _)| self.now() - *since >= age);
+            let due = if is_due { closed.pop_front() } else { None };
             drop(closed);
+            let Some((_, directory)) = due else { return Ok(()) };
             self.clear_shards(directory)?;
         }
         Ok(())
