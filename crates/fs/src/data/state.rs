@@ -210,10 +210,12 @@ impl State {
         self.settle_time(changed);
     }
 
-    /// The record has the size that everything was cut to.
-    pub fn truncated(&mut self) {
+    /// The record has the size that everything was cut to, and this time. What is left to arrive
+    /// was written before it.
+    pub fn truncated(&mut self, now: Time) {
         self.arrived_end = 0;
         self.residue_end = 0;
+        self.changed = self.changed.map(|_| now);
         self.settle_time(self.changed);
     }
 

@@ -30,11 +30,12 @@ impl<S: Store> Striped<S> {
         for _ in 0..ATTEMPTS {
             let parts = self.trim(gone)?;
             let size_max = self.state().stored.size.max(size);
-            match self.record.resize(size, size_max, self.path.clock.now())? {
+            let now = self.path.clock.now();
+            match self.record.resize(size, size_max, now)? {
                 Resized::Done(stored) => {
                     let mut state = self.state();
                     self.adopt(&mut state, stored);
-                    state.truncated();
+                    state.truncated(now);
                     drop(state);
                     return self.unmark_beyond(size, &parts);
                 }
@@ -58,7 +59,7 @@ impl<S: Store> Striped<S> {
         self.drop_from(0);
         let mut state = self.state();
         state.errors.forgive();
-        state.truncated();
+        state.truncated(self.path.clock.now());
         drop(state);
         if end > 0 {
             self.path.delete(self.record.home, self.record.ino, end);
