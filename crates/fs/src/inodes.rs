@@ -58,9 +58,7 @@ impl<S: Store> Fs<S> {
         headers: &[Option<Bytes>],
     ) -> Result<Inode, Error> {
         let mut inode = Inode::decode(reference.ino, record)?;
-        for header in headers.iter().flatten() {
-            add_header(&mut inode, header);
-        }
+        add_headers(&mut inode, headers);
         if let Some(node) = self.table.find(reference.ino) {
             node.saw(inode.mode, inode.gid);
             if let Some(file) = &node.slot().file {
@@ -122,13 +120,16 @@ impl<S: Store> Fs<S> {
 }
 
 /// A directory's links and last change are kept in its shards, so that entries in different
-/// shards never meet in one record.
-fn add_header(inode: &mut Inode, header: &[u8]) {
-    if header.len() < 24 {
-        return;
+/// shards never meet in one record. Setting the time by hand clears them there, so whatever a shard
+/// says is later than the record, also where the time that was set lies in the future.
+fn add_headers(inode: &mut Inode, headers: &[Option<Bytes>]) {
+    let mut changed = Time::default();
+    for header in headers.iter().flatten().filter(|header| header.len() >= 24) {
+        inode.nlink = inode.nlink.saturating_add(u64_at(header, header::SUBDIRECTORIES));
+        changed = changed.max(Time(u64_at(header, header::CHANGED)));
     }
-    inode.nlink = inode.nlink.saturating_add(u64_at(header, header::SUBDIRECTORIES));
-    let changed = Time(u64_at(header, header::CHANGED));
-    inode.mtime = inode.mtime.max(changed);
-    inode.ctime = inode.ctime.max(changed);
+    if changed > Time::default() {
+        inode.mtime = changed;
+        inode.ctime = inode.ctime.max(changed);
+    }
 }
