@@ -59,6 +59,9 @@ impl<S: Store> Fs<S> {
             };
             if happened {
                 self.touch_inode(rename.moved.reference)?;
+                if let Some(other) = rename.instead() {
+                    self.touch_inode(other)?;
+                }
                 return match rename.dropped().filter(|file| file.kind != Kind::Directory) {
                     Some(file) => self.drop_replaced(file),
                     None => Ok(()),
