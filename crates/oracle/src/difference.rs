@@ -67,6 +67,11 @@ pub enum Difference {
         expected: BTreeMap<String, Vec<u8>>,
         found: BTreeMap<String, Vec<u8>>,
     },
+    /// More is left of an empty tree than an empty tree needs.
+    Left {
+        keys: u64,
+        at_most: u64,
+    },
     Panicked,
 }
 

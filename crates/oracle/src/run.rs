@@ -15,6 +15,13 @@ pub struct Checked {
     steps: Vec<Step>,
 }
 
+impl Checked {
+    /// What was found after the run, with the steps that led to it.
+    pub fn failure(&self, difference: Difference) -> Failure {
+        Failure { steps: self.steps.clone(), difference: Box::new(difference) }
+    }
+}
+
 /// Runs a random scenario, closes what is open in the end, and compares everything.
 pub fn run(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Checked, Failure> {
     let mut run = Run::new(driver, scenario.contents_every)?;

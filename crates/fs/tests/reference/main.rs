@@ -1,0 +1,9 @@
+//! The file system compared with a plain model of one, operation by operation; and what is left
+//! when any one operation of its store fails.
+
+mod driver;
+mod kernel;
+mod random;
+mod regression;
+mod words;
+mod world;

@@ -1,0 +1,112 @@
+//! A file system in memory for one run, and what must be true of it when the run is over.
+
+use std::sync::Arc;
+
+use tidefs_fs::{Config, Format, Fs};
+use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
+use tidefs_oracle::{Checked, Difference, Driver, Failure, Kind, Path, compare};
+use tidefs_store::{Embedded, Store};
+
+use crate::driver::FsDriver;
+
+/// The smallest there is, so that little is written.
+pub const STRIPE: u32 = 4096;
+const CAPACITY: ByteSize = ByteSize::mib(256);
+
+/// What varies from test to test.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub shards: u16,
+    pub mounts: usize,
+    /// Steps after which a kernel forgets what is not open.
+    pub forget_every: usize,
+}
+
+pub struct World<S: Store> {
+    pub store: Arc<S>,
+    pub clock: Arc<ManualClock>,
+    next_mount: u64,
+    keys_of_an_empty_tree: u64,
+}
+
+pub fn embedded() -> Embedded {
+    Embedded::in_heap(CAPACITY, StripeSize::new(STRIPE).expect("a stripe size"))
+}
+
+impl<S: Store> World<S> {
+    pub fn new(store: S, shards: u16) -> World<S> {
+        let stripe_size = StripeSize::new(STRIPE).expect("a stripe size");
+        let clock = Arc::new(ManualClock::at(Time::from_unix(1_700_000_000, 0)));
+        let format = Format { stripe_size, shards, ..Format::default() };
+        Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
+        let mut world =
+            World { store: Arc::new(store), clock, next_mount: 1, keys_of_an_empty_tree: 0 };
+        FsDriver::new(world.mounts(1), world.clock.clone(), 1).unmount();
+        // A shard of the root that was used keeps the time of its last change.
+        world.keys_of_an_empty_tree = world.keys() + u64::from(shards);
+        world
+    }
+
+    /// New mounts that know of each other and are alone if there is one.
+    pub fn mounts(&mut self, count: usize) -> Vec<Fs<S>> {
+        let mounts: Vec<_> = (0..count).map(|_| self.mount()).collect();
+        for _ in 0..3 {
+            mounts.iter().for_each(|fs| {
+                fs.tick().expect("housekeeping");
+            });
+        }
+        for fs in &mounts {
+            assert_eq!(fs.is_admitted(), Ok(true));
+        }
+        mounts
+    }
+
+    pub fn mount(&mut self) -> Fs<S> {
+        let mut config = Config::new(MountId(self.next_mount));
+        self.next_mount += 1;
+        // Few, so that buffers run out and are waited for.
+        config.dirty_bytes_max = ByteSize(8 * u64::from(STRIPE));
+        config.read_ahead_bytes_max = ByteSize(8 * u64::from(STRIPE));
+        config.io_threads = 2;
+        Fs::mount(self.store.clone(), config, self.clock.clone()).expect("mounted")
+    }
+
+    pub fn driver(&mut self, shape: Shape) -> FsDriver<S> {
+        let mounts = self.mounts(shape.mounts);
+        FsDriver::new(mounts, self.clock.clone(), shape.forget_every)
+    }
+
+    /// Leaves, and has a new mount find the same tree; then removes all of it, and nothing is
+    /// left in the store.
+    pub fn settle(mut self, driver: FsDriver<S>, checked: &Checked) -> Result<(), Failure> {
+        driver.unmount();
+        let mut second = self.driver(Shape { shards: 0, mounts: 1, forget_every: 3 });
+        compare(checked, &mut second)?;
+        remove_all(&mut second, &Path::root());
+        second.unmount();
+        let (keys, at_most) = (self.keys(), self.keys_of_an_empty_tree);
+        match keys <= at_most {
+            true => Ok(()),
+            false => Err(checked.failure(Difference::Left { keys, at_most })),
+        }
+    }
+
+    fn keys(&self) -> u64 {
+        let overview = self.store.overview().expect("the store answers");
+        overview.nodes.iter().map(|node| node.keys).sum()
+    }
+}
+
+pub fn remove_all(driver: &mut impl Driver, directory: &Path) {
+    for (name, kind) in driver.readdir(directory).expect("listed") {
+        let at = directory.join(&name);
+        match kind {
+            Kind::Directory => {
+                remove_all(driver, &at);
+                driver.rmdir(&at).expect("an empty directory is removed");
+            }
+            _ => driver.unlink(&at).expect("a name is removed"),
+        }
+        driver.end();
+    }
+}
