@@ -2,10 +2,10 @@
 //! a count that is too high, never a name without an inode.
 
 use tidefs_model::Ino;
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::Kind;
-use crate::entry::Reference;
+use crate::entry::{Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::names::check_name;
@@ -26,11 +26,23 @@ impl<S: Store> Fs<S> {
         }
         let record = self.add_link(reference)?;
         if let Err(error) = self.add_entry(&place, reference, |batch| batch) {
-            self.drop_link(reference)?;
+            if self.is_surely_absent(&place, &error) {
+                self.drop_link(reference)?;
+            }
             return Err(error);
         }
         let inode = self.complete(reference, &record, &[])?;
         Ok(self.enter(reference, &inode))
+    }
+
+    /// Whether an entry that could not be made is not there, nor on its way: a name that its inode
+    /// does not count would be left without it in the end.
+    fn is_surely_absent(&self, place: &Place, error: &Error) -> bool {
+        match error {
+            Error::Store(StoreError::Indeterminate { .. }) => false,
+            Error::Store(_) => matches!(self.read_entry(place), Ok(None)),
+            _ => true,
+        }
     }
 
     /// The record with its new count.
