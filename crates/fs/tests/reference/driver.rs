@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidefs_fs::{Caller, Fs, Handle, Kind, SetAttr};
 use tidefs_model::{Clock, Ino, ManualClock};
 use tidefs_oracle as oracle;
-use tidefs_oracle::{Driver, Errno, Fd, Observed, OpenFlags, Path};
+use tidefs_oracle::{Driver, Errno, Fd, Observed, OpenFlags, Operations, Path};
 use tidefs_store::Store;
 
 use crate::kernel::Kernel;
@@ -51,6 +51,15 @@ impl<S: Store> FsDriver<S> {
             kernel.forget_all_but(&[]);
             assert_eq!(kernel.fs.known_inodes(), [Ino::ROOT], "all else was forgotten");
             kernel.fs.unmount().expect("a mount leaves");
+        }
+    }
+
+    /// Closes what is open, whatever closing says.
+    pub fn close_all(&mut self) {
+        for fd in self.open.keys().copied().collect::<Vec<_>>() {
+            if let Err(error) = self.close(fd) {
+                eprintln!("{fd:?} is closed with {error:?}");
+            }
         }
     }
 

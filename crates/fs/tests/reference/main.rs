@@ -2,7 +2,9 @@
 //! when any one operation of its store fails.
 
 mod driver;
+mod faults;
 mod kernel;
+mod line;
 mod random;
 mod regression;
 mod words;

@@ -1,6 +1,7 @@
 //! A file system in memory for one run, and what must be true of it when the run is over.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidefs_fs::{Config, Format, Fs};
 use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
@@ -11,6 +12,8 @@ use crate::driver::FsDriver;
 
 /// The smallest there is, so that little is written.
 pub const STRIPE: u32 = 4096;
+/// After it a dead mount counts as dead, and what it left half done is taken up.
+pub const A_WHILE: Duration = Duration::from_secs(15);
 const CAPACITY: ByteSize = ByteSize::mib(256);
 
 /// What varies from test to test.
@@ -47,7 +50,8 @@ impl<S: Store> World<S> {
         world
     }
 
-    /// New mounts that know of each other and are alone if there is one.
+    /// New mounts that know of each other and are alone if there is one; after a while, if a mount
+    /// died without a word.
     pub fn mounts(&mut self, count: usize) -> Vec<Fs<S>> {
         let mounts: Vec<_> = (0..count).map(|_| self.mount()).collect();
         for _ in 0..3 {
@@ -55,20 +59,42 @@ impl<S: Store> World<S> {
                 fs.tick().expect("housekeeping");
             });
         }
-        for fs in &mounts {
-            assert_eq!(fs.is_admitted(), Ok(true));
+        let admitted = |fs: &Fs<S>| fs.is_admitted().expect("the store answers");
+        if !mounts.iter().all(admitted) {
+            self.pass(A_WHILE);
         }
+        assert!(mounts.iter().all(admitted), "every mount is admitted in the end");
         mounts
     }
 
     pub fn mount(&mut self) -> Fs<S> {
+        self.mount_over(self.store.clone())
+    }
+
+    /// A mount that reaches the same store in its own way.
+    pub fn mount_over<L: Store>(&mut self, line: Arc<L>) -> Fs<L> {
         let mut config = Config::new(MountId(self.next_mount));
         self.next_mount += 1;
         // Few, so that buffers run out and are waited for.
         config.dirty_bytes_max = ByteSize(8 * u64::from(STRIPE));
         config.read_ahead_bytes_max = ByteSize(8 * u64::from(STRIPE));
         config.io_threads = 2;
-        Fs::mount(self.store.clone(), config, self.clock.clone()).expect("mounted")
+        Fs::mount(line, config, self.clock.clone()).expect("mounted")
+    }
+
+    /// One more mount beside one that lives.
+    pub fn driver_beside<L: Store>(&mut self, first: &mut FsDriver<L>) -> FsDriver<S> {
+        let second = self.mount();
+        for _ in 0..3 {
+            first.fs().tick().expect("housekeeping");
+            second.tick().expect("housekeeping");
+        }
+        assert_eq!(second.is_admitted(), Ok(true));
+        FsDriver::new(vec![second], self.clock.clone(), 1)
+    }
+
+    pub fn pass(&self, time: Duration) {
+        self.clock.advance(time);
     }
 
     pub fn driver(&mut self, shape: Shape) -> FsDriver<S> {
