@@ -1,8 +1,11 @@
 //! Starting and ending clusters, and what is said where that fails.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, METADATA_PARTITIONS, PARTITIONS, Partition};
@@ -114,6 +117,38 @@ on_each_server![
     a_node_does_not_start_in_the_folder_of_another,
     one_of_two_nodes_outlives_the_other,
 ];
+
+/// Where Cargo puts the examples, seen from a test.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    tests.ancestors().nth(2).unwrap().join("examples").join(name)
+}
+
+#[test]
+fn nodes_end_with_a_starter_that_is_killed() {
+    let Some(server) = Kind::Valkey.server().or_else(|| Kind::Redis.server()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut starter = Command::new(example("nodes"))
+        .args([OsStr::new("2"), directory.path().as_os_str()])
+        .env("TIDEFS_SERVER", server)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(starter.stdout.take().unwrap()).lines().take(2);
+    let nodes: Vec<_> = lines
+        .map(|line| line.unwrap().split(' ').next().unwrap().parse::<u32>().unwrap())
+        .collect();
+    let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+    assert!(nodes.iter().all(is_there));
+    starter.kill().unwrap();
+    starter.wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while nodes.iter().any(is_there) {
+        assert!(Instant::now() < until, "nodes {nodes:?} outlive their starter");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A program in a folder of its own that does what a script says.
 fn program(directory: &Path, script: &str) -> PathBuf {

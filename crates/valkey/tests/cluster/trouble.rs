@@ -148,7 +148,26 @@ fn more_callers_than_connections_take_turns(kind: Kind) {
     assert!(clients.matches("user=tidefs ").count() <= 2, "{clients}");
 }
 
+fn nodes_that_were_not_named_are_reached_all_the_same(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let mut description = running.cluster().description().clone();
+    description.nodes.truncate(1);
+    let secret = running.cluster().secrets().data.clone();
+    let store = Valkey::connect(&description, secret, Options::default()).unwrap();
+    let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| at as u8).collect();
+    for number in 0..3 {
+        let (stripe, shard) = (running.stripe_on(number), running.shard_on(number));
+        write(&store, stripe, &bytes).unwrap();
+        assert!(read(&store, stripe, 1 << 20).unwrap() == bytes);
+        assert!(store.batch(shard, &Batch::new().put("a", "1")).unwrap().applied());
+    }
+    let overview = store.overview().unwrap();
+    let tcp = overview.nodes.iter().filter(|node| node.endpoint.starts_with("127.0.0.1:"));
+    assert_eq!(tcp.count(), 2, "{overview:?}");
+}
+
 on_each_server![
+    nodes_that_were_not_named_are_reached_all_the_same,
     a_killed_node_takes_only_its_own_keys,
     a_paused_node_is_waited_for_in_bounds_and_comes_back,
     connections_that_broke_while_idle_harm_nobody,
