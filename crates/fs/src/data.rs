@@ -24,6 +24,7 @@ mod append;
 mod buffers;
 mod commit;
 mod delete;
+mod deletions;
 mod errors;
 mod file;
 mod pinned;
@@ -60,7 +61,8 @@ pub use run::ReadAhead;
 use crate::Config;
 use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
-use pool::Pool;
+use deletions::Deletions;
+use pool::{Job, Pool};
 use read_buffers::ReadBuffers;
 use record::Record;
 use striped::Striped;
@@ -91,6 +93,10 @@ pub struct DataPath<S: Store> {
     ahead_budget: Arc<AheadBudget>,
     /// Writes that are yet to wait for the store because it was full.
     in_doubt: AtomicU32,
+    deletions: Arc<Deletions>,
+    /// The kernel writes by itself and meets a full store without us, so room is made before a
+    /// removal returns.
+    deletes_at_once: bool,
 }
 
 impl<S: Store> DataPath<S> {
@@ -116,20 +122,33 @@ impl<S: Store> DataPath<S> {
             read_buffers: ReadBuffers::new(stripe_size.bytes() as usize, ahead_stripes as usize),
             ahead_budget: AheadBudget::new(ahead_stripes as usize),
             in_doubt: AtomicU32::new(0),
+            deletions: Arc::default(),
+            deletes_at_once: config.passthrough,
         })
     }
 
-    /// Removes all stripes of a file that has no name and no handle any more. It is done in the
-    /// background; the call waits only while the queue is full. What a failure leaves behind is
-    /// unreachable and `fsck` finds it.
+    /// Removes all stripes of a file that has no name and no handle any more, and its inode. It is
+    /// done in the background, except where the kernel writes by itself; the call waits while the
+    /// queue is full. What a failure leaves behind is unreachable, and an inode without links says
+    /// what it is.
     pub fn delete(&self, home: ShardKey, ino: Ino, size: u64) {
         let (record, stripe_size) =
             (Record { store: Arc::clone(&self.store), home, ino }, self.stripe_size);
-        self.helpers.push(Box::new(move || {
+        let deletions = Arc::clone(&self.deletions);
+        deletions.begin();
+        let job: Job = Box::new(move || {
+            let _under_way = deletions::UnderWay(&deletions);
             if let Err(error) = delete::delete_file(&record, stripe_size, size) {
                 tracing::warn!(%error, %ino, "a removed file's stripes could not all be freed");
             }
-        }));
+        });
+        if self.deletes_at_once { job() } else { self.helpers.push(job) }
+    }
+
+    /// After the store was full: waits for removals that are under way, for a bounded time.
+    /// `false`: there were none, so trying again is in vain.
+    pub fn wait_for_room(&self) -> bool {
+        self.deletions.wait()
     }
 
     /// Waits until everything handed over is done and stops the threads. What is handed over later

@@ -158,8 +158,14 @@ impl<S: Store> Striped<S> {
             })
             .collect();
         // Whoever waits for this stripe would wait for ever if a panic passed through here.
-        let written = catch_unwind(AssertUnwindSafe(|| self.path.store.write(&writes)));
-        Ok(written.unwrap_or_else(|_| Err(panicked()))?)
+        let write = || {
+            catch_unwind(AssertUnwindSafe(|| self.path.store.write(&writes)))
+                .unwrap_or_else(|_| Err(panicked()))
+        };
+        match write() {
+            Err(StoreError::Full { .. }) if self.path.wait_for_room() => Ok(write()?),
+            written => Ok(written?),
+        }
     }
 
     fn mark_region_of(&self, index: u32) -> Result<(), Error> {

@@ -180,6 +180,7 @@ impl<S: Store> Fs<S> {
                 Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
+                Err(Error::Store(StoreError::Full { .. })) if self.data.wait_for_room() => continue,
                 other => other?,
             };
             match outcome.refused_by {
