@@ -1,3 +1,5 @@
+//! The faulty store fails exactly when told to, and otherwise changes nothing.
+
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, StripeSize};
