@@ -178,9 +178,22 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.reply_entry(reply, linked);
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mode = open_mode(flags);
-        match self.run("open", |fs| fs.open(ino(number), mode)) {
+        // As with a cut: the library does not pass on the kernel's own flag.
+        let clear_privileges = mode.truncate && request.uid() != 0;
+        let opened = self.run("open", |fs| {
+            let opened = fs.open(ino(number), mode)?;
+            if clear_privileges {
+                let changes = SetAttr { clear_privileges, ..SetAttr::default() };
+                if let Err(error) = fs.setattr(ino(number), Some(opened.handle), &changes) {
+                    fs.release(opened.handle)?;
+                    return Err(error);
+                }
+            }
+            Ok(opened)
+        });
+        match opened {
             Ok(opened) => self.reply_opened(reply, ino(number), mode, opened),
             Err(error) => reply.error(error),
         }

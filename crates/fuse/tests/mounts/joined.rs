@@ -1,6 +1,7 @@
 //! Several mounts of one file system.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
@@ -58,5 +59,36 @@ fn what_one_mount_closed_the_other_opens() {
         assert_eq!(fs::read_to_string(second.path().join("file")).unwrap(), text);
         fs::write(second.path().join("file"), "answer").unwrap();
         assert_eq!(fs::read(first.path().join("file")).unwrap(), b"answer");
+    }
+}
+
+#[test]
+fn appends_through_several_mounts_are_all_kept_whole() {
+    const RECORDS: usize = 200;
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let mounts: Vec<_> = (0..3).map(|_| MountedSession::over(store.clone(), false)).collect();
+    std::thread::scope(|scope| {
+        for (writer, mount) in mounts.iter().enumerate() {
+            let path = mount.path().join("log");
+            scope.spawn(move || {
+                let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+                for record in 0..RECORDS {
+                    log.write_all(format!("{writer} {record:5}\n").as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    for mount in &mounts {
+        let log = fs::read_to_string(mount.path().join("log")).unwrap();
+        assert_eq!(log.lines().count(), mounts.len() * RECORDS);
+        for writer in 0..mounts.len() {
+            let name = format!("{writer} ");
+            let records: Vec<_> = log.lines().filter_map(|line| line.strip_prefix(&name)).collect();
+            let expected: Vec<_> = (0..RECORDS).map(|record| format!("{record:5}")).collect();
+            assert_eq!(records, expected, "writer {writer}");
+        }
     }
 }

@@ -45,8 +45,9 @@ fn cut_and_written_files_lose_set_user_id() {
     let mounted = MountedSession::over(heap(ByteSize::mib(64)), false);
     let path = mounted.path().join("program");
     type Change = fn(&std::path::Path);
-    let changes: [Change; 3] = [
+    let changes: [Change; 4] = [
         |path| fs::write(path, "new").unwrap(),
+        |path| drop(fs::File::create(path).unwrap()),
         |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1).unwrap(),
         |path| {
             use std::io::Write;
