@@ -75,7 +75,9 @@ claims! {
         a_file_has_a_largest_size;
     memory:
         a_shared_map_and_the_file_are_the_same,
-        a_map_outlives_its_descriptor;
+        a_map_outlives_its_descriptor,
+        a_map_outlives_its_name,
+        a_map_of_a_descriptor_that_appends_stays_in_place;
     locks:
         a_flock_keeps_others_out,
         a_record_lock_keeps_other_processes_out;

@@ -1,12 +1,17 @@
 //! Shared memory maps of files.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
 use crate::support::{STRIPE, pattern};
+
+/// Long enough for a close to have come through.
+const SOME_TIME: Duration = Duration::from_millis(100);
 
 /// A shared map of a whole file, for reading and writing.
 struct Map {
@@ -38,6 +43,16 @@ impl Map {
         let to = self.start.cast::<u8>();
         // SAFETY: as in `load`.
         unsafe { std::ptr::copy(bytes.as_ptr(), to.add(at), bytes.len()) };
+    }
+
+    /// Whether a load at this place would succeed: the kernel is asked to read it for a pipe,
+    /// which answers with an error number where a load would end the program.
+    fn is_there(&self, at: usize) -> bool {
+        assert!(at < self.length);
+        let (_reader, writer) = rustix::pipe::pipe().unwrap();
+        let from = self.start.cast::<u8>();
+        // SAFETY: one byte inside the map; only a system call reads it, which checks the address.
+        unsafe { libc::write(writer.as_raw_fd(), from.add(at).cast(), 1) == 1 }
     }
 
     fn sync(&self) {
@@ -85,17 +100,47 @@ pub fn a_map_outlives_its_descriptor(dir: &Path) {
     let path = dir.join("database");
     let file = read_write(&path);
     file.set_len(2 * STRIPE as u64).unwrap();
-    // The kernel writes a map's pages through any writable descriptor, also one that appends.
-    let appending = OpenOptions::new().append(true).open(&path).unwrap();
     let map = Map::of(&file, 2 * STRIPE);
     drop(file);
+    // A file that the kernel maps by itself is released with its descriptor, some time later.
+    std::thread::sleep(SOME_TIME);
     let bytes = pattern(STRIPE, 3);
     map.store(STRIPE / 2, &bytes);
     map.sync();
     drop(map);
-    drop(appending);
-    let back = fs::read(&path).unwrap();
+    check_middle(&path, &bytes);
+}
+
+pub fn a_map_outlives_its_name(dir: &Path) {
+    let path = dir.join("library");
+    let bytes = pattern(3 * STRIPE, 5);
+    fs::write(&path, &bytes).unwrap();
+    let map = Map::of(&read_write(&path), 3 * STRIPE);
+    std::thread::sleep(SOME_TIME);
+    fs::remove_file(&path).unwrap();
+    std::thread::sleep(SOME_TIME);
+    // A test that touches what is gone dies by a signal, with all others; ask the kernel instead.
+    let still_there = |at: usize| map.is_there(at);
+    assert!((0..3 * STRIPE).step_by(STRIPE).all(still_there), "the map lost its file");
+    assert!(map.load(0, 3 * STRIPE) == bytes);
+}
+
+/// The kernel writes a map's pages through the descriptor that was mapped.
+pub fn a_map_of_a_descriptor_that_appends_stays_in_place(dir: &Path) {
+    let path = dir.join("database");
+    let file = OpenOptions::new().read(true).append(true).create(true).open(&path).unwrap();
+    file.set_len(2 * STRIPE as u64).unwrap();
+    let map = Map::of(&file, 2 * STRIPE);
+    let bytes = pattern(STRIPE, 3);
+    map.store(STRIPE / 2, &bytes);
+    map.sync();
+    drop(map);
+    check_middle(&path, &bytes);
+}
+
+fn check_middle(path: &Path, bytes: &[u8]) {
+    let back = fs::read(path).unwrap();
     assert_eq!(back.len(), 2 * STRIPE);
-    assert!(back[STRIPE / 2..3 * STRIPE / 2] == bytes);
+    assert!(back[STRIPE / 2..3 * STRIPE / 2] == *bytes);
     assert!(back[..STRIPE / 2].iter().all(|&byte| byte == 0));
 }
