@@ -6,8 +6,6 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 
 use crate::{Failure, Profile, Scenario, scenarios};
 
-/// Scenarios that are tried unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 64;
 /// Bounds the time that a failing test takes to find its shortest form.
 const SHRINKS_MAX: u32 = 4_000;
 
@@ -19,7 +17,7 @@ const SHRINKS_MAX: u32 = 4_000;
 pub fn check(profile: Profile, test: impl Fn(&Scenario) -> Result<(), Failure>) {
     let mut config = Config::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES;
+        config.cases = profile.cases;
     }
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,

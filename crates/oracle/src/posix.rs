@@ -1,7 +1,8 @@
 //! The driver that reaches a file system through system calls, beneath a directory of this
 //! machine; or beneath several, which show the same tree.
 //!
-//! It sets the process's file creation mask to zero, so that modes are what the steps say.
+//! It leaves the process's file creation mask alone; steps make files for their owner only, which
+//! no usual mask changes.
 
 mod convert;
 
@@ -37,7 +38,6 @@ pub struct PosixDriver {
 impl PosixDriver {
     /// The directories are empty and show the same tree.
     pub fn new(roots: Vec<PathBuf>, abilities: Abilities) -> io::Result<PosixDriver> {
-        rustix::process::umask(Mode::empty());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |root: &PathBuf| Ok(rustix::fs::openat(CWD, root, flags, Mode::empty())?);
         let directories = roots.iter().map(open).collect::<io::Result<_>>()?;

@@ -48,7 +48,7 @@ fn open_any(tree: &Tree) -> Option<Step> {
     let at = tree.paths().into_iter().find(is_file).unwrap_or(Path::root().join(MADE_TO_OPEN));
     let flags = OpenFlags { access: Access::ReadWrite, create: true, ..OpenFlags::READ };
     let can_open = tree.kind_at(&at).is_none_or(|kind| kind == Kind::File);
-    can_open.then(|| Action::Open { fd: tree.next_fd(), at, flags, mode: 0o644 })
+    can_open.then(|| Action::Open { fd: tree.next_fd(), at, flags, mode: 0o600 })
 }
 
 fn locate(tree: &Tree, place: Where) -> Path {

@@ -13,7 +13,7 @@ fn try_out<S: Store>(store: S, shape: Shape, scenario: &Scenario) -> Result<(), 
 }
 
 fn profile(mounts: usize) -> Profile {
-    Profile { stripe: u64::from(STRIPE), mounts }
+    Profile { stripe: u64::from(STRIPE), mounts, cases: Profile::CASES }
 }
 
 /// Most renames lead from one shard to another.

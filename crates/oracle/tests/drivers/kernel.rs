@@ -29,7 +29,8 @@ fn the_kernel_agrees_with_the_model() {
     let directory = directory();
     let abilities = probe(&directory);
     println!("{} has {abilities:?}", directory.display());
-    check(Profile { stripe: PAGE, mounts: 1 }, |scenario| {
+    let profile = Profile { stripe: PAGE, mounts: 1, cases: Profile::CASES };
+    check(profile, |scenario| {
         let root = tempfile::tempdir_in(&directory).expect("a directory can be made");
         let roots = vec![root.path().to_owned()];
         let mut driver = PosixDriver::new(roots, abilities).expect("the directory opens");
