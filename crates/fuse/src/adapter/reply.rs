@@ -112,7 +112,6 @@ fn cached_flags(mode: OpenMode, opened: &Opened) -> FopenFlags {
     let mut flags = passthrough_flags(mode);
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
     flags.set(FopenFlags::FOPEN_DIRECT_IO, opened.uncached);
-    flags.set(FopenFlags::FOPEN_DIRECT_IO, opened.uncached);
     flags
 }
 
