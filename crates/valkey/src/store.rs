@@ -23,7 +23,7 @@ use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::slot::{shard_name, stripe_name};
 use crate::topology::{Member, Topology};
-use crate::wire::Request;
+use crate::wire::{Reply, Request};
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,20 @@ impl Valkey {
         Ok(())
     }
 
+    /// A whole stripe is asked for by its name alone: newer servers then send it from where it lies.
+    fn read_job<'r>(&self, read: &'r mut StripeRead<'_>) -> Job<'r> {
+        let name = stripe_name(read.key);
+        let length = read.buffer.len();
+        let request = if read.offset == 0 && length == self.stripe_bytes as usize {
+            Request::new("GET").word(&name).end()
+        } else {
+            let (first, last) =
+                (u64::from(read.offset), u64::from(read.offset) + length as u64 - 1);
+            Request::new("GETRANGE").word(&name).number(first).number(last).end()
+        };
+        Job::landing(read.key.partition(), request, read.buffer)
+    }
+
     fn write_job<'w>(&self, write: &StripeWrite<'w>) -> Job<'w> {
         let name = stripe_name(write.key);
         // A whole stripe replaces what was there: the server keeps the bytes as they came instead
@@ -135,7 +149,7 @@ impl Store for Valkey {
             self.check_range(read.offset, read.buffer.len())?;
         }
         let wanted = reads.iter_mut().filter(|read| !read.buffer.is_empty());
-        let mut jobs: Vec<_> = wanted.map(read_job).collect();
+        let mut jobs: Vec<_> = wanted.map(|read| self.read_job(read)).collect();
         self.client.perform(&mut jobs)?;
         jobs.into_iter().try_for_each(fill_with_zeros)
     }
@@ -177,24 +191,18 @@ impl Store for Valkey {
     }
 }
 
-fn read_job<'r>(read: &'r mut StripeRead<'_>) -> Job<'r> {
-    let last = read.offset as usize + read.buffer.len() - 1;
-    let request = Request::new("GETRANGE").word(&stripe_name(read.key));
-    let request = request.number(read.offset.into()).number(last as u64).end();
-    Job::landing(read.key.partition(), request, read.buffer)
-}
-
 /// What lies beyond the stored bytes was never written.
 fn fill_with_zeros(mut job: Job<'_>) -> Result<(), StoreError> {
     let buffer = job.buffer.take().unwrap_or_default();
     let node = job.node.clone();
-    match job.answer()? {
-        Answer::Landed(bytes) => {
-            buffer[bytes..].fill(0);
-            Ok(())
+    let stored = match job.answer()? {
+        Answer::Landed(bytes) => bytes,
+        Answer::Reply(Reply::Nil) => 0,
+        Answer::Reply(_) => {
+            let endpoint = node.as_deref().map_or("a node".into(), Node::name);
+            return Err(StoreError::Malformed { endpoint });
         }
-        Answer::Reply(_) => Err(StoreError::Malformed {
-            endpoint: node.as_deref().map_or("a node".into(), Node::name),
-        }),
-    }
+    };
+    buffer[stored..].fill(0);
+    Ok(())
 }

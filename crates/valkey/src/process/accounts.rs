@@ -14,7 +14,7 @@ use crate::slot::KEY_PATTERNS;
 pub const FILE_NAME: &str = "accounts";
 
 /// Everything that a mount asks of a node, and that the functions do in its name.
-const DATA_COMMANDS: [&str; 23] = [
+const DATA_COMMANDS: [&str; 24] = [
     "auth",
     "hello",
     "ping",
@@ -33,6 +33,7 @@ const DATA_COMMANDS: [&str; 23] = [
     "hdel",
     "hscan",
     "exists",
+    "get",
     "set",
     "getrange",
     "setrange",
