@@ -41,6 +41,8 @@ pub struct Membership {
     times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
     must_acknowledge: AtomicBool,
+    /// The registration says that this mount shares.
+    says_it_shares: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -71,6 +73,7 @@ impl Membership {
             alone: RwLock::new(false),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
+            says_it_shares: AtomicBool::new(true),
             state: Mutex::new(state),
         })
     }
@@ -124,8 +127,8 @@ impl Membership {
     }
 
     /// The store cannot say who else is there: nothing may be kept until it can.
-    pub fn assume_company(&self) -> bool {
-        std::mem::replace(&mut *self.alone.write().unwrap_or_else(PoisonError::into_inner), false)
+    pub fn assume_company(&self) {
+        *self.alone.write().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
     /// Ends the registration.
@@ -150,11 +153,10 @@ impl Membership {
             self.claim(store, now)?;
             return Ok(false);
         }
-        if self.assume_company() {
-            self.must_acknowledge.store(true, Ordering::SeqCst);
-            return Ok(true);
-        }
-        Ok(false)
+        self.assume_company();
+        let news = !self.says_it_shares.load(Ordering::SeqCst);
+        self.must_acknowledge.store(news, Ordering::SeqCst);
+        Ok(news)
     }
 
     /// Claims to be alone, which fails if anybody registered since the members were read.
@@ -176,6 +178,7 @@ impl Membership {
             .present(keys::mount(self.mount))
             .patch(keys::mount(self.mount), SHARES, 0_u64.to_be_bytes())
             .reclaims();
+        self.says_it_shares.store(false, Ordering::SeqCst);
         if store.batch(keys::MOUNTS, &batch)?.applied() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
             let mut alone = self.alone.write().unwrap_or_else(PoisonError::into_inner);
@@ -190,6 +193,7 @@ impl Membership {
             let batch =
                 Batch::new().patch(keys::mount(self.mount), SHARES, 1_u64.to_be_bytes()).reclaims();
             store.batch(keys::MOUNTS, &batch)?;
+            self.says_it_shares.store(true, Ordering::SeqCst);
             self.must_acknowledge.store(false, Ordering::SeqCst);
         }
         Ok(())

@@ -125,6 +125,10 @@ impl Store for Embedded {
         Ok(Overview { store: "embedded".to_owned(), epoch: Epoch(1), nodes: vec![node] })
     }
 
+    fn remove(&self, ino: Ino) -> Result<bool, StoreError> {
+        self.home.remove(ino)
+    }
+
     fn pin(&self, ino: Ino) -> Option<Arc<File>> {
         self.home.pin(ino)
     }

@@ -198,6 +198,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.pin(ino)
     }
 
+    fn remove(&self, ino: Ino) -> Result<bool, StoreError> {
+        self.inner.remove(ino)
+    }
+
     fn unpin(&self, ino: Ino) {
         self.inner.unpin(ino);
     }

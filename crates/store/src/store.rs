@@ -76,6 +76,13 @@ pub trait Store: Send + Sync + 'static {
     /// What the store says of itself. A node that does not answer is listed as unavailable.
     fn overview(&self) -> Result<Overview, StoreError>;
 
+    /// Removes all stripes of an inode at once where they are kept together; programs that have
+    /// them mapped keep them until they let go. `false`: nothing was done, and each has to be
+    /// trimmed.
+    fn remove(&self, _ino: Ino) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Pins all stripes of an inode in one file of this machine's memory, stripe after stripe,
     /// and returns it, where the store can; bytes in the file and bytes of the stripes are then
     /// the same. The file ends where the last stripe does: writing makes it longer, trimming the
@@ -124,6 +131,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn overview(&self) -> Result<Overview, StoreError> {
         (**self).overview()
+    }
+
+    fn remove(&self, ino: Ino) -> Result<bool, StoreError> {
+        (**self).remove(ino)
     }
 
     fn pin(&self, ino: Ino) -> Option<Arc<File>> {

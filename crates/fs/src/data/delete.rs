@@ -14,7 +14,11 @@ pub(super) fn delete_file<S: Store>(
     stripe_size: StripeSize,
     size: u64,
 ) -> Result<(), Error> {
-    let parts = record.remove_stripes(0..stripe_count(stripe_size, size))?;
+    let stripes = 0..stripe_count(stripe_size, size);
+    let parts = match record.store.remove(record.ino)? {
+        true => record.parts(stripes)?,
+        false => record.remove_stripes(stripes)?,
+    };
     let marked: Vec<_> =
         parts.iter().map(|part| part.region).filter(|&region| region > 0).collect();
     record.unmark(&marked)?;

@@ -151,7 +151,8 @@ impl<S: Store> OpenFile<S> {
     pub fn discard(&self) {
         match &self.0 {
             Bytes::Striped(striped) => striped.discard(),
-            Bytes::Pinned(pinned) => pinned.discard(),
+            // Its file goes whole with the inode, since programs may still have it mapped.
+            Bytes::Pinned(_) => {}
         }
     }
 

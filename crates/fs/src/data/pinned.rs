@@ -163,12 +163,6 @@ impl<S: Store> Pinned<S> {
         (!as_known).then_some(metadata)
     }
 
-    pub fn discard(&self) {
-        if let Err(error) = self.file.set_len(0) {
-            tracing::warn!(%error, ino = %self.record.ino, "a removed file could not be freed");
-        }
-    }
-
     pub fn size(&self) -> u64 {
         self.file.metadata().map_or(0, |metadata| metadata.len())
     }

@@ -111,13 +111,14 @@ impl<S: Store> Fs<S> {
         Ok(bytes)
     }
 
-    /// The offset is ignored where the handle appends. `clear_privileges`: the kernel asks that
-    /// set-user-id and set-group-id go.
+    /// The offset is ignored where the write appends, which a map's bytes of an appending handle
+    /// do not. `clear_privileges`: the kernel asks that set-user-id and set-group-id go.
     pub fn write(
         &self,
         handle: Handle,
         offset: u64,
         bytes: &[u8],
+        append: bool,
         clear_privileges: bool,
     ) -> Result<usize, Error> {
         let handle = self.handles.file(handle)?;
@@ -127,7 +128,7 @@ impl<S: Store> Fs<S> {
         if clear_privileges {
             self.clear_privileges(handle.node.ino)?;
         }
-        if handle.mode.append {
+        if append {
             handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
         } else {
             handle.file.write(&handle.errors, offset, bytes)?;

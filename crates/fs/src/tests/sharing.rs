@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tidefs_model::Ino;
+use tidefs_model::{Ino, MountId, Time};
+use tidefs_store::{Fault, Faulty, Operation, StoreError};
 
 use super::bed::{Bed, ME};
 use crate::Error;
+use crate::membership::Membership;
 
 #[test]
 fn a_first_mount_is_alone_and_lets_the_kernel_keep_what_it_knows() {
@@ -69,4 +71,25 @@ fn a_directory_removed_elsewhere_takes_no_entry() {
     first.tick().expect("clears the shards");
     assert_eq!(late(b"when-cleared"), Err(Error::NotFound));
     assert_eq!(second.lookup(directory, b"when-cleared"), Err(Error::NotFound));
+}
+
+#[test]
+fn a_mount_that_could_not_ask_for_a_while_still_lets_others_in() {
+    let bed = Bed::new();
+    let store = Faulty::new(bed.store.clone(), Vec::new());
+    let now = Time::from_unix(1_000_000, 0);
+    let first = Membership::join(&store, MountId(1), now).expect("joins");
+    assert_eq!(first.is_acknowledged(&store, now), Ok(true));
+    assert!(first.is_alone());
+    let gone = StoreError::Unavailable { endpoint: "the node".into() };
+    store.add(Fault::every(Operation::Batch, 1, gone));
+    assert!(first.tick(&store, now).is_err());
+    first.assume_company();
+    store.heal();
+    let second = Membership::join(&store, MountId(2), now).expect("joins");
+    assert_eq!(second.is_acknowledged(&store, now), Ok(false), "its kernel may know something");
+    let later = Time::from_unix(1_000_002, 0);
+    assert_eq!(first.tick(&store, later), Ok(true));
+    assert_eq!(first.tick(&store, later), Ok(false));
+    assert_eq!(second.is_acknowledged(&store, later), Ok(true));
 }

@@ -244,12 +244,15 @@ impl<S: Store> Filesystem for Adapter<S> {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.run("write", |fs| fs.write(handle(fh), offset, data, clear_privileges)) {
+        let append = flags.0 & libc::O_APPEND != 0;
+        let write =
+            |fs: &tidefs_fs::Fs<S>| fs.write(handle(fh), offset, data, append, clear_privileges);
+        match self.run("write", write) {
             // No more than was given, so it fits.
             Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(error),

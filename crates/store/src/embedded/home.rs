@@ -29,6 +29,11 @@ pub trait Home: Send + Sync {
     /// Takes back what the shards have left over.
     fn settle(&self);
 
+    /// Removes all stripes of an inode, where they are kept together.
+    fn remove(&self, _ino: Ino) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     fn pin(&self, _ino: Ino) -> Option<Arc<File>> {
         None
     }

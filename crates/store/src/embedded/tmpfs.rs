@@ -118,10 +118,16 @@ impl Tmpfs {
         }
         let Some(file) = self.mount.open(ino).map_err(refused)? else { return Ok(()) };
         if !has_data(&file).map_err(refused)? {
-            self.mount.unlink(ino).map_err(refused)?;
-            self.files.fetch_sub(1, Ordering::Relaxed);
-            self.budget.release(FILE_OVERHEAD_BYTES);
+            self.unlink_held(ino)?;
         }
+        Ok(())
+    }
+
+    /// The caller holds the lane for writing, and there is a file.
+    fn unlink_held(&self, ino: Ino) -> Result<(), StoreError> {
+        self.mount.unlink(ino).map_err(refused)?;
+        self.files.fetch_sub(1, Ordering::Relaxed);
+        self.budget.release(FILE_OVERHEAD_BYTES);
         Ok(())
     }
 
@@ -232,12 +238,25 @@ impl Home for Tmpfs {
         }
     }
 
+    fn remove(&self, ino: Ino) -> Result<bool, StoreError> {
+        let mut pins = self.pins.write(lane_of(ino));
+        if pins.remove(&ino).is_some() {
+            self.pinned.fetch_sub(1, Ordering::Relaxed);
+        }
+        if self.mount.open(ino).map_err(refused)?.is_some() {
+            self.unlink_held(ino)?;
+        }
+        Ok(true)
+    }
+
     fn unpin(&self, ino: Ino) {
         let mut pins = self.pins.write(lane_of(ino));
-        if pins.remove(&ino).is_none() {
+        let Some(file) = pins.remove(&ino) else { return };
+        self.pinned.fetch_sub(1, Ordering::Relaxed);
+        // A program may have mapped a file that has a length, and write to it later.
+        if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             return;
         }
-        self.pinned.fetch_sub(1, Ordering::Relaxed);
         if let Err(error) = self.sweep_held(ino, &pins) {
             tracing::warn!(%ino, %error, "an empty file stays in memory");
         }

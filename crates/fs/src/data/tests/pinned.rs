@@ -71,7 +71,7 @@ fn truncation_holes_and_seeks_act_on_the_file() {
     rig.file.allocate(5 * STRIPE, STRIPE, SpaceMode::AllocateKeepSize).unwrap();
     assert_eq!(rig.file.size(), 5 * STRIPE);
     rig.file.discard();
-    assert_eq!(memory.metadata().unwrap().len(), 0);
+    assert_eq!(memory.metadata().unwrap().len(), 5 * STRIPE, "it may be mapped still");
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl<S: Store> Operations for FsDriver<S> {
         if bytes.is_empty() && file.flags.writes() {
             return Ok(());
         }
-        let written = self.fs().write(file.handle, offset, bytes, false).map_err(errno)?;
+        let append = file.flags.append;
+        let written = self.fs().write(file.handle, offset, bytes, append, false).map_err(errno)?;
         assert_eq!(written, bytes.len(), "a write is whole or fails");
         Ok(())
     }
@@ -164,8 +165,10 @@ impl<S: Store> Operations for FsDriver<S> {
     fn link(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
         let (ino, _) = self.kernel().walk(from)?;
         let new_parent = self.kernel().walk_to_parent(to)?;
-        if self.kernel().walk(to).is_ok() {
-            return Err(Errno::Exists);
+        match self.kernel().walk(to) {
+            Ok(_) => return Err(Errno::Exists),
+            Err(Errno::NotFound) => {}
+            Err(error) => return Err(error),
         }
         let made = self.fs().link(ino, new_parent, to.name().as_bytes()).map_err(errno)?;
         self.kernel().learned(made);
