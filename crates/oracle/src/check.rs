@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use crate::{Failure, Profile, Scenario, scenarios};
@@ -15,9 +16,21 @@ const SHRINKS_MAX: u32 = 4_000;
 /// # Panics
 /// When the test fails, with the shortest scenario found that fails, and the seed.
 pub fn check(profile: Profile, test: impl Fn(&Scenario) -> Result<(), Failure>) {
+    let note =
+        |scenario: &Scenario| format!("contents compared every {} steps", scenario.contents_every);
+    check_any(profile.cases, scenarios(profile), test, note);
+}
+
+/// The same for scenarios of another kind. `note` says what the steps of a failure do not.
+pub fn check_any<S: Strategy>(
+    cases: u32,
+    scenarios: S,
+    test: impl Fn(&S::Value) -> Result<(), Failure>,
+    note: impl Fn(&S::Value) -> String,
+) {
     let mut config = Config::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = profile.cases;
+        config.cases = cases;
     }
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
@@ -27,15 +40,14 @@ pub fn check(profile: Profile, test: impl Fn(&Scenario) -> Result<(), Failure>) 
     config.max_shrink_iters = SHRINKS_MAX;
     config.failure_persistence = None;
     let cases = config.cases;
-    let outcome = TestRunner::new(config).run(&scenarios(profile), |scenario| {
+    let outcome = TestRunner::new(config).run(&scenarios, |scenario| {
         test(&scenario).map_err(|failure| TestCaseError::fail(failure.to_string()))
     });
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(reason, scenario)) => panic!(
-            "{reason}contents compared every {} steps\n\
-             to repeat: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases}",
-            scenario.contents_every
+            "{reason}{}\nto repeat: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases}",
+            note(&scenario)
         ),
         Err(TestError::Abort(reason)) => panic!("no scenario could be drawn: {reason}"),
     }

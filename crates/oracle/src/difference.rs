@@ -72,6 +72,11 @@ pub enum Difference {
         keys: u64,
         at_most: u64,
     },
+    /// What is left after a failure is neither the tree before the step nor the one after it.
+    Torn {
+        found: String,
+        expected: String,
+    },
     Panicked,
 }
 
@@ -117,6 +122,9 @@ impl fmt::Display for Difference {
             }
             Difference::Bytes { subject, expected, found } => {
                 write!(f, "bytes of {subject:?}: {}", FirstDifference(expected, found))
+            }
+            Difference::Torn { found, expected } => {
+                write!(f, "what is left is\n{found}\nand none of\n{expected}")
             }
             other => write!(f, "{other:?}"),
         }

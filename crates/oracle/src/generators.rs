@@ -72,6 +72,13 @@ pub fn scenarios(profile: Profile) -> impl Strategy<Value = Scenario> {
         .prop_map(|(ops, contents_every)| Scenario { ops, contents_every })
 }
 
+/// Operations that change names and attributes, and no bytes: what they did has reached the store
+/// when they return.
+pub fn name_ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![3 => names(), 1 => attributes(), 1 => open()];
+    prop::collection::vec(op, 1..=OPS_MAX)
+}
+
 fn op(profile: Profile) -> BoxedStrategy<Op> {
     let switches = if profile.mounts > 1 { 40 } else { 0 };
     let switch = (0..profile.mounts).prop_map(|mount| Action::Switch { mount });
@@ -85,11 +92,18 @@ fn op(profile: Profile) -> BoxedStrategy<Op> {
     .boxed()
 }
 
+fn open() -> impl Strategy<Value = Op> {
+    (place(6), open_flags(), select(&MODES[..])).prop_map(|(at, flags, mode)| Action::Open {
+        fd: Pick(0),
+        at,
+        flags,
+        mode,
+    })
+}
+
 fn descriptors() -> impl Strategy<Value = Op> {
-    let open = (place(6), open_flags(), select(&MODES[..]))
-        .prop_map(|(at, flags, mode)| Action::Open { fd: Pick(0), at, flags, mode });
     prop_oneof![
-        20 => open,
+        20 => open(),
         6 => pick().prop_map(|fd| Action::Close { fd }),
         3 => pick().prop_map(|fd| Action::Sync { fd }),
         1 => pick().prop_map(|fd| Action::StatOpen { fd }),

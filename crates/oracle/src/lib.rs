@@ -25,11 +25,11 @@ mod tree;
 mod types;
 
 pub use action::{Action, Reply};
-pub use check::check;
+pub use check::{check, check_any};
 pub use difference::{Difference, Failure, Subject};
 pub use driver::{Abilities, Driver, Observed, Operations};
 pub use errno::Errno;
-pub use generators::{Op, Pick, Profile, Scenario, Where, scenarios};
+pub use generators::{Op, Pick, Profile, Scenario, Where, name_ops, scenarios};
 pub use path::{Path, path};
 pub use pattern::Pattern;
 pub use posix::PosixDriver;

@@ -4,6 +4,7 @@
 //! Whatever fails, another mount then sees the tree as it was before the step that failed or after
 //! it, and goes on. A step that reports success has happened.
 
+mod random;
 mod scenarios;
 mod snapshot;
 
@@ -61,10 +62,7 @@ impl Trial<'_> {
     /// `false`: the scenario was over before the call came.
     fn run(mut self) -> bool {
         let bystander = self.company.then(|| self.world.mount());
-        let line = std::sync::Arc::new(Line::new(self.world.store.clone()));
-        let mount = self.world.mount_over(line.clone());
-        assert_eq!(mount.is_admitted(), Ok(true), "{}", self.name());
-        let mut driver = FsDriver::new(vec![mount], self.world.clock.clone(), 1);
+        let (line, mut driver) = self.world.driver_on_a_line();
         let mut tree = Tree::new(0o755);
         for step in &self.scenario.before {
             let expected = step.perform(&mut tree);

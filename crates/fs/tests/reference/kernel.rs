@@ -21,8 +21,10 @@ impl<S: Store> Kernel<S> {
         Kernel { fs, lookups: BTreeMap::new() }
     }
 
-    /// The inode of a path; its attributes, unless it is the root's.
+    /// The inode of a path. Permissions are checked on the way, for which the root's attributes
+    /// are asked for; those of the others come with their look-ups.
     pub fn walk(&mut self, at: &Path) -> Result<(Ino, Kind), Errno> {
+        self.fs.getattr(Ino::ROOT, None).map_err(words::errno)?;
         at.names().try_fold((Ino::ROOT, Kind::Directory), |(parent, kind), name| {
             if kind != Kind::Directory {
                 return Err(Errno::NotADirectory);
@@ -73,6 +75,7 @@ impl<S: Store> Kernel<S> {
         match (self.walk(to), mode) {
             (Ok(_), RenameMode::NoReplace) => Err(Errno::Exists),
             (Err(Errno::NotFound), RenameMode::Exchange) => Err(Errno::NotFound),
+            (Err(error), _) if error != Errno::NotFound => Err(error),
             (Ok(_), RenameMode::Replace) if from.is_beneath(to) => Err(Errno::NotEmpty),
             _ => Err(Errno::Invalid),
         }

@@ -9,6 +9,7 @@ use tidefs_oracle::{Checked, Difference, Driver, Failure, Kind, Path, compare};
 use tidefs_store::{Embedded, Store};
 
 use crate::driver::FsDriver;
+use crate::line::Line;
 
 /// The smallest there is, so that little is written.
 pub const STRIPE: u32 = 4096;
@@ -80,6 +81,19 @@ impl<S: Store> World<S> {
         config.read_ahead_bytes_max = ByteSize(8 * u64::from(STRIPE));
         config.io_threads = 2;
         Fs::mount(line, config, self.clock.clone()).expect("mounted")
+    }
+
+    /// A mount whose line to the store can be cut; after a while, if another one died.
+    pub fn driver_on_a_line(&mut self) -> (Arc<Line<S>>, FsDriver<Line<S>>) {
+        let line = Arc::new(Line::new(self.store.clone()));
+        let mount = self.mount_over(line.clone());
+        let mut admitted = mount.is_admitted().expect("the store answers");
+        if !admitted {
+            self.pass(A_WHILE);
+            admitted = mount.is_admitted().expect("the store answers");
+        }
+        assert!(admitted, "a mount is admitted in the end");
+        (line, FsDriver::new(vec![mount], self.clock.clone(), 1))
     }
 
     /// One more mount beside one that lives.

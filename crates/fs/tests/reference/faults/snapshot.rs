@@ -25,7 +25,8 @@ pub struct Snapshot(BTreeMap<Path, Seen>);
 
 impl Snapshot {
     pub fn of(tree: &mut impl Operations) -> Snapshot {
-        let mut seen = BTreeMap::new();
+        let root = look(tree, &Path::root(), Kind::Directory);
+        let mut seen = BTreeMap::from([(Path::root(), root)]);
         let mut directories = vec![Path::root()];
         while let Some(directory) = directories.pop() {
             for (name, kind) in tree.readdir(&directory).expect("a listing") {
