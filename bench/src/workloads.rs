@@ -1,5 +1,5 @@
-//! The workloads, one file each. All work in the current directory, leave it empty, and use plain
-//! calls as programs do, with one thread.
+//! The workloads, one file each. All work in the current directory and use plain calls as programs
+//! do, with one thread. All but the last one of a subject, `memory`, leave the directory empty.
 
 pub mod memory;
 pub mod random_read;
