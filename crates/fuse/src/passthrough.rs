@@ -32,7 +32,8 @@ fn is_in_first_user_namespace() -> bool {
         .is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
-fn kernel_release() -> (u32, u32) {
+/// Major and minor number of the running kernel.
+pub fn kernel_release() -> (u32, u32) {
     let name = rustix::system::uname();
     parse_release(&name.release().to_string_lossy())
 }

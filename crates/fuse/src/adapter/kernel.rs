@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use fuser::{InitFlags, KernelConfig};
 use tidefs_fs::Lifetimes;
 
+use crate::passthrough::kernel_release;
+
 /// The largest request: one stripe of the default size, and the most pages (256) that a kernel
 /// takes without a raised limit.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -14,11 +16,14 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// How long names and attributes live in a kernel that cannot drop all names at once.
 pub const LIFETIME_WITHOUT_DROP: Duration = Duration::from_secs(1);
+/// Before, pages were dropped in front of a write that went past them, but not behind it.
+const DROPS_WRITTEN_PAGES_SINCE: (u32, u32) = (6, 18);
 
 /// What the kernel of this mount can do. Shared by the adapter and the session.
 #[derive(Debug, Default)]
 pub struct Kernel {
     passthrough: AtomicBool,
+    drops_written_pages: AtomicBool,
     drops_names: AtomicBool,
     answers: RwLock<()>,
     over: AtomicBool,
@@ -38,6 +43,11 @@ impl Kernel {
     /// Open files may be handed to the kernel.
     pub fn passes_through(&self) -> bool {
         self.passthrough.load(Ordering::Relaxed)
+    }
+
+    /// A write that goes past the kernel's pages drops those that others fill meanwhile.
+    pub fn drops_written_pages(&self) -> bool {
+        self.drops_written_pages.load(Ordering::Relaxed)
     }
 
     /// The kernel drops every name that it keeps when told to (Linux 6.16).
@@ -120,6 +130,8 @@ pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) 
             tracing::debug!(?missing, "the kernel does not offer a capability");
         }
     }
+    let drops_written_pages = kernel_release() >= DROPS_WRITTEN_PAGES_SINCE;
+    kernel.drops_written_pages.store(drops_written_pages, Ordering::Relaxed);
     keep_default_if_refused(config.set_max_write(REQUEST_BYTES_MAX));
     keep_default_if_refused(config.set_max_background(BACKGROUND_REQUESTS_MAX));
     if passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {

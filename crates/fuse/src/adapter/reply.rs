@@ -56,7 +56,7 @@ impl<S: Store> Adapter<S> {
             Some(backing) => {
                 reply.opened_passthrough(handle, passthrough_flags(mode), &backing);
             }
-            None => reply.opened(handle, cached_flags(mode, &opened)),
+            None => reply.opened(handle, self.own_flags(mode, &opened)),
         }
     }
 
@@ -70,10 +70,22 @@ impl<S: Store> Adapter<S> {
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
+        let flags = self.own_flags(mode, &opened);
         self.answer(|lifetimes| {
             let lifetime = shorter(lifetimes);
-            created(reply, &lifetime, &attr, handle, cached_flags(mode, &opened), mode, backing);
+            created(reply, &lifetime, &attr, handle, flags, mode, backing);
         });
+    }
+
+    /// How the kernel treats a handle whose reads and writes come here. One that only writes gains
+    /// nothing from pages: its bytes would be copied once more and take memory twice.
+    fn own_flags(&self, mode: OpenMode, opened: &Opened) -> FopenFlags {
+        let only_writes = mode.write && !mode.read;
+        let past_pages = only_writes && self.kernel.drops_written_pages();
+        let mut flags = passthrough_flags(mode);
+        flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
+        flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || opened.uncached);
+        flags
     }
 
     /// What the kernel is given to read and write by itself, where it does so at all.
@@ -106,13 +118,6 @@ fn created(
         }
         None => reply.created(lifetime, attr, GENERATION, handle, cached),
     }
-}
-
-fn cached_flags(mode: OpenMode, opened: &Opened) -> FopenFlags {
-    let mut flags = passthrough_flags(mode);
-    flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-    flags.set(FopenFlags::FOPEN_DIRECT_IO, opened.uncached);
-    flags
 }
 
 /// A handle that cannot write has nothing to report at close, so its closes need no request.

@@ -77,7 +77,9 @@ claims! {
         a_shared_map_and_the_file_are_the_same,
         a_map_outlives_its_descriptor,
         a_map_outlives_its_name,
-        a_map_of_a_descriptor_that_appends_stays_in_place;
+        a_map_of_a_descriptor_that_appends_stays_in_place,
+        readers_and_maps_see_what_a_descriptor_that_only_writes_wrote,
+        a_map_that_is_filled_while_others_write_is_right_afterwards;
     locks:
         a_flock_keeps_others_out,
         a_record_lock_keeps_other_processes_out;

@@ -55,6 +55,13 @@ impl Map {
         unsafe { libc::write(writer.as_raw_fd(), from.add(at).cast(), 1) == 1 }
     }
 
+    /// Lets the kernel forget that the pages are mapped, so that the next load asks for them.
+    fn let_go(&self) {
+        let advice = rustix::mm::Advice::LinuxDontNeed;
+        // SAFETY: the whole of a shared map: its bytes stay in the file.
+        unsafe { rustix::mm::madvise(self.start, self.length, advice) }.unwrap();
+    }
+
     fn sync(&self) {
         // SAFETY: the whole of a map that is there.
         unsafe { msync(self.start, self.length, MsyncFlags::SYNC) }.unwrap();
@@ -137,6 +144,72 @@ pub fn a_map_of_a_descriptor_that_appends_stays_in_place(dir: &Path) {
     drop(map);
     check_middle(&path, &bytes);
 }
+
+fn only_writing(path: &Path) -> File {
+    OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Whichever comes first, the writer or the map.
+pub fn readers_and_maps_see_what_a_descriptor_that_only_writes_wrote(dir: &Path) {
+    let length = 2 * STRIPE;
+    for writer_is_first in [true, false] {
+        let path = dir.join(format!("file {writer_is_first}"));
+        fs::write(&path, pattern(length, 1)).unwrap();
+        let early = writer_is_first.then(|| only_writing(&path));
+        let reader = read_write(&path);
+        let map = Map::of(&reader, length);
+        assert!(map.load(0, length) == pattern(length, 1));
+        let writer = early.unwrap_or_else(|| only_writing(&path));
+        for (round, at) in [0, 100, STRIPE - 3, length - 10].into_iter().enumerate() {
+            let bytes = [round as u8 + 100; 10];
+            writer.write_all_at(&bytes, at as u64).unwrap();
+            assert_eq!(map.load(at, 10), bytes, "loaded at {at}, writer first: {writer_is_first}");
+            let mut back = [0; 10];
+            reader.read_exact_at(&mut back, at as u64).unwrap();
+            assert_eq!(back, bytes, "read at {at}, writer first: {writer_is_first}");
+            map.store(at, &[round as u8; 10]);
+            reader.read_exact_at(&mut back, at as u64).unwrap();
+            assert_eq!(back, [round as u8; 10], "stored at {at}, writer first: {writer_is_first}");
+        }
+        drop((map, reader, writer));
+        let mut expected = pattern(length, 1);
+        for (round, at) in [0, 100, STRIPE - 3, length - 10].into_iter().enumerate() {
+            expected[at..at + 10].fill(round as u8);
+        }
+        assert!(fs::read(&path).unwrap() == expected, "writer first: {writer_is_first}");
+    }
+}
+
+/// A page that a load brings in while a write passes it by must not stay as it was.
+pub fn a_map_that_is_filled_while_others_write_is_right_afterwards(dir: &Path) {
+    let path = dir.join("counter");
+    let writer = only_writing(&path);
+    writer.write_all_at(&[0; 4096], 0).unwrap();
+    let map = Map::of(&read_write(&path), 4096);
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let other = Map::of(&read_write(&path), 4096);
+    let (other, ends) = (&Shared(other), &ends);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                other.0.let_go();
+                other.0.load(0, 8);
+            }
+        });
+        let stale = (1..=3_000_u64).find(|number| {
+            writer.write_all_at(&number.to_ne_bytes(), 0).unwrap();
+            map.load(0, 8) != number.to_ne_bytes()
+        });
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(stale, None, "a write was not seen after it had returned");
+    });
+}
+
+/// A map that another thread may use.
+struct Shared(Map);
+
+// SAFETY: the map is used through system calls and copies only.
+unsafe impl Sync for Shared {}
 
 fn check_middle(path: &Path, bytes: &[u8]) {
     let back = fs::read(path).unwrap();
