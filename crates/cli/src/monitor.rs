@@ -12,7 +12,7 @@ use crate::file_system::FileSystem;
 use crate::say;
 
 /// Between two looks.
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_millis(100);
 
 /// What was seen until now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

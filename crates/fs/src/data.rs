@@ -189,8 +189,9 @@ impl<S: Store> DataPath<S> {
         }
     }
 
-    fn store_was_full(&self) {
-        self.in_doubt.store(WRITES_IN_DOUBT, Ordering::Relaxed);
+    /// `true`: it had room the last time.
+    fn store_was_full(&self) -> bool {
+        self.in_doubt.swap(WRITES_IN_DOUBT, Ordering::Relaxed) == 0
     }
 
     fn is_in_doubt(&self) -> bool {

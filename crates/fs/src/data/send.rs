@@ -179,6 +179,18 @@ impl<S: Store> Striped<S> {
         Ok(())
     }
 
+    /// Every program that wrote gets an error number. The log has the reason; a store that is full
+    /// says so many times a second, which is told once.
+    fn tell(&self, error: &Error, index: u32) {
+        let is_full = matches!(error, Error::Store(StoreError::Full { .. }));
+        let ino = self.ino();
+        if is_full && !self.path.store_was_full() {
+            tracing::debug!(%error, %ino, index, "a stripe was not stored");
+        } else {
+            tracing::warn!(%error, %ino, index, "a stripe was not stored");
+        }
+    }
+
     /// Takes note of what arrived and what did not. The answer names stripes that are due again.
     fn finish(&self, group: &[Sending], results: Vec<Result<(), Error>>) -> Vec<u32> {
         let mut state = self.state();
@@ -187,10 +199,7 @@ impl<S: Store> Striped<S> {
             match result {
                 Ok(()) => state.arrived(end),
                 Err(error) => {
-                    if matches!(error, Error::Store(StoreError::Full { .. })) {
-                        self.path.store_was_full();
-                    }
-                    tracing::warn!(%error, ino = %self.ino(), index, "a stripe was not stored");
+                    self.tell(&error, *index);
                     state.failed(end, error);
                 }
             }
