@@ -26,6 +26,8 @@ pub(crate) struct Memory {
     alone: u64,
     generation: u64,
     parts: Option<Parts>,
+    /// The record as it was last read, alone or not, for when its node does not answer.
+    last_record: Option<Bytes>,
 }
 
 impl<S: Store> Node<S> {
@@ -54,6 +56,18 @@ impl<S: Store> Fs<S> {
             memory.alone = alone;
             memory.parts = Some(parts);
         }
+    }
+
+    /// Keeps the record that was read last.
+    pub(crate) fn saw_record(&self, directory: Ino, record: &Bytes) {
+        if let Some(node) = self.table.find(directory) {
+            node.memory().last_record = Some(record.clone());
+        }
+    }
+
+    /// The record as this mount read it last; it may have changed since.
+    pub(crate) fn last_record(&self, directory: Ino) -> Option<Bytes> {
+        self.table.find(directory)?.memory().last_record.clone()
     }
 
     /// The directory's record or headers are about to be changed, or were, in another way than by

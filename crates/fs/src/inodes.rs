@@ -25,7 +25,8 @@ impl<S: Store> Fs<S> {
 
     /// The inodes behind references, in one round; `None` for those that are gone. What lies on a
     /// node that does not answer fails for itself. A directory's attributes are then put together
-    /// from the shards that do answer, since without them no path through it would lead anywhere.
+    /// from the shards that do answer and the record that was read last, since without them no path
+    /// through it would lead anywhere.
     pub(crate) fn fetch_all(&self, references: &[Reference]) -> Vec<Result<Option<Inode>, Error>> {
         let recalled: Vec<_> = references
             .iter()
@@ -95,15 +96,38 @@ impl<S: Store> Fs<S> {
             Kind::Directory => outcomes.take(usize::from(self.format.shards)).collect(),
             _ => Vec::new(),
         };
-        let record = record.transpose()?.and_then(|mut outcome| outcome.take(0));
+        let is_complete =
+            record.as_ref().is_some_and(Result::is_ok) && headers.iter().all(Result::is_ok);
+        let record = self.record_read(reference, record)?;
         let Some(record) = record else { return Ok(None) };
-        let is_complete = headers.iter().all(Result::is_ok);
         let headers = headers.into_iter().map(|header| header.ok()?.take(0)).collect();
         let parts = (record, headers);
         if is_complete && reference.kind == Kind::Directory {
             self.remember(reference.ino, generation, parts.clone());
         }
         Ok(Some(parts))
+    }
+
+    /// A directory whose record's node does not answer has the one that was read last: the
+    /// entries in its other shards must not be lost with that node.
+    fn record_read(
+        &self,
+        reference: Reference,
+        read: Option<Result<Outcome, StoreError>>,
+    ) -> Result<Option<Bytes>, Error> {
+        let is_directory = reference.kind == Kind::Directory;
+        match read.transpose() {
+            Err(lost @ StoreError::Unavailable { .. }) if is_directory => {
+                self.last_record(reference.ino).map(Some).ok_or(lost.into())
+            }
+            read => {
+                let record = read?.and_then(|mut outcome| outcome.take(0));
+                if let (Some(record), true) = (&record, is_directory) {
+                    self.saw_record(reference.ino, record);
+                }
+                Ok(record)
+            }
+        }
     }
 
     /// All in one round; where that fails, each by itself.

@@ -101,6 +101,31 @@ fn a_node_that_dies_takes_its_files_and_nothing_else() {
     world.is_as_before();
 }
 
+/// Whichever node it is: one of them has the root's own record.
+const LOSE_NODE: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    ls > /dev/null
+    for i in $(seq 40); do echo $i > old$i || exit 9; done
+    pid=$(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n "${NODE}p" | tr -dc 0-9)
+    kill -9 "$pid"
+    echo 3 > /proc/sys/vm/drop_caches 2>/dev/null
+    ls > /dev/null
+    read=0; made=0
+    for i in $(seq 40); do [ "$(cat old$i)" = $i ] && read=$((read + 1)); done
+    for i in $(seq 40); do (echo $i > new$i && [ "$(cat new$i)" = $i ]) && made=$((made + 1)); done
+    echo "node $NODE: read $read, made $made"
+    [ $read -gt 5 ] && [ $made -gt 5 ]
+"#;
+
+#[test]
+fn whichever_node_dies_the_rest_of_the_tree_is_read_and_written() {
+    for node in 1..=3 {
+        let Some(world) = world() else { return };
+        world.run_script(&THREE, &format!("NODE={node}\n{LOSE_NODE}")).succeeded();
+        world.is_as_before();
+    }
+}
+
 #[test]
 fn nodes_end_with_a_killed_run_and_the_next_start_clears_the_rest() {
     let Some(world) = world() else { return };
