@@ -1,6 +1,6 @@
 //! Time as a value: nanoseconds since the Unix epoch, and clocks that a test can own.
 
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +43,16 @@ impl Sub for Time {
 
     fn sub(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// That much later; the end of time when it lies beyond.
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    fn add(self, later: Duration) -> Time {
+        let nanoseconds = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.0.saturating_add(nanoseconds))
     }
 }
 

@@ -1,0 +1,306 @@
+//! What was observed: the nodes, and which partition lies where and how large it is.
+//!
+//! An observation of the nodes alone is cheap and taken all the time; an inventory, which has the
+//! partitions as well, is taken before something is planned. Both were true a moment ago; they say
+//! nothing about now.
+
+use std::collections::BTreeMap;
+
+use tidefs_model::{NodeClass, NodeId, Partition};
+
+/// What an empty node uses: the server itself, its buffers and its table of nodes (2 to 5 MiB,
+/// measured on an idle node of either server).
+pub const EMPTY_NODE_BYTES: u64 = 4 << 20;
+
+/// Memory that a node uses for each byte that its partitions were found to hold is believed up to
+/// this much; above it, the memory is for something else (clients' buffers, a copy under way).
+const OVERHEAD_MOST: f64 = 1.3;
+
+/// Below this many bytes the ratio of memory to content says nothing.
+const OVERHEAD_SIGNIFICANT_BYTES: u64 = 32 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// Answered when it was asked.
+    Serving,
+    /// Did not answer; what it holds is out of reach and no plan touches it.
+    Unreachable,
+}
+
+/// A node as it was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub id: NodeId,
+    pub class: NodeClass,
+    pub state: NodeState,
+    /// What the node may use at most.
+    pub capacity_bytes: u64,
+    /// What it uses, with everything that is not a partition's content.
+    pub used_bytes: u64,
+    pub partitions: u16,
+}
+
+impl Node {
+    pub fn is_serving(&self) -> bool {
+        self.state == NodeState::Serving
+    }
+
+    /// Used of capacity, in hundredths; a node of no capacity is full.
+    pub fn used_percent(&self) -> f64 {
+        percent(self.used_bytes, self.capacity_bytes)
+    }
+}
+
+pub(crate) fn percent(used: u64, capacity: u64) -> f64 {
+    if capacity == 0 { 100.0 } else { used as f64 * 100.0 / capacity as f64 }
+}
+
+/// The nodes at one moment, in the order of their ids, so that nothing depends on the order in
+/// which they were listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    nodes: Vec<Node>,
+}
+
+impl Observation {
+    pub fn new(mut nodes: Vec<Node>) -> Observation {
+        nodes.sort_by_key(|node| node.id);
+        nodes.dedup_by_key(|node| node.id);
+        Observation { nodes }
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.index(id).map(|at| &self.nodes[at])
+    }
+
+    pub(crate) fn index(&self, id: NodeId) -> Option<usize> {
+        self.nodes.binary_search_by_key(&id, |node| node.id).ok()
+    }
+
+    pub fn serving(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.is_serving())
+    }
+
+    /// Over the serving nodes.
+    pub fn used_bytes(&self) -> u64 {
+        self.serving().map(|node| node.used_bytes).sum()
+    }
+
+    /// Over the serving nodes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.serving().map(|node| node.capacity_bytes).sum()
+    }
+
+    /// The serving node with the highest share of its memory in use.
+    pub fn fullest(&self) -> Option<&Node> {
+        self.serving().max_by(|a, b| {
+            a.used_percent().total_cmp(&b.used_percent()).then_with(|| b.id.cmp(&a.id))
+        })
+    }
+}
+
+/// Where a partition lies and how large it was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// `None`: no node says that it owns the partition.
+    pub owner: Option<NodeId>,
+    /// Bytes of content; `None` where nobody could say.
+    pub bytes: Option<u64>,
+}
+
+/// The nodes and the partitions at one moment. Partition *p* is entry *p*.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    nodes: Observation,
+    /// Index into the nodes.
+    owners: Vec<Option<u16>>,
+    /// Memory that the partition takes on its node.
+    bytes: Vec<u64>,
+}
+
+/// The nodes and the partitions contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    #[error("partition {} lies on {node}, which is not among the nodes", partition.number())]
+    UnknownOwner { partition: Partition, node: NodeId },
+    #[error("{found} partitions and {nodes} nodes are more than there can be")]
+    TooMany { found: usize, nodes: usize },
+}
+
+impl Inventory {
+    /// Sizes become memory: what was counted is scaled to what the nodes use, and what nobody
+    /// could count is taken to be an even part of what its node uses beyond the rest.
+    pub fn new(nodes: Vec<Node>, partitions: &[Held]) -> Result<Inventory, Contradiction> {
+        let nodes = Observation::new(nodes);
+        let (found, count) = (partitions.len(), nodes.nodes.len());
+        let most = usize::from(tidefs_model::PARTITIONS);
+        if found > most || count > most {
+            return Err(Contradiction::TooMany { found, nodes: count });
+        }
+        let owner = |(number, held): (usize, &Held)| match held.owner {
+            None => Ok(None),
+            Some(node) => match nodes.index(node) {
+                Some(at) => Ok(Some(at as u16)),
+                None => {
+                    let partition = Partition::new(number as u16);
+                    Err(Contradiction::UnknownOwner { partition, node })
+                }
+            },
+        };
+        let owners = partitions.iter().enumerate().map(owner).collect::<Result<Vec<_>, _>>()?;
+        let counted: Vec<_> = partitions.iter().map(|held| held.bytes).collect();
+        let bytes = memory(&nodes, &owners, &counted);
+        let mut inventory = Inventory { nodes, owners, bytes };
+        for at in 0..inventory.nodes.nodes.len() {
+            let held = inventory.owners.iter().filter(|owner| **owner == Some(at as u16)).count();
+            inventory.nodes.nodes[at].partitions = held as u16;
+        }
+        Ok(inventory)
+    }
+
+    pub fn observation(&self) -> &Observation {
+        &self.nodes
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        self.nodes.nodes()
+    }
+
+    pub fn partitions(&self) -> impl ExactSizeIterator<Item = Partition> + use<> {
+        (0..self.owners.len()).map(|number| Partition::new(number as u16))
+    }
+
+    pub fn owner(&self, partition: Partition) -> Option<NodeId> {
+        self.owners[usize::from(partition.number())].map(|at| self.nodes.nodes[usize::from(at)].id)
+    }
+
+    /// Memory that the partition takes on its node.
+    pub fn bytes(&self, partition: Partition) -> u64 {
+        self.bytes[usize::from(partition.number())]
+    }
+
+    /// Partitions that nobody can reach: on a node that does not answer, or on none.
+    pub fn out_of_reach(&self) -> BTreeMap<Option<NodeId>, Vec<Partition>> {
+        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for partition in self.partitions() {
+            let owner = self.owner(partition);
+            let serves = owner.and_then(|id| self.nodes.node(id)).is_some_and(Node::is_serving);
+            if !serves {
+                found.entry(owner).or_default().push(partition);
+            }
+        }
+        found
+    }
+}
+
+/// See [`Inventory::new`].
+fn memory(nodes: &Observation, owners: &[Option<u16>], counted: &[Option<u64>]) -> Vec<u64> {
+    let mut known = vec![0_u64; nodes.nodes.len()];
+    let mut unknown = vec![0_u64; nodes.nodes.len()];
+    for (owner, bytes) in owners.iter().zip(counted) {
+        if let Some(at) = owner.map(usize::from) {
+            known[at] += bytes.unwrap_or(0);
+            unknown[at] += u64::from(bytes.is_none());
+        }
+    }
+    let content = |at: usize| nodes.nodes[at].used_bytes.saturating_sub(EMPTY_NODE_BYTES);
+    let overhead = overhead(nodes, &known, &unknown, content);
+    let scaled = |bytes: u64| (bytes as f64 * overhead) as u64;
+    let memory_of = |(owner, bytes): (&Option<u16>, &Option<u64>)| match (bytes, owner) {
+        (Some(bytes), _) => scaled(*bytes),
+        (None, None) => 0,
+        (None, Some(at)) => {
+            let at = usize::from(*at);
+            content(at).saturating_sub(scaled(known[at])) / unknown[at].max(1)
+        }
+    };
+    owners.iter().zip(counted).map(memory_of).collect()
+}
+
+/// Memory for each byte of content, over the nodes whose content is known.
+fn overhead(
+    nodes: &Observation,
+    known: &[u64],
+    unknown: &[u64],
+    content: impl Fn(usize) -> u64,
+) -> f64 {
+    let counts = |at: &usize| nodes.nodes[*at].is_serving() && unknown[*at] == 0;
+    let (found, used) = (0..known.len())
+        .filter(counts)
+        .fold((0, 0), |(found, used), at| (found + known[at], used + content(at)));
+    if found < OVERHEAD_SIGNIFICANT_BYTES {
+        return 1.0;
+    }
+    (used as f64 / found as f64).clamp(1.0, OVERHEAD_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn node(byte: u8, used: u64) -> Node {
+        Node {
+            id: NodeId([byte; 20]),
+            class: NodeClass::Own,
+            state: NodeState::Serving,
+            capacity_bytes: 256 * MIB,
+            used_bytes: used,
+            partitions: 0,
+        }
+    }
+
+    fn held(byte: u8, bytes: Option<u64>) -> Held {
+        Held { owner: Some(NodeId([byte; 20])), bytes }
+    }
+
+    #[test]
+    fn sizes_are_scaled_to_the_memory_that_they_take() {
+        let nodes = vec![node(1, EMPTY_NODE_BYTES + 125 * MIB)];
+        let partitions = [held(1, Some(60 * MIB)), held(1, Some(40 * MIB))];
+        let inventory = Inventory::new(nodes, &partitions).unwrap();
+        assert_eq!(inventory.bytes(Partition::new(0)), 75 * MIB);
+        assert_eq!(inventory.bytes(Partition::new(1)), 50 * MIB);
+    }
+
+    #[test]
+    fn memory_far_beyond_the_content_is_for_something_else() {
+        let nodes = vec![node(1, 250 * MIB)];
+        let inventory = Inventory::new(nodes, &[held(1, Some(100 * MIB))]).unwrap();
+        assert_eq!(inventory.bytes(Partition::new(0)), 130 * MIB);
+    }
+
+    #[test]
+    fn unknown_sizes_are_even_parts_of_what_the_node_uses() {
+        let nodes = vec![node(1, EMPTY_NODE_BYTES + 30 * MIB), node(2, EMPTY_NODE_BYTES)];
+        let partitions = [held(1, None), held(1, Some(10 * MIB)), held(1, None), held(2, None)];
+        let inventory = Inventory::new(nodes, &partitions).unwrap();
+        assert_eq!(inventory.bytes(Partition::new(0)), 10 * MIB);
+        assert_eq!(inventory.bytes(Partition::new(2)), 10 * MIB);
+        assert_eq!(inventory.bytes(Partition::new(3)), 0);
+        assert_eq!(inventory.nodes()[0].partitions, 3);
+    }
+
+    #[test]
+    fn a_partition_on_an_unknown_node_is_a_contradiction() {
+        let error = Inventory::new(vec![node(1, 0)], &[held(1, None), held(9, None)]).unwrap_err();
+        assert!(matches!(error, Contradiction::UnknownOwner { partition, .. }
+            if partition.number() == 1));
+    }
+
+    #[test]
+    fn what_is_out_of_reach_is_named() {
+        let lost = Node { state: NodeState::Unreachable, ..node(2, 0) };
+        let partitions = [held(1, None), held(2, None), Held { owner: None, bytes: None }];
+        let inventory = Inventory::new(vec![node(1, 0), lost], &partitions).unwrap();
+        let found = inventory.out_of_reach();
+        assert_eq!(found[&Some(lost.id)], [Partition::new(1)]);
+        assert_eq!(found[&None], [Partition::new(2)]);
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,252 @@
+//! When the file system grows and shrinks by itself, and by how much: the policies of MemEFS
+//! (section 3.4.3), with every number free to be set.
+//!
+//! | name | when | by how much |
+//! | --- | --- | --- |
+//! | `cso` | 95 % in use | half of the nodes that it started with |
+//! | `nso` | 95 % in use | as many nodes as it started with |
+//! | `aso` | 95 % in use | as many nodes as there are |
+//! | `csi` | below 75 %, for a quiet period | a quarter of the nodes leave |
+//! | `asi` | below 50 %, for a quiet period | half of the nodes leave |
+//!
+//! `static` neither grows nor shrinks unless it is asked to.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Which number of nodes a step is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The nodes that the file system started with.
+    Initial,
+    /// The nodes that there are.
+    Current,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleOut {
+    /// Grow when more than this share of all memory is in use.
+    pub threshold_percent: u8,
+    pub basis: Basis,
+    /// The step, as a share of the basis; at least one node.
+    pub step_percent: u16,
+}
+
+impl ScaleOut {
+    pub const CONSERVATIVE: ScaleOut =
+        ScaleOut { threshold_percent: 95, basis: Basis::Initial, step_percent: 50 };
+    pub const NEUTRAL: ScaleOut = ScaleOut { step_percent: 100, ..Self::CONSERVATIVE };
+    pub const AGGRESSIVE: ScaleOut = ScaleOut { basis: Basis::Current, ..Self::NEUTRAL };
+
+    /// How many nodes to add.
+    pub fn step(&self, initial: u16, current: u16) -> u16 {
+        let basis = match self.basis {
+            Basis::Initial => initial,
+            Basis::Current => current,
+        };
+        part(basis, self.step_percent)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleIn {
+    /// Shrink when less than this share of all memory is in use.
+    pub threshold_percent: u8,
+    /// The step, as a share of the nodes that there are; at least one node.
+    pub step_percent: u16,
+    /// The nodes that stay must not be fuller than this. A quarter less nodes at 75 % would be full,
+    /// and the next write would make them grow again.
+    pub ceiling_percent: u8,
+    /// For how long usage must have been low, without growing.
+    pub quiet: Duration,
+}
+
+impl ScaleIn {
+    pub const CONSERVATIVE: ScaleIn = ScaleIn {
+        threshold_percent: 75,
+        step_percent: 25,
+        ceiling_percent: 85,
+        quiet: Duration::from_secs(45),
+    };
+    pub const AGGRESSIVE: ScaleIn =
+        ScaleIn { threshold_percent: 50, step_percent: 50, ..Self::CONSERVATIVE };
+
+    /// How many nodes to remove at most.
+    pub fn step(&self, current: u16) -> u16 {
+        part(current, self.step_percent)
+    }
+}
+
+/// A share of a number of nodes, rounded down, but at least one.
+fn part(nodes: u16, percent: u16) -> u16 {
+    let part = u32::from(nodes) * u32::from(percent) / 100;
+    u16::try_from(part).unwrap_or(u16::MAX).max(1)
+}
+
+/// Both may be absent: then the number of nodes changes only by hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub scale_out: Option<ScaleOut>,
+    pub scale_in: Option<ScaleIn>,
+}
+
+impl Policy {
+    /// Changes only by hand.
+    pub const STATIC: Policy = Policy { scale_out: None, scale_in: None };
+}
+
+/// The text names no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePolicyError {
+    #[error(
+        "{name:?} is not a policy; write static, or one of cso, nso, aso (grow) and one of csi, \
+         asi (shrink) joined by +, such as nso+asi"
+    )]
+    Unknown { name: String },
+    #[error("{first} and {second} both say how to {direction}; keep one of them")]
+    Twice { first: &'static str, second: &'static str, direction: &'static str },
+    #[error("static changes nothing by itself and cannot be joined with {other}")]
+    StaticJoined { other: &'static str },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Static,
+    Out(ScaleOut),
+    In(ScaleIn),
+}
+
+const PARTS: [(&str, Part); 6] = [
+    ("static", Part::Static),
+    ("cso", Part::Out(ScaleOut::CONSERVATIVE)),
+    ("nso", Part::Out(ScaleOut::NEUTRAL)),
+    ("aso", Part::Out(ScaleOut::AGGRESSIVE)),
+    ("csi", Part::In(ScaleIn::CONSERVATIVE)),
+    ("asi", Part::In(ScaleIn::AGGRESSIVE)),
+];
+
+impl FromStr for Policy {
+    type Err = ParsePolicyError;
+
+    fn from_str(text: &str) -> Result<Policy, ParsePolicyError> {
+        let known = |name: &str| {
+            let name = name.trim().to_ascii_lowercase();
+            let found = PARTS.iter().find(|(known, _)| *known == name).copied();
+            found.ok_or(ParsePolicyError::Unknown { name })
+        };
+        let parts = text.split('+').map(known).collect::<Result<Vec<_>, _>>()?;
+        let is_static = parts.iter().any(|(_, part)| *part == Part::Static);
+        if let (true, [(first, _), (second, _), ..]) = (is_static, parts.as_slice()) {
+            let other = if *first == "static" { second } else { first };
+            return Err(ParsePolicyError::StaticJoined { other });
+        }
+        let grows = |part: &Part| matches!(part, Part::Out(_));
+        let shrinks = |part: &Part| matches!(part, Part::In(_));
+        only_one(&parts, grows, "grow")?;
+        only_one(&parts, shrinks, "shrink")?;
+        let mut policy = Policy::STATIC;
+        for (_, part) in parts {
+            match part {
+                Part::Static => {}
+                Part::Out(scale_out) => policy.scale_out = Some(scale_out),
+                Part::In(scale_in) => policy.scale_in = Some(scale_in),
+            }
+        }
+        Ok(policy)
+    }
+}
+
+fn only_one(
+    parts: &[(&'static str, Part)],
+    kind: impl Fn(&Part) -> bool,
+    direction: &'static str,
+) -> Result<(), ParsePolicyError> {
+    let mut found = parts.iter().filter(|(_, part)| kind(part));
+    match (found.next(), found.next()) {
+        (Some((first, _)), Some((second, _))) => {
+            Err(ParsePolicyError::Twice { first, second, direction })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// In the words that are read, with what differs from the named policies.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.scale_out, self.scale_in) {
+            (None, None) => f.write_str("static"),
+            (Some(scale_out), None) => scale_out.fmt(f),
+            (None, Some(scale_in)) => scale_in.fmt(f),
+            (Some(scale_out), Some(scale_in)) => write!(f, "{scale_out}+{scale_in}"),
+        }
+    }
+}
+
+impl fmt::Display for ScaleOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match (self.basis, self.step_percent) {
+            (Basis::Initial, 50) => "cso",
+            (Basis::Initial, 100) => "nso",
+            (Basis::Current, 100) => "aso",
+            (Basis::Initial, step) => return write!(f, "grow by {step} % of the first nodes"),
+            (Basis::Current, step) => return write!(f, "grow by {step} %"),
+        };
+        f.write_str(name)
+    }
+}
+
+impl fmt::Display for ScaleIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.threshold_percent, self.step_percent) {
+            (75, 25) => f.write_str("csi"),
+            (50, 50) => f.write_str("asi"),
+            (threshold, step) => write!(f, "shrink by {step} % below {threshold} %"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_of_the_paper() {
+        for (scale_out, initial, current, step) in [
+            (ScaleOut::CONSERVATIVE, 8, 16, 4),
+            (ScaleOut::CONSERVATIVE, 1, 1, 1),
+            (ScaleOut::NEUTRAL, 8, 16, 8),
+            (ScaleOut::AGGRESSIVE, 8, 16, 16),
+        ] {
+            assert_eq!(scale_out.step(initial, current), step, "{scale_out:?}");
+        }
+        assert_eq!(ScaleIn::CONSERVATIVE.step(16), 4);
+        assert_eq!(ScaleIn::CONSERVATIVE.step(3), 1);
+        assert_eq!(ScaleIn::AGGRESSIVE.step(16), 8);
+    }
+
+    #[test]
+    fn names_are_read_and_said_again() {
+        for name in ["static", "cso", "nso", "aso", "csi", "asi", "nso+asi", "cso+csi"] {
+            assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
+        }
+        assert_eq!(" ASI + nso ".parse(), "nso+asi".parse::<Policy>());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_refused_with_the_reason() {
+        for (text, says) in [
+            ("", "is not a policy"),
+            ("nso+", "is not a policy"),
+            ("fast", "\"fast\" is not a policy"),
+            ("nso+cso", "nso and cso both say how to grow"),
+            ("csi+asi", "both say how to shrink"),
+            ("nso+nso", "both say how to grow"),
+            ("nso+static", "cannot be joined with nso"),
+            ("static+static", "cannot be joined with static"),
+        ] {
+            let message = text.parse::<Policy>().unwrap_err().to_string();
+            assert!(message.contains(says), "{text}: {message}");
+        }
+    }
+}
