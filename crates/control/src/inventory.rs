@@ -183,6 +183,14 @@ impl Inventory {
         self.bytes[usize::from(partition.number())]
     }
 
+    pub(crate) fn owners(&self) -> &[Option<u16>] {
+        &self.owners
+    }
+
+    pub(crate) fn sizes(&self) -> &[u64] {
+        &self.bytes
+    }
+
     /// Partitions that nobody can reach: on a node that does not answer, or on none.
     pub fn out_of_reach(&self) -> BTreeMap<Option<NodeId>, Vec<Partition>> {
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -3,12 +3,16 @@
 //! This crate does no I/O, holds no lock, reads no clock and draws no randomness; what happened and
 //! when is told to it. What decides here therefore decides the same in a simulation.
 
+mod check;
 mod inventory;
+mod planner;
 mod policy;
 mod settings;
 
+pub use check::{Finding, check};
 pub use inventory::{
     Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation,
 };
+pub use planner::{Move, Plan, Refusal, Step, capacity, plan, share, whole_shares};
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};

@@ -1,0 +1,239 @@
+//! From an inventory and the nodes that are to leave, to a plan.
+//!
+//! The range of partitions that holds metadata and the range that holds data are spread each for
+//! itself: metadata over the own nodes in proportion to their memory, data over all nodes in
+//! proportion to the memory that the metadata leaves. Partitions on nodes that do not answer stay
+//! where they are. The same inventory gives the same plan, in whatever order its nodes were listed.
+
+mod plan;
+mod shares;
+mod spread;
+mod steps;
+
+use std::collections::BTreeSet;
+
+use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
+
+pub use plan::{Move, Plan, Refusal, Step};
+pub use shares::{capacity, share, whole_shares};
+use spread::{Item, Range};
+use steps::{Draft, Room};
+
+use crate::inventory::Inventory;
+use crate::settings::Spreading;
+
+/// Plans a spread over all serving nodes but the leaving ones.
+pub fn plan(
+    inventory: &Inventory,
+    leaving: &BTreeSet<NodeId>,
+    spreading: &Spreading,
+) -> Result<Plan, Refusal> {
+    let problem = Problem::new(inventory, leaving, spreading)?;
+    let nodes = problem.memory.len();
+    let (mut drafts, mut fair, mut minimum) = (Vec::new(), vec![0.0; nodes], 0.0);
+    let mut before = vec![0; nodes];
+    for (items, weights) in [problem.metadata(), problem.data()] {
+        let range = Range::new(&items, &weights, &problem.memory);
+        let owners = problem.owners(&items);
+        let held = range.bytes_by_node(&owners);
+        for (node, &held) in held.iter().enumerate() {
+            minimum += (held as f64 - range.fair_bytes(node)).max(0.0);
+            fair[node] += range.fair_bytes(node);
+            before[node] += held;
+        }
+        drafts.extend(problem.drafts(&range, &owners));
+    }
+    let (steps, left_out) = problem.steps(drafts)?;
+    let mut after = before.clone();
+    for step in steps.iter().flat_map(|step| &step.moves) {
+        after[problem.index(step.from)] -= step.bytes;
+        after[problem.index(step.to)] += step.bytes;
+    }
+    Ok(Plan {
+        leaving: leaving.iter().copied().collect(),
+        steps,
+        bytes_minimum: minimum as u64,
+        left_out,
+        imbalance_percent_before: imbalance(&before, &fair),
+        imbalance_percent_after: imbalance(&after, &fair),
+    })
+}
+
+/// By how much the node that is farthest from its share is off, in per cent of that share.
+fn imbalance(loads: &[u64], fair: &[f64]) -> f64 {
+    let off = |(&load, &fair): (&u64, &f64)| {
+        if fair < 1.0 { 0.0 } else { (load as f64 / fair - 1.0).abs() * 100.0 }
+    };
+    loads.iter().zip(fair).map(off).fold(0.0, f64::max)
+}
+
+struct Problem<'a> {
+    inventory: &'a Inventory,
+    spreading: &'a Spreading,
+    /// By node: may it hold partitions afterwards?
+    stays: Vec<bool>,
+    memory: Vec<u64>,
+}
+
+impl<'a> Problem<'a> {
+    fn new(
+        inventory: &'a Inventory,
+        leaving: &BTreeSet<NodeId>,
+        spreading: &'a Spreading,
+    ) -> Result<Problem<'a>, Refusal> {
+        for &id in leaving {
+            let node = inventory.observation().node(id);
+            let node = node.ok_or(Refusal::UnknownNode { node: id })?;
+            if !node.is_serving() && node.partitions > 0 {
+                let partitions = node.partitions;
+                return Err(Refusal::LeavingUnreachable { node: id, partitions });
+            }
+        }
+        let nodes = inventory.nodes();
+        let stays: Vec<_> =
+            nodes.iter().map(|node| node.is_serving() && !leaving.contains(&node.id)).collect();
+        let memory = nodes.iter().map(|node| node.capacity_bytes).collect();
+        let problem = Problem { inventory, spreading, stays, memory };
+        if !problem.stays.contains(&true) {
+            return Err(Refusal::NoNodeLeft);
+        }
+        if !(0..nodes.len()).any(|node| problem.may_hold_metadata(node)) {
+            return Err(Refusal::NoOwnNodeLeft);
+        }
+        problem.check_room()?;
+        Ok(problem)
+    }
+
+    fn may_hold_metadata(&self, node: usize) -> bool {
+        self.stays[node] && self.inventory.nodes()[node].class == NodeClass::Own
+    }
+
+    /// The content of all partitions must fit beside what the nodes use for themselves; a plan that
+    /// empties no node can always leave things as they are.
+    fn check_room(&self) -> Result<(), Refusal> {
+        let room = self.room();
+        let (mut arriving, mut free, mut nodes) = (0, 0, 0);
+        for (node, room) in room.iter().enumerate() {
+            if self.stays[node] {
+                free += room.limit_bytes.saturating_sub(room.used_bytes);
+                nodes += 1;
+            } else if self.inventory.nodes()[node].is_serving() {
+                arriving += self.content(node);
+            }
+        }
+        if arriving <= free {
+            return Ok(());
+        }
+        let (data, room) = (ByteSize(arriving), ByteSize(free));
+        Err(Refusal::DoesNotFit { data, room, missing: ByteSize(arriving - free), nodes })
+    }
+
+    fn content(&self, node: usize) -> u64 {
+        let held = self.inventory.owners().iter().zip(self.inventory.sizes());
+        held.filter(|(owner, _)| **owner == Some(node as u16)).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn room(&self) -> Vec<Room> {
+        let fill = u64::from(self.spreading.fill_percent);
+        let room = |node: &crate::inventory::Node| Room {
+            used_bytes: node.used_bytes,
+            limit_bytes: (u128::from(node.capacity_bytes) * u128::from(fill) / 100) as u64,
+        };
+        self.inventory.nodes().iter().map(room).collect()
+    }
+
+    /// The partitions of a range that lie on nodes that answer.
+    fn items(&self, metadata: bool) -> Vec<Item> {
+        let (owners, sizes) = (self.inventory.owners(), self.inventory.sizes());
+        let item = |partition: Partition| {
+            let at = usize::from(partition.number());
+            let owner = usize::from(owners[at]?);
+            let wanted = partition.is_metadata() == metadata;
+            let serves = self.inventory.nodes()[owner].is_serving();
+            (wanted && serves).then_some(Item { number: partition.number(), bytes: sizes[at] })
+        };
+        self.inventory.partitions().filter_map(item).collect()
+    }
+
+    fn metadata(&self) -> (Vec<Item>, Vec<u64>) {
+        let weight = |node| if self.may_hold_metadata(node) { self.memory[node].max(1) } else { 0 };
+        (self.items(true), (0..self.memory.len()).map(weight).collect())
+    }
+
+    fn data(&self) -> (Vec<Item>, Vec<u64>) {
+        let (items, weights) = self.metadata();
+        let metadata = Range::new(&items, &weights, &self.memory);
+        let weight = |node: usize| {
+            let taken = metadata.fair_bytes(node) as u64;
+            if self.stays[node] { self.memory[node].saturating_sub(taken).max(1) } else { 0 }
+        };
+        (self.items(false), (0..self.memory.len()).map(weight).collect())
+    }
+
+    fn owners(&self, items: &[Item]) -> Vec<u16> {
+        let owner = |item: &Item| self.inventory.owners()[usize::from(item.number)];
+        items.iter().map(|item| owner(item).expect("an item has an owner")).collect()
+    }
+
+    fn index(&self, node: NodeId) -> usize {
+        self.inventory.observation().index(node).expect("a node of the inventory")
+    }
+
+    /// What has to move for an even spread of the range.
+    fn drafts(&self, range: &Range<'_>, owners: &[u16]) -> Vec<Draft> {
+        let mut spread = owners.to_vec();
+        range.spread(&mut spread);
+        let id = |node: u16| self.inventory.nodes()[usize::from(node)].id;
+        let draft = |((item, &from), &to): ((&Item, &u16), &u16)| {
+            let partition = Partition::new(item.number);
+            let step = Move { partition, from: id(from), to: id(to), bytes: item.bytes };
+            (from != to).then_some(Draft { step, from: usize::from(from), to: usize::from(to) })
+        };
+        range.items.iter().zip(owners).zip(&spread).filter_map(draft).collect()
+    }
+
+    /// Moves off leaving nodes must find room somewhere; others are left out when there is none.
+    fn steps(&self, mut drafts: Vec<Draft>) -> Result<(Vec<Step>, u32), Refusal> {
+        steps::join_runs(&mut drafts);
+        steps::interleave(&mut drafts);
+        let mut room = self.room();
+        let (mut steps, left) = steps::cut(drafts, &mut room, self.spreading);
+        let (optional, must): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|draft| self.may_stay(draft));
+        let elsewhere = must
+            .into_iter()
+            .map(|draft| self.elsewhere(draft, &mut room))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Room was taken when another target was chosen; it is given back to be taken again.
+        for draft in &elsewhere {
+            room[draft.to].used_bytes -= draft.step.bytes;
+        }
+        steps.extend(steps::cut(elsewhere, &mut room, self.spreading).0);
+        Ok((steps, optional.len() as u32))
+    }
+
+    fn may_stay(&self, draft: &Draft) -> bool {
+        let metadata = draft.step.partition.is_metadata();
+        if metadata { self.may_hold_metadata(draft.from) } else { self.stays[draft.from] }
+    }
+
+    /// The same move to the node with the most room.
+    fn elsewhere(&self, draft: Draft, room: &mut [Room]) -> Result<Draft, Refusal> {
+        let Move { partition, bytes, .. } = draft.step;
+        let able = |node: &usize| {
+            if partition.is_metadata() { self.may_hold_metadata(*node) } else { self.stays[*node] }
+        };
+        let free = |room: &Room| room.limit_bytes.saturating_sub(room.used_bytes);
+        let best = (0..room.len())
+            .filter(able)
+            .max_by_key(|&node| (free(&room[node]), std::cmp::Reverse(node)));
+        let to = best.ok_or(Refusal::NoNodeLeft)?;
+        if free(&room[to]) < bytes {
+            let (bytes, room) = (ByteSize(bytes), ByteSize(free(&room[to])));
+            return Err(Refusal::NoRoomToMove { partition, bytes, room });
+        }
+        room[to].used_bytes += bytes;
+        let id = self.inventory.nodes()[to].id;
+        Ok(Draft { step: Move { to: id, ..draft.step }, from: draft.from, to })
+    }
+}

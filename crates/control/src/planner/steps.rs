@@ -1,0 +1,106 @@
+//! Puts moves into an order in which no node is ever above its memory.
+//!
+//! The moves of a step may happen at the same time in any order, so a target must have room for
+//! all that a step brings while the sources still hold what they give.
+
+use std::collections::BTreeMap;
+
+use super::plan::{Move, Step};
+use crate::settings::Spreading;
+
+/// A node's memory while a plan is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub used_bytes: u64,
+    /// Up to where the node takes partitions.
+    pub limit_bytes: u64,
+}
+
+impl Room {
+    fn free(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+}
+
+/// A move between nodes that are known by their index.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft {
+    pub step: Move,
+    pub from: usize,
+    pub to: usize,
+}
+
+/// Gives partitions of one size and range that leave one node to their targets in runs: then tables
+/// of who holds what stay short. Nothing else changes, since the sizes are the same.
+pub fn join_runs(drafts: &mut [Draft]) {
+    let kind = |draft: &Draft| (draft.step.partition.is_metadata(), draft.step.bytes, draft.from);
+    drafts.sort_by_key(|draft| (kind(draft), draft.step.partition));
+    for group in drafts.chunk_by_mut(|a, b| kind(a) == kind(b)) {
+        let mut targets: Vec<_> = group.iter().map(|draft| (draft.to, draft.step.to)).collect();
+        targets.sort();
+        for (draft, (to, id)) in group.iter_mut().zip(targets) {
+            (draft.to, draft.step.to) = (to, id);
+        }
+    }
+}
+
+/// Orders the moves so that every step draws on all sources and targets alike.
+pub fn interleave(drafts: &mut [Draft]) {
+    drafts.sort_by_key(|draft| (draft.from, draft.to, draft.step.partition));
+    let mut seen: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    let mut total: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for draft in drafts.iter() {
+        *total.entry((draft.from, draft.to)).or_default() += 1;
+    }
+    drafts.sort_by_cached_key(|draft| {
+        let pair = (draft.from, draft.to);
+        let at = seen.entry(pair).or_default();
+        *at += 1;
+        (*at * 1_000_000 / total[&pair], pair, draft.step.partition)
+    });
+}
+
+/// Cuts the moves into steps, and returns those for which there is no room at any time as well.
+pub fn cut(
+    mut drafts: Vec<Draft>,
+    room: &mut [Room],
+    spreading: &Spreading,
+) -> (Vec<Step>, Vec<Draft>) {
+    let mut steps = Vec::new();
+    loop {
+        let (step, left) = next_step(drafts, room, spreading);
+        drafts = left;
+        if step.is_empty() {
+            return (steps, drafts);
+        }
+        for draft in &step {
+            room[draft.from].used_bytes =
+                room[draft.from].used_bytes.saturating_sub(draft.step.bytes);
+        }
+        steps.push(Step { moves: step.into_iter().map(|draft| draft.step).collect() });
+    }
+}
+
+/// Takes what fits into one step; the targets' room is taken at once, the sources' is not given
+/// back yet.
+fn next_step(
+    drafts: Vec<Draft>,
+    room: &mut [Room],
+    spreading: &Spreading,
+) -> (Vec<Draft>, Vec<Draft>) {
+    let (mut step, mut left) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
+    for draft in drafts {
+        let size = draft.step.bytes;
+        let small_enough = step.is_empty() || bytes + size <= spreading.step_bytes;
+        let few_enough = step.len() < usize::from(spreading.step_partitions.max(1));
+        if small_enough && few_enough && size <= room[draft.to].free() {
+            room[draft.to].used_bytes += size;
+            bytes += size;
+            step.push(draft);
+        } else {
+            left.push(draft);
+        }
+    }
+    (step, left)
+}

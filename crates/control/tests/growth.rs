@@ -1,0 +1,121 @@
+//! Growth and shrinkage of a cluster that holds files: the figures that users are promised.
+
+use std::collections::BTreeSet;
+
+use tidefs_control::{
+    EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Plan, Spreading, check, plan,
+};
+use tidefs_model::{Ino, NodeClass, NodeId, PARTITIONS, Placement, StripeKey};
+
+const MIB: u64 = 1 << 20;
+
+struct Cluster {
+    nodes: Vec<NodeId>,
+    held: Vec<Held>,
+    memory: u64,
+}
+
+fn id(number: usize) -> NodeId {
+    NodeId([number as u8 + 1; 20])
+}
+
+impl Cluster {
+    /// Nodes of 256 MiB with files of 37 stripes, hashed as the file system hashes them.
+    fn new(nodes: usize, stripes: u32) -> Cluster {
+        let nodes: Vec<_> = (0..nodes).map(id).collect();
+        let placement = Placement::even(tidefs_model::Epoch(1), nodes.clone());
+        let mut bytes = vec![0; usize::from(PARTITIONS)];
+        bytes.iter_mut().take(1_024).for_each(|bytes| *bytes = 700);
+        for stripe in 0..stripes {
+            let key = StripeKey { ino: Ino(16 + u64::from(stripe / 37)), index: stripe % 37 };
+            bytes[usize::from(key.partition().number())] += MIB;
+        }
+        let held = bytes.iter().enumerate().map(|(number, bytes)| Held {
+            owner: Some(placement.owner(tidefs_model::Partition::new(number as u16))),
+            bytes: Some(*bytes),
+        });
+        Cluster { nodes, held: held.collect(), memory: 256 * MIB }
+    }
+
+    fn inventory(&self) -> Inventory {
+        let node = |&id: &NodeId| {
+            let here = self.held.iter().filter(|held| held.owner == Some(id));
+            Node {
+                id,
+                class: NodeClass::Own,
+                state: NodeState::Serving,
+                capacity_bytes: self.memory,
+                used_bytes: EMPTY_NODE_BYTES + here.filter_map(|held| held.bytes).sum::<u64>(),
+                partitions: 0,
+            }
+        };
+        Inventory::new(self.nodes.iter().map(node).collect(), &self.held).unwrap()
+    }
+
+    fn reconfigure(&mut self, leaving: &[NodeId]) -> Plan {
+        let leaving: BTreeSet<_> = leaving.iter().copied().collect();
+        let inventory = self.inventory();
+        let plan = plan(&inventory, &leaving, &Spreading::default()).unwrap();
+        assert_eq!(check(&plan, &inventory), []);
+        for step in plan.moves() {
+            self.held[usize::from(step.partition.number())].owner = Some(step.to);
+        }
+        self.nodes.retain(|node| !leaving.contains(node));
+        plan
+    }
+}
+
+fn assert_keeps_the_promises(plan: &Plan) {
+    let ratio = plan.bytes_moved() as f64 / plan.bytes_minimum as f64;
+    assert!(ratio <= 1.05, "{plan}");
+    assert!(plan.imbalance_percent_after <= 2.0, "{plan}");
+    assert_eq!(plan.left_out, 0, "{plan}");
+}
+
+#[test]
+fn a_cluster_that_grows_and_shrinks_stays_even_and_moves_little() {
+    let mut cluster = Cluster::new(2, 480);
+    for (grow, leave) in [
+        (2..4, vec![]),
+        (4..9, vec![]),
+        (0..0, vec![1, 5, 8]),
+        (9..10, vec![0]),
+        (0..0, vec![2, 9]),
+    ] {
+        cluster.nodes.extend(grow.map(id));
+        let leaving: Vec<_> = leave.into_iter().map(id).collect();
+        let plan = cluster.reconfigure(&leaving);
+        assert_keeps_the_promises(&plan);
+        assert!(cluster.reconfigure(&[]).is_empty(), "nothing is left to do after {plan}");
+    }
+}
+
+#[test]
+fn one_node_becomes_two_in_runs() {
+    let mut cluster = Cluster::new(1, 0);
+    cluster.nodes.push(id(1));
+    let plan = cluster.reconfigure(&[]);
+    let runs = cluster.held.chunk_by(|a, b| a.owner == b.owner).count();
+    assert!(runs <= 4, "{runs} runs of partitions after {plan}");
+    assert_eq!(plan.partitions_moved(), 8_192);
+}
+
+#[test]
+fn growth_from_full_nodes_is_possible() {
+    let mut cluster = Cluster::new(2, 480);
+    cluster.memory = cluster.inventory().nodes().iter().map(|node| node.used_bytes).max().unwrap();
+    cluster.nodes.push(id(2));
+    assert_keeps_the_promises(&cluster.reconfigure(&[]));
+}
+
+#[test]
+fn a_shrink_that_cannot_hold_the_data_is_refused_with_the_numbers() {
+    let cluster = Cluster::new(3, 600);
+    let leaving = BTreeSet::from([id(0), id(1)]);
+    let refusal = plan(&cluster.inventory(), &leaving, &Spreading::default()).unwrap_err();
+    let says = refusal.to_string();
+    assert!(says.contains("the remaining 1 nodes") && says.contains("are missing"), "{says}");
+    let all: BTreeSet<_> = cluster.nodes.iter().copied().collect();
+    let refusal = plan(&cluster.inventory(), &all, &Spreading::default()).unwrap_err();
+    assert_eq!(refusal, tidefs_control::Refusal::NoNodeLeft);
+}
