@@ -4,15 +4,31 @@
 //! when is told to it. What decides here therefore decides the same in a simulation.
 
 mod check;
+mod controller;
+mod decide;
+mod decision;
+mod events;
 mod inventory;
 mod planner;
 mod policy;
+mod reconfiguration;
+mod record;
+mod request;
 mod settings;
 
 pub use check::{Finding, check};
+pub use controller::{Controller, Growth};
+pub use decide::{Quiet, Situation, decide};
+pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
+pub use events::{
+    Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,
+};
 pub use inventory::{
     Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation,
 };
 pub use planner::{Move, Plan, Refusal, Step, capacity, plan, share, whole_shares};
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
+pub use reconfiguration::{Phase, Reconfiguration};
+pub use record::{Kind, Record, RecordError};
+pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};

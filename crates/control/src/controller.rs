@@ -1,0 +1,314 @@
+//! The controller: one loop's state, told what happened and answering what to do.
+//!
+//! One reconfiguration is under way at a time. While there is none, each observation leads to a
+//! decision, which is kept with its numbers and its reason, also when it is to do nothing. A writer
+//! that meets a full node is heard at once. Requests by hand wait for their turn.
+
+use std::collections::VecDeque;
+
+use tidefs_model::{NodeId, Time};
+
+use crate::decide::{Quiet, Situation, decide};
+use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
+use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
+use crate::inventory::Observation;
+use crate::reconfiguration::{Reconfiguration, Tasks};
+use crate::record::{Kind, Record};
+use crate::request::{Refused, Request, grant};
+use crate::settings::{Settings, SettingsError};
+
+/// More requests by hand than this do not wait.
+const REQUESTS_MOST: usize = 16;
+
+/// Whether a writer that met a full node may hope for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It will be decided on at once.
+    Possible,
+    /// Partitions are on the move, or will be.
+    Underway,
+    /// No more nodes are allowed.
+    AtMaximum { nodes: u16 },
+    /// The policy changes nothing by itself.
+    NotByItself,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing is known of a predecessor yet.
+    New,
+    /// What a predecessor left half done is being put right.
+    Opening {
+        record: Option<Record>,
+        task: TaskId,
+        retry_at: Option<Time>,
+        failures: u32,
+    },
+    Idle,
+    Busy(Box<Reconfiguration>),
+}
+
+#[derive(Debug)]
+pub struct Controller {
+    settings: Settings,
+    state: State,
+    tasks: Tasks,
+    observed: Observation,
+    observed_at: Option<Time>,
+    /// Observations from before this say nothing of what is.
+    changed_at: Option<Time>,
+    quiet: Quiet,
+    full: Option<Option<NodeId>>,
+    requests: VecDeque<(RequestId, Request)>,
+    last_rebalance: Option<Time>,
+    failures: u32,
+    hold_until: Option<(Time, String)>,
+    decision: Option<Decision>,
+}
+
+impl Controller {
+    pub fn new(settings: Settings) -> Result<Controller, SettingsError> {
+        settings.check()?;
+        Ok(Controller {
+            settings,
+            state: State::New,
+            tasks: Tasks::default(),
+            observed: Observation::default(),
+            observed_at: None,
+            changed_at: None,
+            quiet: Quiet::default(),
+            full: None,
+            requests: VecDeque::new(),
+            last_rebalance: None,
+            failures: 0,
+            hold_until: None,
+            decision: None,
+        })
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn observed(&self) -> &Observation {
+        &self.observed
+    }
+
+    pub fn last_decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    pub fn reconfiguration(&self) -> Option<&Reconfiguration> {
+        match &self.state {
+            State::Busy(reconfiguration) => Some(reconfiguration),
+            _ => None,
+        }
+    }
+
+    /// Nothing is under way, and what a predecessor left is put right.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
+    pub fn growth(&self) -> Growth {
+        let nodes = self.observed.serving().count() as u16;
+        match &self.state {
+            State::Busy(_) => Growth::Underway,
+            _ if self.settings.policy.scale_out.is_none() => Growth::NotByItself,
+            _ if nodes >= self.settings.nodes_max => Growth::AtMaximum { nodes },
+            _ => Growth::Possible,
+        }
+    }
+
+    /// When something is to be done even if nothing happens until then.
+    pub fn wake_at(&self) -> Option<Time> {
+        match &self.state {
+            State::Opening { retry_at, .. } => *retry_at,
+            State::Busy(reconfiguration) => reconfiguration.retry_at(),
+            State::New | State::Idle => None,
+        }
+    }
+
+    /// Takes in what happened and says what is to happen. `now` must not go back.
+    pub fn apply(&mut self, now: Time, event: Event) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match event {
+            Event::Opened(record) => self.open(record),
+            Event::Observed(at, observed) => self.observe(at, observed),
+            Event::NodeFull(node) => self.node_full(node),
+            Event::Request(id, request) => self.request(id, request, &mut commands),
+            Event::Ended(task, result) => self.ended(now, task, result),
+            Event::Tick => self.tick(now),
+        }
+        self.finish(now, &mut commands);
+        self.go_on(now, &mut commands);
+        commands.extend(self.tasks.open.drain(..).map(Command::Do));
+        commands
+    }
+
+    fn open(&mut self, record: Option<Record>) {
+        if matches!(self.state, State::New) {
+            let task = self.tasks.add(Action::Recover);
+            self.state = State::Opening { record, task, retry_at: None, failures: 0 };
+        }
+    }
+
+    fn observe(&mut self, at: Time, observed: Observation) {
+        self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
+        self.observed = observed;
+        self.observed_at = Some(at);
+    }
+
+    fn node_full(&mut self, node: Option<NodeId>) {
+        self.quiet.reset();
+        match &mut self.state {
+            State::Busy(reconfiguration) => reconfiguration.hurry(),
+            _ => self.full = Some(node),
+        }
+    }
+
+    fn request(&mut self, id: RequestId, request: Request, commands: &mut Vec<Command>) {
+        let waiting = self.requests.len();
+        if waiting >= REQUESTS_MOST {
+            let refused = Refused::TooManyRequests { waiting };
+            commands.push(Command::Answer(id, Answer::Refused(refused)));
+        } else {
+            self.requests.push_back((id, request));
+        }
+    }
+
+    fn ended(&mut self, now: Time, ended: TaskId, result: Result<Done, Failure>) {
+        match &mut self.state {
+            State::Busy(reconfiguration) => {
+                reconfiguration.ended(ended, result, now, &self.settings, &mut self.tasks);
+            }
+            State::Opening { record, task, retry_at, failures } if *task == ended => match result {
+                Ok(_) => {
+                    let record = record.take();
+                    self.opened(now, record);
+                }
+                Err(_) => {
+                    *failures += 1;
+                    *retry_at = Some(now + self.settings.back_off.wait(*failures));
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, now: Time, record: Option<Record>) {
+        self.changed_at = Some(now);
+        self.state = match record {
+            None => State::Idle,
+            Some(record) => State::Busy(Box::new(Reconfiguration::resume(record, &mut self.tasks))),
+        };
+    }
+
+    fn tick(&mut self, now: Time) {
+        match &mut self.state {
+            State::Busy(reconfiguration) => reconfiguration.tick(now, &mut self.tasks),
+            State::Opening { task, retry_at, .. } if retry_at.is_some_and(|at| at <= now) => {
+                *retry_at = None;
+                *task = self.tasks.add(Action::Recover);
+            }
+            _ => {}
+        }
+    }
+
+    /// Closes a reconfiguration that is over.
+    fn finish(&mut self, now: Time, commands: &mut Vec<Command>) {
+        let State::Busy(reconfiguration) = &self.state else { return };
+        if !reconfiguration.is_over() {
+            return;
+        }
+        let summary = reconfiguration.summary(now);
+        if let Some(id) = reconfiguration.request() {
+            commands.push(Command::Answer(id, Answer::Finished(summary.clone())));
+        }
+        match &summary.outcome {
+            Outcome::Failed { why } | Outcome::Partly { why, .. } => {
+                self.failures += 1;
+                let wait = self.settings.back_off.wait(self.failures);
+                self.hold_until = Some((now + wait, why.clone()));
+            }
+            Outcome::Completed | Outcome::RolledBack { .. } => {
+                self.failures = 0;
+                self.hold_until = None;
+            }
+        }
+        if summary.kind == Kind::Rebalance {
+            self.last_rebalance = Some(now);
+        }
+        self.changed_at = Some(now);
+        self.quiet.reset();
+        self.full = None;
+        self.state = State::Idle;
+        commands.push(Command::Finished(summary));
+    }
+
+    /// Decides, when nothing is under way and the nodes have been seen as they are now.
+    fn go_on(&mut self, now: Time, commands: &mut Vec<Command>) {
+        let fresh = match (self.observed_at, self.changed_at) {
+            (Some(observed), Some(changed)) => observed > changed,
+            (observed, None) => observed.is_some(),
+            (None, Some(_)) => false,
+        };
+        if !self.is_idle() || !fresh {
+            return;
+        }
+        while let Some((id, request)) = self.requests.pop_front() {
+            match grant(request, &self.observed, &self.settings) {
+                Ok(Some(verdict)) => return self.carry_out(now, verdict, Some(id)),
+                Ok(None) => commands.push(Command::Answer(id, Answer::NothingToDo)),
+                Err(refused) => commands.push(Command::Answer(id, Answer::Refused(refused))),
+            }
+        }
+        let verdict = self.verdict(now);
+        self.full = None;
+        self.carry_out(now, verdict, None);
+    }
+
+    fn verdict(&self, now: Time) -> Verdict {
+        if let Some((until, why)) = self.hold_until.as_ref().filter(|(until, _)| *until > now) {
+            let left = *until - now;
+            let (failures, why) = (self.failures, why.clone());
+            return Verdict::Hold(Hold::BackOff { left, failures, why });
+        }
+        decide(&Situation {
+            now,
+            settings: &self.settings,
+            observed: &self.observed,
+            quiet: self.quiet,
+            full: self.full,
+            last_rebalance: self.last_rebalance,
+        })
+    }
+
+    fn carry_out(&mut self, now: Time, verdict: Verdict, request: Option<RequestId>) {
+        let numbers = Numbers::new(&self.observed, &self.settings);
+        let (kind, add, leaving, cause) = match &verdict {
+            Verdict::Hold(_) => {
+                self.decision = Some(Decision { at: now, numbers, verdict });
+                return;
+            }
+            Verdict::Grow { add, cause } => (Kind::Commission, *add, Vec::new(), *cause),
+            Verdict::Shrink { leaving, cause } => (Kind::Decommission, 0, leaving.clone(), *cause),
+            Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
+        };
+        let decision = Decision { at: now, numbers, verdict };
+        let record = Record {
+            kind,
+            started_at: now,
+            add,
+            nodes_before: self.observed.serving().map(|node| node.id).collect(),
+            leaving,
+            undoing: false,
+            reason: decision.to_string(),
+        };
+        self.decision = Some(decision);
+        let urgent = matches!(cause, Cause::NodeFull { .. });
+        let mut reconfiguration = Reconfiguration::new(record, urgent, request);
+        reconfiguration.start(&mut self.tasks);
+        self.state = State::Busy(Box::new(reconfiguration));
+    }
+}

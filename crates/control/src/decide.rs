@@ -1,0 +1,171 @@
+//! The policy's answer to what was observed: a function of its arguments and nothing else.
+
+use std::time::Duration;
+
+use tidefs_model::{NodeId, Time};
+
+use crate::decision::{Cause, Hold, Verdict};
+use crate::inventory::{Node, Observation, percent};
+use crate::policy::{ScaleIn, ScaleOut};
+use crate::request::cheapest_to_leave;
+use crate::settings::Settings;
+
+/// A node this many hundredths above the mean is reason to spread anew.
+const UNEVEN_POINTS: f64 = 15.0;
+/// A full node is no reason to grow while the mean is below this.
+const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
+/// A spread that stays uneven, because partitions cannot be cut, is not tried all the time.
+const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
+/// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
+const GROWTH_PART: u64 = 100;
+
+/// For how long usage has been low and has not grown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quiet {
+    since: Option<Time>,
+    lowest_bytes: u64,
+}
+
+impl Quiet {
+    /// Takes an observation into account.
+    pub fn observe(&mut self, now: Time, observed: &Observation, scale_in: Option<&ScaleIn>) {
+        let (used, capacity) = (observed.used_bytes(), observed.capacity_bytes());
+        let low = scale_in
+            .is_some_and(|policy| percent(used, capacity) < f64::from(policy.threshold_percent));
+        if !low {
+            self.since = None;
+            return;
+        }
+        let grows = used > self.lowest_bytes + capacity / GROWTH_PART;
+        if self.since.is_none() || grows {
+            *self = Quiet { since: Some(now), lowest_bytes: used };
+        }
+        self.lowest_bytes = self.lowest_bytes.min(used);
+    }
+
+    /// What was quiet before a reconfiguration says nothing about after.
+    pub fn reset(&mut self) {
+        self.since = None;
+    }
+
+    pub fn lasted(&self, now: Time) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+}
+
+/// What a decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    pub now: Time,
+    pub settings: &'a Settings,
+    pub observed: &'a Observation,
+    pub quiet: Quiet,
+    /// A writer waits for room; on this node, where it is known.
+    pub full: Option<Option<NodeId>>,
+    pub last_rebalance: Option<Time>,
+}
+
+pub fn decide(situation: &Situation<'_>) -> Verdict {
+    let Situation { settings, observed, .. } = situation;
+    let nodes = observed.serving().count() as u16;
+    if nodes == 0 {
+        return Verdict::Hold(Hold::NobodyServes);
+    }
+    if let Some(verdict) = settings.policy.scale_out.and_then(|out| grow(situation, &out, nodes)) {
+        return verdict;
+    }
+    if let Some(cause) = uneven(situation) {
+        return Verdict::Rebalance { cause };
+    }
+    if situation.full.is_some() {
+        return Verdict::Hold(Hold::NoScaleOut);
+    }
+    settings.policy.scale_in.and_then(|scale_in| shrink(situation, &scale_in, nodes)).unwrap_or(
+        Verdict::Hold(Hold::Between {
+            shrink_below: settings.policy.scale_in.map(|scale_in| scale_in.threshold_percent),
+            grow_above: settings.policy.scale_out.map(|scale_out| scale_out.threshold_percent),
+        }),
+    )
+}
+
+fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<Verdict> {
+    let Situation { settings, observed, full, .. } = *situation;
+    let (min, max) = (settings.nodes_min, settings.nodes_max);
+    if nodes < min {
+        let cause = Cause::BelowMinimum { nodes, min };
+        return Some(Verdict::Grow { add: min - nodes, cause });
+    }
+    let used_percent = percent(observed.used_bytes(), observed.capacity_bytes());
+    let threshold_percent = scale_out.threshold_percent;
+    let cause = match full {
+        Some(node) => Cause::NodeFull { node },
+        None if used_percent > f64::from(threshold_percent) => {
+            Cause::AboveThreshold { used_percent, threshold_percent }
+        }
+        None => return None,
+    };
+    let room_elsewhere = used_percent < ROOM_ELSEWHERE_PERCENT || nodes >= max;
+    if let Some(cause) = uneven(situation).filter(|_| full.is_some() && room_elsewhere) {
+        return Some(Verdict::Rebalance { cause });
+    }
+    if nodes >= max {
+        return Some(Verdict::Hold(Hold::AtMaximum { max }));
+    }
+    let add = scale_out.step(settings.nodes_initial, nodes).min(max - nodes);
+    Some(Verdict::Grow { add, cause })
+}
+
+/// Whether spreading anew is due.
+fn uneven(situation: &Situation<'_>) -> Option<Cause> {
+    let paused =
+        situation.last_rebalance.is_some_and(|last| situation.now - last < REBALANCE_PAUSE);
+    let observed = situation.observed;
+    if paused || observed.serving().count() < 2 {
+        return None;
+    }
+    if let Some(node) = observed.serving().find(|node| node.partitions == 0) {
+        return Some(Cause::EmptyNode { node: node.id });
+    }
+    let mean_percent = percent(observed.used_bytes(), observed.capacity_bytes());
+    let fullest_percent = observed.fullest().map(Node::used_percent)?;
+    (fullest_percent - mean_percent > UNEVEN_POINTS)
+        .then_some(Cause::Uneven { fullest_percent, mean_percent })
+}
+
+fn shrink(situation: &Situation<'_>, scale_in: &ScaleIn, nodes: u16) -> Option<Verdict> {
+    let Situation { now, settings, observed, quiet, .. } = *situation;
+    let used_percent = percent(observed.used_bytes(), observed.capacity_bytes());
+    let threshold_percent = scale_in.threshold_percent;
+    if used_percent >= f64::from(threshold_percent) {
+        return None;
+    }
+    let min = settings.nodes_min;
+    if nodes <= min {
+        return Some(Verdict::Hold(Hold::AtMinimum { min }));
+    }
+    let most = scale_in.step(nodes).min(nodes - min);
+    let tries = (1..=most).rev().map(|count| cheapest_to_leave(observed, count));
+    let mut percent_after = 100.0;
+    for leaving in tries {
+        percent_after = percent_without(observed, &leaving);
+        if leaving.is_empty() || percent_after > f64::from(scale_in.ceiling_percent) {
+            continue;
+        }
+        let so_far = quiet.lasted(now);
+        if so_far < scale_in.quiet {
+            return Some(Verdict::Hold(Hold::Quiet { so_far, needed: scale_in.quiet }));
+        }
+        let cause = Cause::BelowThreshold { used_percent, threshold_percent, quiet: so_far };
+        return Some(Verdict::Shrink { leaving, cause });
+    }
+    let ceiling_percent = scale_in.ceiling_percent;
+    Some(Verdict::Hold(Hold::WouldBeTooFull { percent_after, ceiling_percent }))
+}
+
+/// In use when these nodes are gone and the others hold what they held.
+fn percent_without(observed: &Observation, leaving: &[NodeId]) -> f64 {
+    let stays = observed.serving().filter(|node| !leaving.contains(&node.id));
+    let capacity = stays.map(|node| node.capacity_bytes).sum();
+    let empty = crate::EMPTY_NODE_BYTES * leaving.len() as u64;
+    percent(observed.used_bytes().saturating_sub(empty), capacity)
+}

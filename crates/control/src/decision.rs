@@ -1,0 +1,215 @@
+//! What was decided, on which numbers, and why; also why nothing is done.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidefs_model::{ByteSize, NodeId, Time};
+
+use crate::inventory::{Observation, percent};
+use crate::settings::Settings;
+
+/// A decision and what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub at: Time,
+    pub numbers: Numbers,
+    pub verdict: Verdict,
+}
+
+/// What was known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Numbers {
+    pub used_bytes: u64,
+    pub capacity_bytes: u64,
+    pub nodes: u16,
+    pub nodes_min: u16,
+    pub nodes_max: u16,
+    pub fullest_percent: f64,
+}
+
+impl Numbers {
+    pub fn new(observed: &Observation, settings: &Settings) -> Numbers {
+        Numbers {
+            used_bytes: observed.used_bytes(),
+            capacity_bytes: observed.capacity_bytes(),
+            nodes: observed.serving().count() as u16,
+            nodes_min: settings.nodes_min,
+            nodes_max: settings.nodes_max,
+            fullest_percent: observed.fullest().map_or(0.0, |node| node.used_percent()),
+        }
+    }
+
+    pub fn used_percent(&self) -> f64 {
+        percent(self.used_bytes, self.capacity_bytes)
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Hold(Hold),
+    Grow { add: u16, cause: Cause },
+    Shrink { leaving: Vec<NodeId>, cause: Cause },
+    Rebalance { cause: Cause },
+}
+
+/// Why something is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cause {
+    ByHand,
+    /// A writer met a node without room.
+    NodeFull {
+        node: Option<NodeId>,
+    },
+    AboveThreshold {
+        used_percent: f64,
+        threshold_percent: u8,
+    },
+    BelowMinimum {
+        nodes: u16,
+        min: u16,
+    },
+    BelowThreshold {
+        used_percent: f64,
+        threshold_percent: u8,
+        quiet: Duration,
+    },
+    Uneven {
+        fullest_percent: f64,
+        mean_percent: f64,
+    },
+    /// A node serves and holds nothing.
+    EmptyNode {
+        node: NodeId,
+    },
+}
+
+/// Why nothing is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hold {
+    NotObserved,
+    NobodyServes,
+    /// Usage is between the thresholds that the policy has.
+    Between {
+        shrink_below: Option<u8>,
+        grow_above: Option<u8>,
+    },
+    /// A writer met a full node, and the policy does not grow.
+    NoScaleOut,
+    AtMaximum {
+        max: u16,
+    },
+    AtMinimum {
+        min: u16,
+    },
+    /// Usage is low, but has not been for long enough without growing.
+    Quiet {
+        so_far: Duration,
+        needed: Duration,
+    },
+    /// With any node less the others would be too full.
+    WouldBeTooFull {
+        percent_after: f64,
+        ceiling_percent: u8,
+    },
+    /// The last try failed.
+    BackOff {
+        left: Duration,
+        failures: u32,
+        why: String,
+    },
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Numbers { used_bytes, capacity_bytes, nodes, .. } = self.numbers;
+        write!(f, "{}", self.verdict)?;
+        write!(f, " ({} of {}", ByteSize(used_bytes), ByteSize(capacity_bytes))?;
+        write!(f, " = {:.1} % in use", self.numbers.used_percent())?;
+        write!(f, " on {nodes} of {}..{} nodes", self.numbers.nodes_min, self.numbers.nodes_max)?;
+        write!(f, ", the fullest at {:.1} %)", self.numbers.fullest_percent)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Hold(hold) => write!(f, "hold: {hold}"),
+            Verdict::Grow { add, cause } => write!(f, "grow by {add}: {cause}"),
+            Verdict::Shrink { leaving, cause } => write!(f, "shrink by {}: {cause}", leaving.len()),
+            Verdict::Rebalance { cause } => write!(f, "rebalance: {cause}"),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::ByHand => f.write_str("asked by hand"),
+            Cause::NodeFull { node: None } => f.write_str("a writer met a full node"),
+            Cause::NodeFull { node: Some(node) } => write!(f, "a writer met {node} full"),
+            Cause::AboveThreshold { used_percent, threshold_percent } => {
+                write!(f, "{used_percent:.1} % in use is above {threshold_percent} %")
+            }
+            Cause::BelowMinimum { nodes, min } => {
+                write!(f, "{nodes} nodes answer, and {min} is the minimum")
+            }
+            Cause::BelowThreshold { used_percent, threshold_percent, quiet } => write!(
+                f,
+                "{used_percent:.1} % in use is below {threshold_percent} %, and has not grown for \
+                 {} s",
+                quiet.as_secs()
+            ),
+            Cause::Uneven { fullest_percent, mean_percent } => {
+                write!(f, "one node is at {fullest_percent:.1} %, the mean is {mean_percent:.1} %")
+            }
+            Cause::EmptyNode { node } => write!(f, "{node} holds nothing"),
+        }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hold::NotObserved => f.write_str("the nodes have not been observed yet"),
+            Hold::NobodyServes => f.write_str("no node answers"),
+            Hold::Between { shrink_below: None, grow_above: None } => {
+                f.write_str("the policy is static; `tidefs scale` changes the number of nodes")
+            }
+            Hold::Between { shrink_below: None, grow_above: Some(grow) } => {
+                write!(f, "grows above {grow} %")
+            }
+            Hold::Between { shrink_below: Some(shrink), grow_above: None } => {
+                write!(f, "shrinks below {shrink} %")
+            }
+            Hold::Between { shrink_below: Some(shrink), grow_above: Some(grow) } => {
+                write!(f, "grows above {grow} %, shrinks below {shrink} %")
+            }
+            Hold::NoScaleOut => f.write_str(
+                "a writer met a full node, and the policy does not grow; `tidefs scale` does",
+            ),
+            Hold::AtMaximum { max } => {
+                write!(f, "more room is needed, and {max} nodes are the maximum")
+            }
+            Hold::AtMinimum { min } => {
+                write!(f, "fewer nodes would do, and {min} are the minimum")
+            }
+            Hold::Quiet { so_far, needed } => write!(
+                f,
+                "usage is low, but only for {} of {} s",
+                so_far.as_secs(),
+                needed.as_secs()
+            ),
+            Hold::WouldBeTooFull { percent_after, ceiling_percent } => write!(
+                f,
+                "with one node less {percent_after:.1} % would be in use, and at most \
+                 {ceiling_percent} % may be"
+            ),
+            Hold::BackOff { left, failures, why } => write!(
+                f,
+                "trying again in {:.1} s after {failures} failures: {why}",
+                left.as_secs_f64()
+            ),
+        }
+    }
+}

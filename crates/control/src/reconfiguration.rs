@@ -1,0 +1,311 @@
+//! A reconfiguration brings nodes in or takes them out, and spreads the partitions anew.
+//!
+//! It is told what happened and answers what to do next; it never waits, sends or reads a clock.
+//!
+//! ```text
+//! recording ─► starting ─► surveying ─► moving ─► surveying ─► … ─► removing ─► erasing
+//!                              ▲           │ failed                 (nodes that left)
+//!                              └─ recovering
+//! ```
+//!
+//! The journal names what is meant to happen before anything does, and is empty again after
+//! everything has. Nodes are removed only when a survey made after the last move found them empty.
+//! What fails is tried again after a wait; what fails too often is undone where it can be.
+
+mod moving;
+mod nodes;
+mod resume;
+mod undo;
+
+use std::collections::BTreeSet;
+
+use tidefs_model::{NodeId, Time};
+
+use crate::events::{Action, Done, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId};
+use crate::inventory::Inventory;
+use crate::planner::Plan;
+use crate::record::{Kind, Record};
+use crate::settings::Settings;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Recording,
+    Starting,
+    Recovering,
+    Surveying,
+    Moving,
+    Removing,
+    Erasing,
+    Over,
+}
+
+impl Phase {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Recording => "writing the journal",
+            Phase::Starting => "starting nodes",
+            Phase::Recovering => "putting failed moves right",
+            Phase::Surveying => "measuring partitions",
+            Phase::Moving => "moving partitions",
+            Phase::Removing => "removing nodes",
+            Phase::Erasing => "closing the journal",
+            Phase::Over => "over",
+        }
+    }
+}
+
+/// Gives out names for tasks, and collects them.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    last: u64,
+    pub open: Vec<Task>,
+}
+
+impl Tasks {
+    pub fn add(&mut self, action: Action) -> TaskId {
+        self.last += 1;
+        self.open.push(Task { id: TaskId(self.last), action });
+        TaskId(self.last)
+    }
+}
+
+#[derive(Debug)]
+pub struct Reconfiguration {
+    record: Record,
+    phase: Phase,
+    /// Actions whose end has not been told.
+    pending: BTreeSet<TaskId>,
+    retry_at: Option<Time>,
+    /// In a row, in this phase or in moving.
+    failures: u32,
+    last_failure: Option<Failure>,
+    /// Nodes still to be started, and those that were.
+    to_start: u16,
+    joined: Vec<NodeId>,
+    /// Of the actions asked for together.
+    failed_actions: u16,
+    to_remove: Vec<NodeId>,
+    plan: Option<Plan>,
+    next_step: usize,
+    rounds: u32,
+    moved: Moved,
+    bytes_minimum: Option<u64>,
+    imbalance_percent: Option<f64>,
+    nodes_after: u16,
+    /// A writer waits for it.
+    urgent: bool,
+    /// Why a decommission is to be given up at the next opportunity.
+    cancelled: Option<String>,
+    resumed: bool,
+    outcome: Outcome,
+    request: Option<RequestId>,
+}
+
+impl Reconfiguration {
+    pub fn new(record: Record, urgent: bool, request: Option<RequestId>) -> Reconfiguration {
+        Reconfiguration {
+            phase: Phase::Recording,
+            pending: BTreeSet::new(),
+            retry_at: None,
+            failures: 0,
+            last_failure: None,
+            to_start: record.add,
+            joined: Vec::new(),
+            failed_actions: 0,
+            to_remove: Vec::new(),
+            plan: None,
+            next_step: 0,
+            rounds: 0,
+            moved: Moved::default(),
+            bytes_minimum: None,
+            imbalance_percent: None,
+            nodes_after: record.nodes_before.len() as u16,
+            urgent,
+            cancelled: None,
+            resumed: false,
+            outcome: Outcome::Completed,
+            request,
+            record,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.record.kind
+    }
+
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    pub fn moved(&self) -> Moved {
+        self.moved
+    }
+
+    /// Bytes that the present plan has yet to move.
+    pub fn bytes_left(&self) -> u64 {
+        let steps = self.plan.iter().flat_map(|plan| plan.steps.iter().skip(self.next_step));
+        steps.map(|step| step.bytes()).sum()
+    }
+
+    pub fn last_failure(&self) -> Option<&Failure> {
+        self.last_failure.as_ref()
+    }
+
+    pub fn request(&self) -> Option<RequestId> {
+        self.request
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    pub fn start(&mut self, tasks: &mut Tasks) {
+        self.enter(Phase::Recording, tasks);
+    }
+
+    /// A writer waits for room: nodes that were to leave stay, unless they are empty already.
+    pub fn hurry(&mut self) {
+        self.urgent = true;
+        let may_turn = !matches!(self.phase, Phase::Removing | Phase::Erasing | Phase::Over);
+        if self.kind() == Kind::Decommission && may_turn && !self.record.undoing {
+            self.cancelled.get_or_insert("a writer needs the room".to_owned());
+        }
+    }
+
+    pub fn summary(&self, now: Time) -> Summary {
+        Summary {
+            kind: self.record.kind,
+            reason: self.record.reason.clone(),
+            started_at: self.record.started_at,
+            took: now - self.record.started_at,
+            nodes_before: self.record.nodes_before.len() as u16,
+            nodes_after: self.nodes_after,
+            partitions_moved: self.moved.partitions,
+            bytes_moved: self.moved.bytes,
+            bytes_minimum: self.bytes_minimum.unwrap_or(0),
+            imbalance_percent: self.imbalance_percent,
+            resumed: self.resumed,
+            outcome: self.outcome.clone(),
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time, tasks: &mut Tasks) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.ask(tasks);
+        }
+    }
+
+    pub fn retry_at(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    /// An action has ended. Ends of actions that were not asked for here are not heard.
+    pub fn ended(
+        &mut self,
+        task: TaskId,
+        result: Result<Done, Failure>,
+        now: Time,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
+        if !self.pending.remove(&task) {
+            return;
+        }
+        match (self.phase, result) {
+            (Phase::Starting, result) => self.start_ended(result, now, settings, tasks),
+            (Phase::Removing, result) => self.removal_ended(result, now, settings, tasks),
+            (_, Ok(done)) => self.succeeded(done, now, settings, tasks),
+            (phase, Err(failure)) => self.failed(phase, failure, now, settings, tasks),
+        }
+    }
+
+    fn succeeded(&mut self, done: Done, now: Time, settings: &Settings, tasks: &mut Tasks) {
+        // A survey or a recovery that succeeds says nothing about whether moves will.
+        if self.phase == Phase::Recording {
+            self.failures = 0;
+        }
+        match done {
+            Done::Recorded if self.record.undoing => self.enter(Phase::Surveying, tasks),
+            Done::Recorded if self.turn_back(tasks) => {}
+            Done::Recorded if self.to_start > 0 => self.enter(Phase::Starting, tasks),
+            Done::Recorded | Done::Recovered => self.enter(Phase::Surveying, tasks),
+            Done::Surveyed(inventory) => self.surveyed(&inventory, now, settings, tasks),
+            Done::Moved { moved, failure } => {
+                self.step_ended(moved, failure, now, settings, tasks);
+            }
+            Done::Erased => self.phase = Phase::Over,
+            Done::Started(_) | Done::Removed => {}
+        }
+    }
+
+    fn failed(
+        &mut self,
+        phase: Phase,
+        failure: Failure,
+        now: Time,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
+        self.failures += 1;
+        let why = failure.what.clone();
+        self.last_failure = Some(failure);
+        let too_often = self.failures >= settings.tries;
+        match phase {
+            // Nothing but an empty journal ends a reconfiguration.
+            Phase::Erasing | Phase::Over => self.retry(now, settings),
+            Phase::Recording | Phase::Surveying | Phase::Recovering | Phase::Moving
+                if too_often =>
+            {
+                self.give_up(why, tasks);
+            }
+            _ => self.retry(now, settings),
+        }
+    }
+
+    fn retry(&mut self, now: Time, settings: &Settings) {
+        self.retry_at = Some(now + settings.back_off.wait(self.failures));
+    }
+
+    fn enter(&mut self, phase: Phase, tasks: &mut Tasks) {
+        self.phase = phase;
+        self.ask(tasks);
+    }
+
+    /// Asks for what the phase needs; also when it is tried again.
+    fn ask(&mut self, tasks: &mut Tasks) {
+        let actions: Vec<_> = match self.phase {
+            Phase::Recording => vec![Action::Record(self.record.clone())],
+            Phase::Starting => vec![Action::StartNode; usize::from(self.to_start)],
+            Phase::Recovering => vec![Action::Recover],
+            Phase::Surveying => vec![Action::Survey],
+            Phase::Moving => self.step().map(Action::Move).into_iter().collect(),
+            Phase::Removing => self.to_remove.iter().map(|&id| Action::RemoveNode(id)).collect(),
+            Phase::Erasing => vec![Action::Erase],
+            Phase::Over => Vec::new(),
+        };
+        self.pending = actions.into_iter().map(|action| tasks.add(action)).collect();
+    }
+
+    /// Goes to the end with this outcome.
+    fn end(&mut self, outcome: Outcome, tasks: &mut Tasks) {
+        self.outcome = outcome;
+        self.failures = 0;
+        self.plan = None;
+        self.enter(Phase::Erasing, tasks);
+    }
+
+    fn is_known(&self, inventory: &Inventory) -> bool {
+        self.joined.iter().all(|&id| inventory.observation().node(id).is_some())
+    }
+}

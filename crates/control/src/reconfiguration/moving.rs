@@ -1,0 +1,123 @@
+//! From a survey to a plan, and through its steps.
+
+use std::collections::BTreeSet;
+
+use tidefs_model::{NodeId, Time};
+
+use super::{Phase, Reconfiguration, Tasks};
+use crate::check::check;
+use crate::events::{Failure, Moved, Outcome};
+use crate::inventory::Inventory;
+use crate::planner::{Plan, Refusal, Step, plan};
+use crate::record::Kind;
+use crate::settings::Settings;
+
+/// Data is written while it is moved, so a spread may be uneven again; then another plan follows,
+/// but not without end.
+const ROUNDS_TO_SPREAD: u32 = 3;
+/// Emptying a node goes on for as long as this; new keys cannot fall on it for ever.
+const ROUNDS_TO_EMPTY: u32 = 10;
+
+impl Reconfiguration {
+    pub(super) fn step(&self) -> Option<Step> {
+        self.plan.as_ref()?.steps.get(self.next_step).cloned()
+    }
+
+    pub(super) fn surveyed(
+        &mut self,
+        inventory: &Inventory,
+        now: Time,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
+        if self.resumed && self.rounds == 0 && !self.find_predecessors_nodes(inventory, tasks) {
+            return;
+        }
+        if self.turn_back(tasks) {
+            return;
+        }
+        if !self.is_known(inventory) {
+            let failure = Failure::new("a node that was started is not among the nodes yet");
+            return self.failed(Phase::Surveying, failure, now, settings, tasks);
+        }
+        self.nodes_after = inventory.observation().serving().count() as u16;
+        let leaving = self.leaving_in(inventory);
+        match plan(inventory, &leaving, &settings.spreading) {
+            Ok(plan) => self.planned(plan, inventory, tasks),
+            Err(refusal) => self.refused(refusal, inventory, tasks),
+        }
+    }
+
+    /// Nodes that leave and are still there.
+    fn leaving_in(&self, inventory: &Inventory) -> BTreeSet<NodeId> {
+        let there = |id: &&NodeId| inventory.observation().node(**id).is_some();
+        self.record.leaving.iter().filter(there).copied().collect()
+    }
+
+    fn planned(&mut self, plan: Plan, inventory: &Inventory, tasks: &mut Tasks) {
+        self.imbalance_percent = Some(plan.imbalance_percent_before);
+        if let Some(finding) = check(&plan, inventory).first() {
+            return self.give_up(format!("the plan is unsound: {finding}"), tasks);
+        }
+        self.bytes_minimum.get_or_insert(plan.bytes_minimum);
+        let leaving = &plan.leaving;
+        let still_holds =
+            |&id: &NodeId| inventory.observation().node(id).is_some_and(|node| node.partitions > 0);
+        let to_empty = leaving.iter().any(still_holds);
+        let rounds = if to_empty { ROUNDS_TO_EMPTY } else { ROUNDS_TO_SPREAD };
+        if plan.is_empty() || self.rounds >= rounds && !to_empty {
+            return self.remove(plan.leaving, tasks);
+        }
+        if self.rounds >= rounds {
+            return self.give_up("the nodes that leave are filled again and again".into(), tasks);
+        }
+        self.rounds += 1;
+        self.next_step = 0;
+        self.plan = Some(plan);
+        self.enter(Phase::Moving, tasks);
+    }
+
+    fn refused(&mut self, refusal: Refusal, inventory: &Inventory, tasks: &mut Tasks) {
+        let why = refusal.to_string();
+        if self.kind() != Kind::Commission {
+            return self.give_up(why, tasks);
+        }
+        let empty = |id: &NodeId| {
+            inventory.observation().node(*id).is_some_and(|node| node.partitions == 0)
+        };
+        let useless = self.joined.iter().copied().filter(empty).collect();
+        self.outcome = Outcome::Failed { why };
+        self.remove(useless, tasks);
+    }
+
+    pub(super) fn step_ended(
+        &mut self,
+        moved: Moved,
+        failure: Option<Failure>,
+        now: Time,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
+        self.moved.partitions += moved.partitions;
+        self.moved.bytes += moved.bytes;
+        if let Some(failure) = failure {
+            return self.step_failed(failure, now, settings, tasks);
+        }
+        self.failures = 0;
+        self.next_step += 1;
+        if self.turn_back(tasks) {
+            return;
+        }
+        let more = self.plan.as_ref().is_some_and(|plan| self.next_step < plan.steps.len());
+        let next = if more { Phase::Moving } else { Phase::Surveying };
+        self.enter(next, tasks);
+    }
+
+    /// What is half moved is put right first; then it is measured where things stand, and planned
+    /// again, without nodes that do not answer any more.
+    fn step_failed(&mut self, failure: Failure, now: Time, settings: &Settings, tasks: &mut Tasks) {
+        self.phase = Phase::Recovering;
+        self.plan = None;
+        self.failed(Phase::Moving, failure, now, settings, tasks);
+    }
+}

@@ -1,0 +1,191 @@
+//! What each policy answers to what was observed: tables of numbers and verdicts.
+
+use std::time::Duration;
+
+use tidefs_control::{
+    Cause, Hold, Node, NodeState, Observation, Quiet, Refused, Request, Settings, Situation,
+    Verdict, decide, grant,
+};
+use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
+
+const MIB: u64 = 1 << 20;
+
+fn id(byte: u8) -> NodeId {
+    NodeId([byte; 20])
+}
+
+/// Nodes of 100 MiB, with this much in use on each.
+fn nodes(used_mib: &[u64]) -> Observation {
+    let node = |(at, used): (usize, &u64)| Node {
+        id: id(at as u8),
+        class: NodeClass::Own,
+        state: NodeState::Serving,
+        capacity_bytes: 100 * MIB,
+        used_bytes: used * MIB,
+        partitions: 100,
+    };
+    Observation::new(used_mib.iter().enumerate().map(node).collect())
+}
+
+fn settings(policy: &str, min: u16, max: u16, initial: u16) -> Settings {
+    let policy = policy.parse().expect("a policy");
+    let settings = Settings::new(policy, min, max, ByteSize::mib(100));
+    let settings = Settings { nodes_initial: initial, ..settings };
+    assert_eq!(settings.check(), Ok(()));
+    settings
+}
+
+/// What is decided when usage has been the same for so many seconds.
+fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) -> Verdict {
+    let mut quiet = Quiet::default();
+    let now = Time::from_unix(1_000 + seconds as i64, 0);
+    quiet.observe(Time::from_unix(1_000, 0), observed, settings.policy.scale_in.as_ref());
+    quiet.observe(now, observed, settings.policy.scale_in.as_ref());
+    let full = full.then_some(None);
+    decide(&Situation { now, settings, observed, quiet, full, last_rebalance: None })
+}
+
+fn size_of(verdict: &Verdict) -> i32 {
+    match verdict {
+        Verdict::Grow { add, .. } => i32::from(*add),
+        Verdict::Shrink { leaving, .. } => -(leaving.len() as i32),
+        Verdict::Hold(_) | Verdict::Rebalance { .. } => 0,
+    }
+}
+
+#[test]
+fn policies_grow_and_shrink_by_their_steps() {
+    for (policy, initial, used, expected) in [
+        ("cso", 4, vec![96; 8], 2),
+        ("nso", 4, vec![96; 8], 4),
+        ("aso", 4, vec![96; 8], 8),
+        ("nso", 4, vec![95; 8], 0),
+        ("aso", 4, vec![96; 30], 2),
+        ("aso", 4, vec![96; 32], 0),
+        ("csi", 1, vec![60; 8], -2),
+        ("asi", 1, vec![40; 8], -4),
+        ("csi", 1, vec![76; 8], 0),
+        ("asi", 1, vec![51; 8], 0),
+        ("asi", 1, vec![10; 1], 0),
+        ("static", 1, vec![99; 8], 0),
+        ("static", 1, vec![1; 8], 0),
+    ] {
+        let settings = settings(policy, 1, 32, initial);
+        let verdict = after(60, &settings, &nodes(&used), false);
+        assert_eq!(size_of(&verdict), expected, "{policy} {used:?}: {verdict}");
+    }
+}
+
+#[test]
+fn a_shrink_leaves_no_node_too_full() {
+    for (policy, used, expected) in [
+        // A quarter less nodes would be 99 % full: one of eight may go.
+        ("csi", vec![74; 8], -1),
+        // With three nodes instead of four, 98.7 %.
+        ("csi", vec![74; 4], 0),
+        // Half of the nodes would be 98 % full.
+        ("asi", vec![49; 8], -3),
+    ] {
+        let verdict = after(60, &settings(policy, 1, 32, 1), &nodes(&used), false);
+        assert_eq!(size_of(&verdict), expected, "{policy} {used:?}: {verdict}");
+    }
+    let verdict = after(60, &settings("csi", 1, 32, 1), &nodes(&[74; 4]), false);
+    assert!(verdict.to_string().contains("97.3 % would be in use"), "{verdict}");
+}
+
+#[test]
+fn a_shrink_waits_until_usage_has_been_low_and_has_not_grown() {
+    let settings = settings("asi", 1, 8, 1);
+    let low = nodes(&[20, 20]);
+    let verdict = after(44, &settings, &low, false);
+    assert!(matches!(verdict, Verdict::Hold(Hold::Quiet { .. })), "{verdict}");
+    assert_eq!(size_of(&after(45, &settings, &low, false)), -1);
+
+    let scale_in = settings.policy.scale_in.as_ref();
+    let at = |seconds| Time::from_unix(seconds, 0);
+    let mut quiet = Quiet::default();
+    for (seconds, used, lasted) in
+        [(0, 20, 0), (20, 18, 20), (30, 19, 30), (40, 24, 0), (50, 24, 10), (60, 60, 0)]
+    {
+        quiet.observe(at(seconds), &nodes(&[used, used]), scale_in);
+        assert_eq!(quiet.lasted(at(seconds)), Duration::from_secs(lasted), "{used} MiB");
+    }
+}
+
+#[test]
+fn the_least_used_leave_and_one_own_node_stays() {
+    let verdict = after(60, &settings("asi", 1, 8, 1), &nodes(&[30, 10, 20, 10]), false);
+    let Verdict::Shrink { leaving, .. } = verdict else { panic!("{verdict}") };
+    assert_eq!(leaving, [id(3), id(1)]);
+
+    let mut lent = nodes(&[10, 30, 30, 30]).nodes().to_vec();
+    lent[1..].iter_mut().for_each(|node| node.class = NodeClass::Victim);
+    let lent = Observation::new(lent);
+    let Verdict::Shrink { leaving, .. } = after(60, &settings("asi", 1, 8, 1), &lent, false) else {
+        panic!("victims may leave");
+    };
+    assert!(!leaving.contains(&id(0)), "the only own node stays");
+}
+
+#[test]
+fn a_full_node_is_reason_to_act_at_once() {
+    let grow = settings("nso", 1, 4, 1);
+    let verdict = after(0, &grow, &nodes(&[85, 84]), true);
+    assert!(matches!(verdict, Verdict::Grow { add: 1, cause: Cause::NodeFull { .. } }));
+    // There is room on the other node: spreading anew is enough.
+    let verdict = after(0, &grow, &nodes(&[100, 10]), true);
+    assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict}");
+    let verdict = after(0, &grow, &nodes(&[99; 4]), true);
+    assert_eq!(verdict, Verdict::Hold(Hold::AtMaximum { max: 4 }));
+    let verdict = after(0, &settings("static", 1, 4, 1), &nodes(&[99; 2]), true);
+    assert_eq!(verdict, Verdict::Hold(Hold::NoScaleOut));
+}
+
+#[test]
+fn nodes_that_hold_nothing_are_filled_and_missing_ones_replaced() {
+    let mut empty = nodes(&[30, 30]).nodes().to_vec();
+    empty[1].partitions = 0;
+    let verdict = after(0, &settings("nso", 1, 4, 1), &Observation::new(empty), false);
+    assert_eq!(verdict, Verdict::Rebalance { cause: Cause::EmptyNode { node: id(1) } });
+
+    let mut lost = nodes(&[30, 30]).nodes().to_vec();
+    lost[1].state = NodeState::Unreachable;
+    let lost = Observation::new(lost);
+    assert_eq!(size_of(&after(0, &settings("nso", 2, 4, 2), &lost, false)), 1);
+    assert_eq!(size_of(&after(0, &settings("static", 2, 4, 2), &lost, false)), 0);
+}
+
+#[test]
+fn requests_are_granted_or_refused_with_the_numbers() {
+    let settings = settings("static", 2, 4, 2);
+    let observed = nodes(&[40, 50, 45]);
+    let grant = |request| grant(request, &observed, &settings);
+    assert_eq!(grant(Request::Scale(3)), Ok(None));
+    assert!(matches!(grant(Request::Scale(4)), Ok(Some(Verdict::Grow { add: 1, .. }))));
+    assert!(matches!(grant(Request::Scale(2)), Ok(Some(Verdict::Shrink { .. }))));
+    for (request, says) in [
+        (Request::Scale(5), "5 nodes are more than the maximum of 4"),
+        (Request::Scale(1), "1 nodes are fewer than the minimum of 2"),
+        (Request::Drain(id(9)), "is not one of the nodes"),
+    ] {
+        let refused = grant(request).unwrap_err().to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+}
+
+#[test]
+fn a_drain_that_the_rest_cannot_hold_is_refused() {
+    let settings = settings("static", 1, 4, 2);
+    let refused = grant(Request::Drain(id(0)), &nodes(&[70, 70]), &settings).unwrap_err();
+    assert!(
+        matches!(refused, Refused::DoesNotFit { nodes: 1, missing, .. }
+        if missing == ByteSize(41 * MIB)),
+        "{refused}"
+    );
+    let refused = grant(Request::Drain(id(0)), &nodes(&[1]), &settings).unwrap_err();
+    assert_eq!(refused, Refused::LastNode { node: id(0) });
+    let mut lent = nodes(&[10, 10]).nodes().to_vec();
+    lent[1].class = NodeClass::Victim;
+    let refused = grant(Request::Drain(id(0)), &Observation::new(lent), &settings).unwrap_err();
+    assert_eq!(refused, Refused::LastOwnNode { node: id(0) });
+}
