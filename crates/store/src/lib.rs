@@ -12,6 +12,7 @@ mod embedded;
 mod error;
 mod faulty;
 mod overview;
+mod patient;
 mod store;
 
 pub use batch::{Batch, Bytes, Check, Outcome, Read, Update};
@@ -19,4 +20,5 @@ pub use embedded::Embedded;
 pub use error::StoreError;
 pub use faulty::{Fault, Faulty, Operation, Pause, Turn, When};
 pub use overview::{NodeOverview, Overview};
+pub use patient::{Patient, Room};
 pub use store::{Cursor, Page, Store, StripeRead, StripeWrite};
