@@ -162,14 +162,18 @@ impl Client {
             JobResult::Lost { fault, sent } => {
                 let (fault, sent) = (fault.clone(), *sent);
                 job.losses += 1;
-                judge_loss(job, fault, sent)
+                self.judge_loss(job, fault, sent)
             }
         }
     }
 
     /// The node cannot be reached; somebody else may hold the partition by now.
     fn judge_unreached(&self, job: &Job<'_>, fault: Fault) -> Verdict {
-        self.topology.refresh_if_old(job.node.as_ref());
+        // A map from before the node went away says nothing of where its partitions are now.
+        match job.node.as_ref().and_then(|node| node.down_since()) {
+            Some(since) => self.topology.refresh_since(since, job.node.as_ref()),
+            None => self.topology.refresh_if_old(job.node.as_ref()),
+        }
         let map = self.topology.map();
         let owner = map.owner(job.partition).map(|owner| &map.members[owner].node);
         match (owner, &job.node) {
@@ -178,6 +182,29 @@ impl Client {
             }
             _ => failed(job, fault),
         }
+    }
+
+    fn judge_loss(&self, job: &Job<'_>, fault: Fault, sent: bool) -> Verdict {
+        let passing = matches!(fault, Fault::Broken | Fault::TimedOut);
+        if sent && !job.repeatable && !self.has_left(job, &fault) {
+            let endpoint = job.node.as_deref().map_or("a node".into(), Node::name);
+            return Verdict::Failed(StoreError::Indeterminate { endpoint });
+        }
+        if passing && job.losses <= LOSSES_MAX {
+            Verdict::Again { pause: false, at: None }
+        } else {
+            failed(job, fault)
+        }
+    }
+
+    /// The node ended because it was removed from the cluster. It then held nothing for a while,
+    /// and had sent all its replies before: what got lost with it was not carried out.
+    fn has_left(&self, job: &Job<'_>, fault: &Fault) -> bool {
+        let Some(node) = job.node.as_ref().filter(|_| *fault == Fault::Broken) else {
+            return false;
+        };
+        self.topology.refresh_since(Instant::now(), Some(node));
+        !self.topology.map().members.iter().any(|member| member.node.id == node.id)
     }
 
     fn judge_error(&self, job: &Job<'_>, text: &[u8]) -> Verdict {
@@ -191,12 +218,7 @@ impl Client {
             }
             "ASK" => {
                 let Some(address) = redirection(words) else { return malformed(job) };
-                // A stranger becomes known with the next map; until then the job waits.
-                let map = self.topology.map();
-                let at = map.at_address(address).map(|at| Arc::clone(&map.members[at].node));
-                if at.is_none() {
-                    self.topology.refresh_if_old(None);
-                }
+                let at = self.topology.node_at(address);
                 Verdict::Again { pause: at.is_none(), at }
             }
             "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" => {
@@ -212,19 +234,6 @@ impl Client {
                 failed(job, fault)
             }
         }
-    }
-}
-
-fn judge_loss(job: &Job<'_>, fault: Fault, sent: bool) -> Verdict {
-    if sent && !job.repeatable {
-        let endpoint = job.node.as_deref().map_or("a node".into(), Node::name);
-        return Verdict::Failed(StoreError::Indeterminate { endpoint });
-    }
-    let passing = matches!(fault, Fault::Broken | Fault::TimedOut);
-    if passing && job.losses <= LOSSES_MAX {
-        Verdict::Again { pause: false, at: None }
-    } else {
-        failed(job, fault)
     }
 }
 

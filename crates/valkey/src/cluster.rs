@@ -5,12 +5,15 @@
 //! holds no secret.
 
 mod formation;
+mod newcomer;
 mod plan;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
+
+pub use self::newcomer::{NewNode, socket_beside};
 
 use crate::error::{ClusterError, ConnectError, ProcessError};
 use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
@@ -60,14 +63,23 @@ pub struct NodeDescription {
     pub process: ProcessId,
 }
 
+impl NodeDescription {
+    /// Ends the node, if it runs, and removes its folder.
+    pub fn stop(&self) -> Result<(), ProcessError> {
+        let ended = self.process.stop();
+        self.process.collect();
+        remove(&self.directory);
+        ended
+    }
+}
+
 impl ClusterDescription {
     /// Ends every node that runs, and removes their folders. All are tried; the first error is told.
     pub fn stop(&self) -> Result<(), ProcessError> {
         self.nodes.iter().for_each(|node| node.process.ask_to_end());
         let mut result = Ok(());
         for node in &self.nodes {
-            result = result.and(node.process.stop());
-            remove(&node.directory);
+            result = result.and(node.stop());
         }
         result
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The address of a node: its unix socket on this machine, else TCP.
@@ -10,6 +10,12 @@ use std::time::Duration;
 pub enum Endpoint {
     Unix(PathBuf),
     Tcp(SocketAddr),
+}
+
+impl Endpoint {
+    pub fn socket(&self) -> Option<&Path> {
+        if let Endpoint::Unix(path) = self { Some(path) } else { None }
+    }
 }
 
 impl fmt::Display for Endpoint {

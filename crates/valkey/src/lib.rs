@@ -34,7 +34,7 @@ mod view;
 mod wire;
 
 pub use cluster::{
-    Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NodeDescription,
+    Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
 };
 pub use endpoint::{Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};

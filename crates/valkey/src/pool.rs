@@ -45,10 +45,17 @@ struct Gate {
     idle: Vec<Connection>,
     /// Connections that exist or are being made.
     open: usize,
-    /// Why the node could not be reached, and until when nobody needs to try again.
-    down: Option<(Fault, Instant)>,
+    down: Option<Down>,
     /// Grows when all connections made so far are to be dropped.
     generation: u64,
+}
+
+/// The node could not be reached.
+struct Down {
+    fault: Fault,
+    since: Instant,
+    /// Nobody needs to try again before.
+    until: Instant,
 }
 
 impl Node {
@@ -114,9 +121,9 @@ impl Node {
     fn connect(self: &Arc<Node>, mut gate: MutexGuard<'_, Gate>) -> Result<Lease, Fault> {
         let now = Instant::now();
         match &mut gate.down {
-            Some((fault, until)) if now < *until => return Err(fault.clone()),
+            Some(down) if now < down.until => return Err(down.fault.clone()),
             // This caller tries; the others go on being told that the node is down.
-            Some((_, until)) => *until = now + self.access.timeouts.connect + DOWN_FOR,
+            Some(down) => down.until = now + self.access.timeouts.connect + DOWN_FOR,
             None => {}
         }
         gate.open += 1;
@@ -131,7 +138,9 @@ impl Node {
             }
             Err(fault) => {
                 gate.open -= 1;
-                gate.down = Some((fault.clone(), Instant::now() + DOWN_FOR));
+                let now = Instant::now();
+                let since = gate.down.as_ref().map_or(now, |down| down.since);
+                gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
                 self.freed.notify_one();
                 tracing::debug!(node = %self.id, endpoint = %self.endpoint, %fault, "cannot connect");
                 Err(fault)
@@ -143,6 +152,11 @@ impl Node {
         let Access { account, timeouts, .. } = &*self.access;
         let (connection, id) = Connection::open(&self.endpoint, account, *timeouts)?;
         if id.parse() == Ok(self.id) { Ok(connection) } else { Err(Fault::Stranger) }
+    }
+
+    /// Since when the node cannot be reached.
+    pub fn down_since(&self) -> Option<Instant> {
+        self.gate().down.as_ref().map(|down| down.since)
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {

@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, Epoch, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_store::StoreError;
 
+use crate::cluster::socket_beside;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::pool::{Access, Node};
@@ -54,14 +56,20 @@ impl Map {
         self.owners.iter().filter(|&&owner| usize::from(owner) == member).count() as u16
     }
 
+    /// How many partitions have an owner.
+    fn placed(&self) -> usize {
+        self.owners.iter().filter(|&&owner| owner != NOBODY).count()
+    }
+
     fn from_view(view: &[ViewNode], known: &[Member], access: &Arc<Access>) -> Map {
+        let beside = known.iter().find_map(|member| member.node.endpoint.socket());
         let known: HashMap<NodeId, &Member> =
             known.iter().map(|member| (member.node.id, member)).collect();
         let met = view.iter().filter_map(|seen| {
             let known = known.get(&seen.id).copied();
             let address = seen.address.or(known.map(|member| member.address))?;
             let node = known.map_or_else(
-                || stranger(seen.id, address, access),
+                || stranger(seen.id, address, beside, access),
                 |member| Arc::clone(&member.node),
             );
             Some((Member { node, address }, seen))
@@ -80,9 +88,16 @@ impl Map {
     }
 }
 
-/// A node that this client was not told of when it started; reached as the others call it.
-fn stranger(id: NodeId, address: SocketAddr, access: &Arc<Access>) -> Arc<Node> {
-    let endpoint = Endpoint::Tcp(address);
+/// A node that this client was not told of when it started: on this machine its socket is beside
+/// those of the others, elsewhere it is reached as the others call it.
+fn stranger(
+    id: NodeId,
+    address: SocketAddr,
+    beside: Option<&Path>,
+    access: &Arc<Access>,
+) -> Arc<Node> {
+    let socket = beside.and_then(|other| socket_beside(other, id));
+    let endpoint = socket.map_or(Endpoint::Tcp(address), Endpoint::Unix);
     Node::new(id, NodeClass::Own, endpoint, ByteSize(0), Arc::clone(access))
 }
 
@@ -112,54 +127,98 @@ impl Topology {
 
     /// Believes a node that says where a partition went.
     pub fn moved(&self, partition: Partition, address: SocketAddr) {
-        let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.node_at(address).is_none() {
+            return;
+        }
+        let _publishing = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut map = Map::clone(&self.map());
         if let Some(owner) = map.at_address(address) {
             map.owners[usize::from(partition.number())] = owner as u16;
             self.publish(map);
-        } else if self.ask_around(None) {
+        }
+    }
+
+    /// The node that others call so; the nodes are asked about one that is new.
+    pub fn node_at(&self, address: SocketAddr) -> Option<Arc<Node>> {
+        let known = |map: &Map| map.at_address(address).map(|at| Arc::clone(&map.members[at].node));
+        if let Some(node) = known(&self.map()) {
+            return Some(node);
+        }
+        let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another caller may have asked while this one waited.
+        if let Some(node) = known(&self.map()) {
+            return Some(node);
+        }
+        if self.ask_around(None, |map| map.at_address(address).is_some()).is_ok() {
             *refreshed = Some(Instant::now());
         }
+        known(&self.map())
     }
 
     /// Asks for the map again unless that was done a moment ago.
     pub fn refresh_if_old(&self, avoid: Option<&Arc<Node>>) {
+        self.refresh_unless(avoid, |at| at.elapsed() < FRESH_FOR);
+    }
+
+    /// Asks for the map again unless that was done since something happened, and a moment ago.
+    pub fn refresh_since(&self, event: Instant, avoid: Option<&Arc<Node>>) {
+        self.refresh_unless(avoid, |at| at >= event && at.elapsed() < FRESH_FOR);
+    }
+
+    fn refresh_unless(&self, avoid: Option<&Arc<Node>>, is_fresh: impl Fn(Instant) -> bool) {
         let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
-        if refreshed.is_none_or(|at| at.elapsed() >= FRESH_FOR) {
-            self.ask_around(avoid);
-            *refreshed = Some(Instant::now());
+        if !refreshed.is_some_and(is_fresh) {
+            let begun = Instant::now();
+            // What nobody could be asked about stays as it is.
+            let _ = self.ask_around(avoid, |_| true);
+            *refreshed = Some(begun);
         }
     }
 
-    /// Takes the map of the first node that answers.
+    /// Asks for the map.
     ///
     /// # Errors
-    /// The last node's when none does.
+    /// The last node's when none answers.
     pub fn refresh(&self) -> Result<(), StoreError> {
+        self.ask_around(None, |_| true)
+    }
+
+    /// Takes the first map that suits and places every partition, or the one that places most: a
+    /// node that has just joined may not know all others yet.
+    fn ask_around(
+        &self,
+        avoid: Option<&Arc<Node>>,
+        suits: impl Fn(&Map) -> bool,
+    ) -> Result<(), StoreError> {
+        let known = self.map();
+        let nodes = known.members.iter().map(|member| &member.node);
+        let worth = |map: &Map| (suits(map), map.placed());
+        let mut best: Option<Map> = None;
         let mut result = Ok(());
-        for Member { node, .. } in &self.map().members {
-            result = self.ask(node).map_err(|fault| node.store_error(fault));
-            if result.is_ok() {
+        for node in nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node))) {
+            match self.ask(node) {
+                Ok(map) if best.as_ref().is_none_or(|best| worth(best) < worth(&map)) => {
+                    best = Some(map);
+                }
+                Ok(_) => {}
+                Err(fault) => {
+                    tracing::debug!(node = %node.id, %fault, "has no map to give");
+                    result = Err(node.store_error(fault));
+                }
+            }
+            if best.as_ref().is_some_and(|best| worth(best) == (true, usize::from(PARTITIONS))) {
                 break;
             }
         }
-        result
-    }
-
-    fn ask_around(&self, avoid: Option<&Arc<Node>>) -> bool {
-        let map = self.map();
-        let nodes = map.members.iter().map(|member| &member.node);
-        nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node))).any(|node| {
-            self.ask(node)
-                .inspect_err(|fault| tracing::debug!(node = %node.id, %fault, "has no map to give"))
-                .is_ok()
+        best.map_or(result, |map| {
+            self.publish(map);
+            Ok(())
         })
     }
 
-    fn ask(&self, node: &Arc<Node>) -> Result<(), Fault> {
+    fn ask(&self, node: &Arc<Node>) -> Result<Map, Fault> {
         let reply = node.ask(&Request::of(&["CLUSTER", "NODES"]))?;
         let view = parse_view(reply.text()?)?;
-        self.publish(Map::from_view(&view, &self.map().members, &self.access));
-        Ok(())
+        Ok(Map::from_view(&view, &self.map().members, &self.access))
     }
 }

@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::function::LIBRARY;
-use crate::process::{NODE_TIMEOUT_MS, NodeProcess, socket_of};
+use crate::process::{NODE_TIMEOUT_MS, NodeProcess, NodeSpec, socket_of};
 use crate::view::parse_view;
 use crate::wire::Request;
 
@@ -42,7 +42,7 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
     introduce(&mut admins, &planned)?;
     settle(&mut admins, &planned)?;
 
-    let nodes = planned.iter().zip(&processes).map(|(node, process)| describe(node, process));
+    let nodes = planned.iter().zip(&processes).map(|(node, process)| describe(&node.spec, process));
     let description = ClusterDescription { nodes: nodes.collect() };
     Ok(Cluster { processes, description, secrets: spec.secrets.clone() })
 }
@@ -142,15 +142,15 @@ fn objection(admin: &mut Connection, planned: &[PlannedNode]) -> Result<Option<S
     Ok(None)
 }
 
-fn describe(node: &PlannedNode, process: &NodeProcess) -> NodeDescription {
+pub fn describe(node: &NodeSpec, process: &NodeProcess) -> NodeDescription {
     NodeDescription {
-        id: node.spec.id,
+        id: node.id,
         class: NodeClass::Own,
-        address: node.spec.address,
-        bus_port: node.spec.bus_port,
-        socket: socket_of(&node.spec.directory),
-        directory: node.spec.directory.clone(),
-        memory: node.spec.memory,
+        address: node.address,
+        bus_port: node.bus_port,
+        socket: socket_of(&node.directory),
+        directory: node.directory.clone(),
+        memory: node.memory,
         process: process.process(),
     }
 }

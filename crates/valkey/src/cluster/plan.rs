@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use sha2::{Digest as _, Sha256};
 use tidefs_model::{Epoch, NodeId, Partition, Placement};
 
-use super::ClusterSpec;
+use super::newcomer::directory_of;
+use super::{ClusterSpec, NewNode};
 use crate::error::ProcessError;
 use crate::process::NodeSpec;
 
@@ -84,6 +85,31 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
         Ok(PlannedNode { spec, predecessor, slots })
     };
     ids.into_iter().enumerate().map(node).collect()
+}
+
+/// A node that holds nothing and knows nobody. Its ports follow from its id.
+pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessError> {
+    let mut seed = [0; 32];
+    seed[..node.id.0.len()].copy_from_slice(&node.id.0);
+    let mut draw = Draw { seed: &seed, attempt, count: 0 };
+    let mut taken = Vec::new();
+    let address = SocketAddr::new(IP, draw.port(&mut taken)?);
+    let bus_port = draw.port(&mut taken)?;
+    let id = node.id;
+    Ok(NodeSpec {
+        server: node.server.clone(),
+        directory: directory_of(&node.directory, id),
+        id,
+        memory: node.memory,
+        address,
+        bus_port,
+        secrets: node.secrets.clone(),
+        lifetime: node.lifetime,
+        table: format!(
+            "{id} {address}@{bus_port} myself,master - 0 0 0 connected\n\
+             vars currentEpoch 0 lastVoteEpoch 0\n"
+        ),
+    })
 }
 
 /// The predecessor's address is one where nobody answers. Epochs differ from node to node, so that

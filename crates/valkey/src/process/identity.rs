@@ -5,8 +5,11 @@ use std::fs;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd as _;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use crate::error::ProcessError;
 
@@ -49,6 +52,19 @@ impl ProcessId {
             }
         }
         Err(ProcessError::Unstoppable { pid: self.pid })
+    }
+
+    /// Takes the last note of a child of this process that has ended; of no other.
+    pub(crate) fn collect(self) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+            && !self.is_running()
+        {
+            let _ = waitid(
+                WaitId::PidFd(handle.as_fd()),
+                WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+            );
+        }
     }
 
     /// Refers to the process itself from here on, whatever becomes of its number.
