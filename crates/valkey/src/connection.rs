@@ -68,6 +68,35 @@ impl Connection {
         accepted(self.receive_reply()?)
     }
 
+    /// Sends requests together, a bounded number at a time, and collects their replies, of which
+    /// some may be errors. The requests must be short.
+    pub fn ask_all(&mut self, requests: &[Request<'_>]) -> Result<Vec<Reply>, Fault> {
+        let mut replies = Vec::with_capacity(requests.len());
+        for together in requests.chunks(SLICES_MAX) {
+            self.send_together(together)?;
+            for _ in together {
+                replies.push(self.receive_reply()?);
+            }
+        }
+        Ok(replies)
+    }
+
+    fn send_together(&mut self, requests: &[Request<'_>]) -> Result<(), Fault> {
+        let whole: usize = requests.iter().map(Request::bytes).sum();
+        let mut sent = 0;
+        while sent < whole {
+            let (mut slices, mut skip) = (Vec::with_capacity(requests.len()), sent);
+            for request in requests {
+                if skip < request.bytes() {
+                    request.gather(skip, &mut slices);
+                }
+                skip = skip.saturating_sub(request.bytes());
+            }
+            sent += self.send(&slices, false)?.ok_or(Fault::TimedOut)?;
+        }
+        Ok(())
+    }
+
     fn send_whole(&mut self, request: &Request<'_>) -> Result<(), Fault> {
         let mut sent = 0;
         while sent < request.bytes() {

@@ -10,6 +10,7 @@
 //! partitions that move and repeats what may be repeated; `store` turns the trait's calls into all
 //! that.
 
+mod admin;
 mod batches;
 mod client;
 mod cluster;
@@ -33,6 +34,10 @@ mod topology;
 mod view;
 mod wire;
 
+pub use admin::{
+    Admin, AdminError, Finished, Move, MoveFailure, MoveOptions, MoveReport, Observation, Owner,
+    Ownership, PartitionSizes, Readings, Step, StepKind, Unfinished,
+};
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
 };

@@ -105,8 +105,20 @@ impl Node {
 
     /// Sends one request and waits for its reply; an error reply is a fault.
     pub fn ask(self: &Arc<Node>, request: &Request<'_>) -> Result<Reply, Fault> {
+        self.converse(|connection| connection.ask(request))
+    }
+
+    /// Sends short requests together; some of the replies may be errors.
+    pub fn ask_all(self: &Arc<Node>, requests: &[Request<'_>]) -> Result<Vec<Reply>, Fault> {
+        self.converse(|connection| connection.ask_all(requests))
+    }
+
+    fn converse<T>(
+        self: &Arc<Node>,
+        talk: impl FnOnce(&mut Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let mut lease = self.lease()?;
-        match lease.connection_mut().ask(request) {
+        match talk(lease.connection_mut()) {
             Err(fault @ (Fault::TimedOut | Fault::Broken | Fault::Malformed(_))) => {
                 lease.discard(&fault);
                 Err(fault)

@@ -20,6 +20,29 @@ pub struct ViewNode {
     pub is_failing: bool,
     pub epoch: u64,
     pub slots: Vec<RangeInclusive<u16>>,
+    /// Where other nodes reach it for news; 0 where that is not known.
+    pub bus_port: u16,
+    /// Slots on their way by key, which a node tells of itself alone.
+    pub open: Vec<OpenSlot>,
+}
+
+/// A slot that a node gives away or takes in, key by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenSlot {
+    pub slot: u16,
+    /// It goes to the other node; else it comes from there.
+    pub leaves: bool,
+    pub other: NodeId,
+}
+
+impl ViewNode {
+    pub fn holds(&self, slot: u16) -> bool {
+        self.slots.iter().any(|slots| slots.contains(&slot))
+    }
+
+    pub fn slot_count(&self) -> usize {
+        self.slots.iter().map(|slots| slots.len()).sum()
+    }
 }
 
 /// Reads the table of nodes. Nodes that nobody has met yet are left out.
@@ -37,7 +60,8 @@ fn node(line: &str) -> Result<ViewNode, Malformed> {
     let mut words = line.split(' ');
     let mut next = || words.next().ok_or(Malformed::Unexpected);
     let id = next()?.parse().map_err(|_| Malformed::Unexpected)?;
-    let address = address(next()?)?;
+    let place = next()?;
+    let (address, bus_port) = (address(place)?, bus_port(place));
     let flags = next()?;
     let is_myself = flags.split(',').any(|flag| flag == "myself");
     let is_failing = flags.split(',').any(|flag| flag == "fail" || flag == "fail?");
@@ -45,9 +69,31 @@ fn node(line: &str) -> Result<ViewNode, Malformed> {
     let epoch = next()?.parse().map_err(|_| Malformed::Number)?;
     let is_linked = next()? == "connected";
     // Words in brackets name slots on their way.
-    let slots = words.filter(|word| !word.is_empty() && !word.starts_with('['));
-    let slots = slots.map(slots_of).collect::<Result<_, _>>()?;
-    Ok(ViewNode { id, address, is_myself, is_linked, is_failing, epoch, slots })
+    let (open, slots): (Vec<_>, Vec<_>) =
+        words.filter(|word| !word.is_empty()).partition(|word| word.starts_with('['));
+    let slots = slots.into_iter().map(slots_of).collect::<Result<_, _>>()?;
+    let open = open.into_iter().map(open_slot).collect::<Result<_, _>>()?;
+    Ok(ViewNode { id, address, is_myself, is_linked, is_failing, epoch, slots, bus_port, open })
+}
+
+/// `[slot->-id]` for a slot that leaves, `[slot-<-id]` for one that comes.
+fn open_slot(word: &str) -> Result<OpenSlot, Malformed> {
+    let inside = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
+    let inside = inside.ok_or(Malformed::Unexpected)?;
+    let (slot, other, leaves) = match (inside.split_once("->-"), inside.split_once("-<-")) {
+        (Some((slot, other)), _) => (slot, other, true),
+        (None, Some((slot, other))) => (slot, other, false),
+        (None, None) => return Err(Malformed::Unexpected),
+    };
+    let slot = slot.parse().map_err(|_| Malformed::Number)?;
+    let other = other.parse().map_err(|_| Malformed::Unexpected)?;
+    if slot < PARTITIONS { Ok(OpenSlot { slot, leaves, other }) } else { Err(Malformed::Length) }
+}
+
+fn bus_port(word: &str) -> u16 {
+    let after = word.split_once('@').map(|(_, after)| after);
+    let port = after.and_then(|after| after.split(',').next());
+    port.and_then(|port| port.parse().ok()).unwrap_or(0)
 }
 
 /// `ip:port@bus-port`, maybe followed by a comma and names.
@@ -84,7 +130,7 @@ mod tests {
     #[test]
     fn a_table_of_nodes_is_read() {
         let text = format!(
-            "{ID} 127.0.0.1:7001@17001,,shard-id=1 myself,master - 0 0 4 connected 0-5 9 [77->-{ID}]\n\
+            "{ID} 127.0.0.1:7001@17001,,shard-id=1 myself,master - 0 0 4 connected 0-5 9 [77->-{ID}] [78-<-{ID}]\n\
              {ID} ::1:7002@17002 master,fail? - 0 1 5 disconnected\n\
              {ID} :0@0 master,noaddr - 1 1 0 disconnected 7\n\
              {ID} :7003@17003 slave {ID} 1 1 0 connected\n"
@@ -93,6 +139,16 @@ mod tests {
         assert_eq!(nodes.len(), 3);
         assert_eq!(nodes[0].address, Some("127.0.0.1:7001".parse().unwrap()));
         assert_eq!(nodes[0].slots, [0..=5, 9..=9]);
+        let id = ID.parse().unwrap();
+        assert_eq!(
+            nodes[0].open,
+            [
+                OpenSlot { slot: 77, leaves: true, other: id },
+                OpenSlot { slot: 78, leaves: false, other: id },
+            ]
+        );
+        assert_eq!((nodes[0].bus_port, nodes[0].slot_count()), (17_001, 7));
+        assert!(nodes[0].holds(3) && !nodes[0].holds(8));
         assert_eq!((nodes[0].epoch, nodes[0].is_myself, nodes[0].is_linked), (4, true, true));
         assert_eq!(nodes[1].address, Some("[::1]:7002".parse().unwrap()));
         assert_eq!((nodes[1].is_myself, nodes[1].is_linked), (false, false));
@@ -102,7 +158,16 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for slots in ["16384", "5-4", "0-99999", "x", "1-2-3"] {
+        for slots in [
+            "16384",
+            "5-4",
+            "0-99999",
+            "x",
+            "1-2-3",
+            "[7->-x]",
+            "[7]",
+            "[16384->-00ff10a0b0c0d0e0f00112233445566778899aab]",
+        ] {
             let text = format!("{ID} 127.0.0.1:1@2 master - 0 0 1 connected {slots}");
             assert!(parse_view(&text).is_err(), "{slots}");
         }

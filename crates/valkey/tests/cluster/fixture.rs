@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidefs_model::{ByteSize, Ino, Partition, ShardKey, StripeKey};
+use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Store, StripeRead, StripeWrite};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Lifetime, NodeDescription, Options, Secrets, Timeouts, Valkey,
+    Cluster, ClusterSpec, Lifetime, NewNode, NodeDescription, Options, Secrets, Timeouts, Valkey,
 };
 
 pub const NODE_MEMORY: ByteSize = ByteSize::mib(256);
@@ -111,6 +111,41 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.cluster.take());
+    }
+}
+
+impl Running {
+    /// An admin that changes this cluster, with what was added to it.
+    pub fn changer(&self, added: &[&Newcomer]) -> tidefs_valkey::Admin {
+        let mut description = self.cluster().description().clone();
+        description.nodes.extend(added.iter().map(|node| node.0.clone()));
+        let secret = self.cluster().secrets().admin.clone();
+        tidefs_valkey::Admin::connect(&description, secret, Timeouts::default()).unwrap()
+    }
+
+    /// Starts a node of its own beside the others; it is not yet a member.
+    pub fn newcomer(&self, kind: Kind) -> Newcomer {
+        let mut id = [0; 20];
+        getrandom::fill(&mut id).unwrap();
+        let node = NewNode {
+            server: kind.server().unwrap(),
+            directory: self.directory.path().to_owned(),
+            id: NodeId(id),
+            class: NodeClass::Own,
+            memory: NODE_MEMORY,
+            secrets: self.cluster().secrets().clone(),
+            lifetime: Lifetime::Starter,
+        };
+        Newcomer(node.start().unwrap())
+    }
+}
+
+/// A node that was added; it ends with the test.
+pub struct Newcomer(pub NodeDescription);
+
+impl Drop for Newcomer {
+    fn drop(&mut self) {
+        self.0.stop().unwrap();
     }
 }
 

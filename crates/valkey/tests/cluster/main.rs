@@ -8,5 +8,7 @@ mod access;
 mod conformance;
 mod fixture;
 mod forming;
+mod growing;
+mod load;
 mod moving;
 mod trouble;

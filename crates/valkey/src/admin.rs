@@ -1,0 +1,174 @@
+//! The hands of whoever changes a running cluster: they observe nodes, add and remove them, and
+//! move partitions between them while clients read and write.
+//!
+//! Nothing here decides. Every call may be repeated: what was done already is left alone, and what
+//! a predecessor left half done is found by [`Admin::unfinished`] and ended by [`Admin::finish`].
+//! One admin at a time may change a cluster; any number may look.
+
+mod epochs;
+mod error;
+mod keywise;
+mod limit;
+mod members;
+mod moves;
+mod observe;
+mod placement;
+mod sizes;
+mod unfinished;
+mod whole;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+
+use tidefs_model::NodeId;
+
+pub use self::error::AdminError;
+pub use self::moves::{Move, MoveFailure, MoveOptions, MoveReport, Step, StepKind};
+pub use self::observe::{Observation, Readings};
+pub use self::placement::{Owner, Ownership};
+pub use self::sizes::PartitionSizes;
+pub use self::unfinished::{Finished, Unfinished};
+
+use crate::cluster::{ClusterDescription, NodeDescription};
+use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::fault::Fault;
+use crate::pool::{Access, Node};
+use crate::probe::{Server, probe};
+use crate::view::{ViewNode, parse_view};
+use crate::wire::{Reply, Request};
+
+/// Connections to a node: one for each pair of nodes that move partitions at the same time, and
+/// one to look.
+const CONNECTIONS_PER_NODE: usize = moves::PAIRS_AT_ONCE + 1;
+
+/// Changes a running cluster with the rights of its admin account.
+pub struct Admin {
+    nodes: RwLock<Vec<Managed>>,
+    access: Arc<Access>,
+    server: Server,
+}
+
+/// A node of the cluster, and the way to it.
+#[derive(Clone)]
+struct Managed {
+    description: NodeDescription,
+    node: Arc<Node>,
+}
+
+impl Admin {
+    /// Connects to the nodes of a running cluster; later connections are made when needed.
+    ///
+    /// # Errors
+    /// When no node answers or none lets the admin in.
+    pub fn connect(
+        cluster: &ClusterDescription,
+        secret: Secret,
+        timeouts: Timeouts,
+    ) -> Result<Admin, AdminError> {
+        let account = Account::admin(secret);
+        let connections_per_node = CONNECTIONS_PER_NODE;
+        let access = Arc::new(Access { account, timeouts, connections_per_node });
+        let manage = |description: &NodeDescription| Managed::new(description, &access);
+        let nodes: Vec<_> = cluster.nodes.iter().map(manage).collect();
+        let mut server = Err(AdminError::NoNodes);
+        for managed in &nodes {
+            server = probe(&managed.node).map_err(AdminError::from);
+            if server.is_ok() {
+                break;
+            }
+        }
+        Ok(Admin { nodes: RwLock::new(nodes), access, server: server? })
+    }
+
+    /// The nodes that are managed now.
+    pub fn description(&self) -> ClusterDescription {
+        let nodes = self.nodes().into_iter().map(|managed| managed.description);
+        ClusterDescription { nodes: nodes.collect() }
+    }
+
+    /// What the servers are and can do.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn nodes(&self) -> Vec<Managed> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn managed(&self, id: NodeId) -> Result<Managed, AdminError> {
+        let found = self.nodes().into_iter().find(|managed| managed.id() == id);
+        found.ok_or(AdminError::UnknownNode { node: id })
+    }
+
+    /// Has something asked of every node at the same time.
+    fn each<T: Send>(&self, ask: impl Fn(&Managed) -> T + Sync) -> Vec<(Managed, T)> {
+        let nodes = self.nodes();
+        let answers: Vec<T> = thread::scope(|scope| {
+            let ask = &ask;
+            let threads: Vec<_> =
+                nodes.iter().map(|managed| scope.spawn(move || ask(managed))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("asking a node")).collect()
+        });
+        nodes.into_iter().zip(answers).collect()
+    }
+
+    /// What each node knows; `None` of those that do not answer.
+    fn views(&self) -> Vec<(Managed, Option<Vec<ViewNode>>)> {
+        let views = self.each(|managed| {
+            let view = managed.view();
+            view.inspect_err(|error| tracing::debug!(node = %managed.id(), %error, "no view")).ok()
+        });
+        // A node that leaves takes its view of itself along.
+        views
+    }
+}
+
+impl Managed {
+    fn new(description: &NodeDescription, access: &Arc<Access>) -> Managed {
+        let NodeDescription { id, class, memory, .. } = *description;
+        let endpoint = Endpoint::Unix(description.socket.clone());
+        let node = Node::new(id, class, endpoint, memory, Arc::clone(access));
+        Managed { description: description.clone(), node }
+    }
+
+    fn id(&self) -> NodeId {
+        self.description.id
+    }
+
+    fn error(&self, fault: Fault) -> AdminError {
+        AdminError::Node { node: self.id(), endpoint: self.node.name(), fault }
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Reply, AdminError> {
+        self.node.ask(request).map_err(|fault| self.error(fault))
+    }
+
+    fn say(&self, words: &[&str]) -> Result<Reply, AdminError> {
+        self.ask(&Request::of(words))
+    }
+
+    /// Sends short requests together; some of the replies may be errors.
+    fn ask_all(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>, AdminError> {
+        self.node.ask_all(requests).map_err(|fault| self.error(fault))
+    }
+
+    /// Sends short requests together that all have to be accepted.
+    fn order_all(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>, AdminError> {
+        let replies = self.ask_all(requests)?.into_iter().map(crate::connection::accepted);
+        replies.collect::<Result<_, _>>().map_err(|fault| self.error(fault))
+    }
+
+    /// The table of nodes as this one has it.
+    fn view(&self) -> Result<Vec<ViewNode>, AdminError> {
+        let reply = self.say(&["CLUSTER", "NODES"])?;
+        let text = reply.text().map_err(|malformed| self.error(malformed.into()))?;
+        parse_view(text).map_err(|malformed| self.error(malformed.into()))
+    }
+
+    /// What the node says of itself.
+    fn itself(&self) -> Result<ViewNode, AdminError> {
+        let mut view = self.view()?.into_iter();
+        let itself = view.find(|seen| seen.is_myself);
+        itself.ok_or_else(|| self.error(crate::wire::Malformed::Unexpected.into()))
+    }
+}

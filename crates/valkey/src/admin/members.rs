@@ -1,0 +1,145 @@
+//! Nodes that join a running cluster, and nodes that leave it.
+
+use std::sync::PoisonError;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tidefs_model::NodeId;
+
+use super::epochs::greet;
+use super::{Admin, AdminError, Managed};
+use crate::cluster::NodeDescription;
+use crate::fault::Fault;
+use crate::function::LIBRARY;
+use crate::process::NODE_TIMEOUT_MS;
+use crate::view::ViewNode;
+
+const JOINED_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A greeting that got lost is repeated by the newcomer after this, in milliseconds.
+const GREETING_TIMEOUT_MS: u64 = 1_000;
+const GREET_EVERY: Duration = Duration::from_millis(1_500);
+/// A node that agreed and is no longer told to doubt the others agrees at once.
+const STILL_AGREED_WITHIN: Duration = Duration::from_millis(500);
+/// Replies of a node that leaves reach everybody in this time, before its process is ended.
+const LAST_REPLIES_WITHIN: Duration = Duration::from_millis(100);
+
+impl Admin {
+    /// Makes a running node that holds nothing a member; see
+    /// [`NewNode::start`](crate::NewNode::start). It gets no partitions.
+    ///
+    /// # Errors
+    /// When a node does not answer, or they do not agree in time. The call may be repeated.
+    pub fn add_node(&self, newcomer: &NodeDescription) -> Result<(), AdminError> {
+        let managed = Managed::new(newcomer, &self.access);
+        managed.say(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+        {
+            let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+            nodes.retain(|known| known.id() != newcomer.id);
+            nodes.push(managed.clone());
+        }
+        // Only the newcomer doubts: its judgement of others counts for nobody.
+        let joined = set_node_timeout(&managed, GREETING_TIMEOUT_MS)
+            .and_then(|()| self.wait_until_joined(&managed, JOINED_WITHIN));
+        set_node_timeout(&managed, NODE_TIMEOUT_MS)?;
+        joined?;
+        self.wait_until_joined(&managed, STILL_AGREED_WITHIN)?;
+        self.settle_epochs()
+    }
+
+    fn wait_until_joined(&self, newcomer: &Managed, within: Duration) -> Result<(), AdminError> {
+        let deadline = Instant::now() + within;
+        let mut greeted: Option<Instant> = None;
+        loop {
+            let Some(said) = self.objection(newcomer)? else { return Ok(()) };
+            if Instant::now() >= deadline {
+                return Err(AdminError::NotAgreed { waited: within, said });
+            }
+            if greeted.is_none_or(|at| at.elapsed() >= GREET_EVERY) {
+                greeted = Some(Instant::now());
+                for (other, _) in self.knowing() {
+                    if other.id() != newcomer.id() {
+                        greet(newcomer, &other)?;
+                    }
+                }
+            }
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    /// What is still missing until a newcomer and all others that answer know each other.
+    fn objection(&self, newcomer: &Managed) -> Result<Option<String>, AdminError> {
+        let info = newcomer.say(&["CLUSTER", "INFO"])?;
+        let info = info.text().map_err(|malformed| newcomer.error(malformed.into()))?;
+        if !info.contains("cluster_state:ok") {
+            return Ok(Some("the new node does not serve yet".into()));
+        }
+        let known = self.knowing();
+        let Some((_, seen)) = known.iter().find(|(node, _)| node.id() == newcomer.id()) else {
+            return Ok(Some("the new node does not answer".into()));
+        };
+        let others = known.iter().filter(|(node, _)| node.id() != newcomer.id());
+        for (other, view) in others {
+            if !is_well(seen, other.id()) || !is_well(view, newcomer.id()) {
+                return Ok(Some(format!(
+                    "{:?} and the new node do not know each other",
+                    other.id()
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes all nodes forget one that holds nothing, which may be dead. It is described for
+    /// whoever ends its process, if it was managed; see [`NodeDescription::stop`].
+    ///
+    /// # Errors
+    /// When it still holds partitions, or some are on their way to or from it.
+    pub fn remove_node(&self, id: NodeId) -> Result<Option<NodeDescription>, AdminError> {
+        let open = self.unfinished()?;
+        let touched = open.iter().filter(|open| open.from == id || open.to == id).count();
+        if touched > 0 {
+            return Err(AdminError::Unfinished { partitions: touched });
+        }
+        self.settle_epochs()?;
+        let known = self.knowing();
+        let seen = known.iter().flat_map(|(_, view)| view).filter(|seen| seen.id == id);
+        let partitions = seen.map(ViewNode::slot_count).max().unwrap_or(0);
+        if partitions > 0 {
+            return Err(AdminError::StillHolds { node: id, partitions });
+        }
+        // What it answered last was an answer of an owner; nothing of that may get lost.
+        sleep(LAST_REPLIES_WITHIN);
+        let text = id.to_string();
+        for (other, view) in known.iter().filter(|(other, _)| other.id() != id) {
+            if view.iter().any(|seen| seen.id == id) {
+                forget(other, &text)?;
+            }
+        }
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let at = nodes.iter().position(|known| known.id() == id);
+        Ok(at.map(|at| nodes.remove(at).description))
+    }
+}
+
+fn forget(managed: &Managed, id: &str) -> Result<(), AdminError> {
+    match managed.say(&["CLUSTER", "FORGET", id]) {
+        Err(AdminError::Node { fault: Fault::Refused(said), .. })
+            if said.contains("Unknown node") =>
+        {
+            Ok(())
+        }
+        other => other.map(|_| ()),
+    }
+}
+
+/// The node is known, linked, and not thought dead.
+fn is_well(view: &[ViewNode], id: NodeId) -> bool {
+    let seen = view.iter().find(|seen| seen.id == id);
+    seen.is_some_and(|seen| seen.is_linked && !seen.is_failing)
+}
+
+fn set_node_timeout(managed: &Managed, timeout_ms: u64) -> Result<(), AdminError> {
+    let timeout_ms = timeout_ms.to_string();
+    managed.say(&["CONFIG", "SET", "cluster-node-timeout", &timeout_ms]).map(|_| ())
+}

@@ -1,0 +1,329 @@
+//! Moving partitions between many nodes at once.
+//!
+//! The moves of one source to one target are carried out in batches of bounded bytes, one after the
+//! other; pairs of nodes work at the same time. They are grouped into phases in which no node both
+//! gives and takes; `epochs` says why.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tidefs_model::{ByteSize, NodeId, Partition};
+
+use super::limit::Limit;
+use super::placement::{Owner, Ownership};
+use super::sizes::sizes_of;
+use super::{Admin, AdminError, Managed, keywise, observe, whole};
+
+/// Pairs of nodes that move partitions at the same time.
+pub const PAIRS_AT_ONCE: usize = 8;
+/// Partitions that are looked at together.
+const LOOK_PARTITIONS: usize = 32;
+/// What a target takes beside the bytes themselves: one in so many, and a little for each batch.
+const ROOM_SHARE: u64 = 16;
+const ROOM_BYTES: u64 = 256 << 10;
+
+/// A partition that is to change hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub partition: Partition,
+    pub from: NodeId,
+    pub to: NodeId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveOptions {
+    /// Over all nodes; `None` is as fast as they can.
+    pub bytes_per_second: Option<u64>,
+    /// What is on its way between two nodes before ownership changes; what a dying target may take
+    /// with it, and what is still carried out after a request to stop.
+    pub batch: ByteSize,
+}
+
+impl Default for MoveOptions {
+    fn default() -> MoveOptions {
+        MoveOptions { bytes_per_second: None, batch: ByteSize::mib(16) }
+    }
+}
+
+/// Something that has just been done between two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub kind: StepKind,
+    pub from: NodeId,
+    pub to: NodeId,
+    /// How many partitions that concerns.
+    pub partitions: usize,
+    /// Bytes that the step moved.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// The way is open: partitions are on their way.
+    Opened,
+    /// Keys have arrived.
+    Carried,
+    /// The target holds the partitions.
+    TakenOver,
+    /// Everybody has been told.
+    Closed,
+}
+
+/// What became of the moves.
+#[derive(Debug, Default)]
+pub struct MoveReport {
+    pub partitions: usize,
+    pub bytes: u64,
+    /// Pairs of nodes that did not get through; the others did.
+    pub failures: Vec<MoveFailure>,
+    /// Not everything was begun, because of the request to stop.
+    pub stopped: bool,
+}
+
+#[derive(Debug)]
+pub struct MoveFailure {
+    pub from: NodeId,
+    pub to: NodeId,
+    /// Those that have not arrived, as far as that is known.
+    pub partitions: Vec<Partition>,
+    pub error: AdminError,
+}
+
+/// Slots that one node gives to another.
+struct Pair {
+    from: NodeId,
+    to: NodeId,
+    slots: Vec<u16>,
+}
+
+/// What the pairs have in common.
+pub struct Work<'w> {
+    pub options: MoveOptions,
+    pub limit: Limit,
+    pub progress: &'w (dyn Fn(Step) + Sync),
+    pub stop: &'w AtomicBool,
+}
+
+/// One pair at work.
+pub struct Carriage<'w> {
+    pub from: Managed,
+    pub to: Managed,
+    /// All other nodes.
+    pub others: Vec<Managed>,
+    pub admin: &'w Admin,
+    pub work: &'w Work<'w>,
+}
+
+impl Work<'_> {
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Carriage<'_> {
+    pub fn step(&self, kind: StepKind, partitions: usize, bytes: u64) {
+        let (from, to) = (self.from.id(), self.to.id());
+        (self.work.progress)(Step { kind, from, to, partitions, bytes });
+    }
+}
+
+impl Admin {
+    /// Moves partitions while clients use them; returns when all are done, or have failed, or, soon
+    /// after `stop`, when those that were begun are done. Partitions that are where they should be
+    /// are left alone.
+    ///
+    /// # Errors
+    /// When the nodes cannot be asked, do not agree, or have partitions on their way since earlier.
+    /// What goes wrong between two nodes is in the report.
+    pub fn move_partitions(
+        &self,
+        moves: &[Move],
+        options: MoveOptions,
+        progress: &(dyn Fn(Step) + Sync),
+        stop: &AtomicBool,
+    ) -> Result<MoveReport, AdminError> {
+        let unfinished = self.unfinished()?;
+        if !unfinished.is_empty() {
+            return Err(AdminError::Unfinished { partitions: unfinished.len() });
+        }
+        let mut report = MoveReport::default();
+        let mut pairs = pairs(moves, &self.placement()?, &mut report);
+        let limit = Limit::new(options.bytes_per_second);
+        let work = Work { options, limit, progress, stop };
+        while !pairs.is_empty() && !work.is_stopped() {
+            self.settle_epochs()?;
+            let phase = take_phase(&mut pairs);
+            self.run_phase(phase, &work, &mut report);
+        }
+        report.stopped |= !pairs.is_empty();
+        self.settle_epochs()?;
+        Ok(report)
+    }
+
+    fn run_phase(&self, phase: Vec<Pair>, work: &Work<'_>, report: &mut MoveReport) {
+        let results: Vec<_> = thread::scope(|scope| {
+            let run = |pair| scope.spawn(move || self.run_pair(pair, work));
+            let threads: Vec<_> = phase.into_iter().map(run).collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
+        for result in results {
+            // A panic of the caller's own callback goes on in the caller's thread.
+            let pair = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            report.partitions += pair.partitions;
+            report.bytes += pair.bytes;
+            report.stopped |= pair.stopped;
+            report.failures.extend(pair.failures);
+        }
+    }
+
+    fn run_pair(&self, mut pair: Pair, work: &Work<'_>) -> MoveReport {
+        let mut report = MoveReport::default();
+        let result = self.carriage(pair.from, pair.to, work).and_then(|carriage| {
+            while !pair.slots.is_empty() && !work.is_stopped() {
+                let (count, bytes) = carriage.next_batch(&pair.slots)?;
+                let moved = carriage.move_batch(&pair.slots[..count], bytes)?;
+                pair.slots.drain(..count);
+                report.partitions += count;
+                report.bytes += moved;
+            }
+            Ok(())
+        });
+        report.stopped = result.is_ok() && !pair.slots.is_empty();
+        if let Err(error) = result {
+            let partitions = pair.slots.into_iter().map(Partition::new).collect();
+            let (from, to) = (pair.from, pair.to);
+            tracing::warn!(%from, %to, %error, "partitions do not move");
+            report.failures.push(MoveFailure { from, to, partitions, error });
+        }
+        report
+    }
+
+    pub(super) fn carriage<'w>(
+        &'w self,
+        from: NodeId,
+        to: NodeId,
+        work: &'w Work<'w>,
+    ) -> Result<Carriage<'w>, AdminError> {
+        let others = self.nodes().into_iter();
+        let others = others.filter(|other| ![from, to].contains(&other.id())).collect();
+        let (from, to) = (self.managed(from)?, self.managed(to)?);
+        Ok(Carriage { from, to, others, admin: self, work })
+    }
+}
+
+impl Carriage<'_> {
+    /// How many of the slots go together, and about how many bytes they have.
+    fn next_batch(&self, slots: &[u16]) -> Result<(usize, u64), AdminError> {
+        let most = match self.is_whole() {
+            true => whole::BATCH_SLOTS_MAX,
+            false => keywise::BATCH_SLOTS_MAX,
+        };
+        let (mut count, mut bytes) = (0, 0);
+        for slots in slots[..slots.len().min(most)].chunks(LOOK_PARTITIONS) {
+            for size in sizes_of(&self.from, slots)? {
+                if count > 0 && bytes + size > self.work.options.batch.0 {
+                    return Ok((count, bytes));
+                }
+                (count, bytes) = (count + 1, bytes + size);
+            }
+        }
+        Ok((count, bytes))
+    }
+
+    fn move_batch(&self, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
+        self.check_room(bytes)?;
+        if self.is_whole() {
+            whole::move_slots(self, slots, bytes)
+        } else {
+            keywise::move_slots(self, slots, bytes)
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.admin.server.abilities.atomic_slot_migration
+    }
+
+    /// The target keeps what it is given only if there is room.
+    fn check_room(&self, bytes: u64) -> Result<(), AdminError> {
+        match self.no_room(bytes)? {
+            AdminError::NoRoom { needed, free, .. } if bytes > 0 && needed > free => {
+                Err(AdminError::NoRoom { node: self.to.id(), needed, free })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error for bytes that find no room at the target, with its figures.
+    pub fn no_room(&self, bytes: u64) -> Result<AdminError, AdminError> {
+        let readings = observe::readings(&self.to)?;
+        // A server without a bound says 0.
+        let capacity = if readings.capacity.0 == 0 { u64::MAX } else { readings.capacity.0 };
+        let needed = ByteSize(bytes + bytes / ROOM_SHARE + ROOM_BYTES);
+        let free = ByteSize(capacity.saturating_sub(readings.used.0));
+        Ok(AdminError::NoRoom { node: self.to.id(), needed, free })
+    }
+}
+
+/// Sorts moves by the nodes between which they are; those that cannot be are reported.
+fn pairs(moves: &[Move], ownership: &Ownership, report: &mut MoveReport) -> Vec<Pair> {
+    let mut slots: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
+    for &Move { partition, from, to } in moves {
+        match ownership.owner(partition) {
+            Owner::One(owner) if *owner == to || from == to => {}
+            Owner::One(owner) if *owner == from => {
+                slots.entry((from, to)).or_default().push(partition.number());
+            }
+            other => {
+                let found = if let Owner::One(found) = other { Some(*found) } else { None };
+                let error = AdminError::HeldElsewhere { partition, expected: from, found };
+                let partitions = vec![partition];
+                report.failures.push(MoveFailure { from, to, partitions, error });
+            }
+        }
+    }
+    let pair = |((from, to), mut slots): ((NodeId, NodeId), Vec<u16>)| {
+        slots.sort_unstable();
+        slots.dedup();
+        Pair { from, to, slots }
+    };
+    slots.into_iter().map(pair).collect()
+}
+
+/// Takes pairs out that can work at the same time: no node both gives and takes.
+fn take_phase(pairs: &mut Vec<Pair>) -> Vec<Pair> {
+    let mut phase: Vec<Pair> = Vec::new();
+    let mut left = Vec::new();
+    for pair in pairs.drain(..) {
+        let clashes = |other: &Pair| other.to == pair.from || other.from == pair.to;
+        if phase.len() < PAIRS_AT_ONCE && !phase.iter().any(clashes) {
+            phase.push(pair);
+        } else {
+            left.push(pair);
+        }
+    }
+    *pairs = left;
+    phase
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_node_gives_and_takes_in_one_phase() {
+        let node = |byte| NodeId([byte; 20]);
+        let pair = |from, to| Pair { from: node(from), to: node(to), slots: vec![] };
+        let mut pairs = vec![pair(1, 2), pair(2, 3), pair(3, 1), pair(1, 4), pair(5, 2)];
+        let mut phases = Vec::new();
+        while !pairs.is_empty() {
+            let phase = take_phase(&mut pairs);
+            assert!(!phase.is_empty());
+            for pair in &phase {
+                assert!(phase.iter().all(|other| other.to != pair.from));
+            }
+            phases.push(phase.len());
+        }
+        assert_eq!(phases, [3, 1, 1]);
+    }
+}

@@ -1,0 +1,149 @@
+//! How many bytes each partition takes.
+//!
+//! Servers count the keys of a slot, but not their bytes. So keys are measured one by one, up to a
+//! bound; of a partition with more keys a sample stands for all.
+
+use tidefs_model::{PARTITIONS, Partition};
+
+use super::{Admin, AdminError, Managed};
+use crate::wire::{Malformed, Reply, Request};
+
+/// Keys that are measured on one node: two microseconds each.
+const KEYS_MEASURED_MAX: usize = 50_000;
+/// Keys measured of any partition, however many there are.
+const SAMPLE_MIN: usize = 16;
+
+/// Sizes as they were when each partition was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionSizes {
+    /// By the number of the partition, with what the server adds to each key.
+    bytes: Vec<u64>,
+    keys: Vec<u64>,
+}
+
+impl PartitionSizes {
+    pub fn bytes(&self, partition: Partition) -> u64 {
+        self.bytes[usize::from(partition.number())]
+    }
+
+    pub fn keys(&self, partition: Partition) -> u64 {
+        self.keys[usize::from(partition.number())]
+    }
+}
+
+impl Admin {
+    /// Measures all partitions, all nodes at the same time.
+    ///
+    /// # Errors
+    /// When a node does not answer: sizes that lack a node's would look like free memory.
+    pub fn partition_sizes(&self) -> Result<PartitionSizes, AdminError> {
+        let statistics = self.server().abilities.slot_statistics;
+        let measured = self.each(|managed| measure_node(managed, statistics));
+        let all = vec![0; usize::from(PARTITIONS)];
+        let mut sizes = PartitionSizes { bytes: all.clone(), keys: all };
+        for (_, measured) in measured {
+            for (slot, keys, bytes) in measured? {
+                sizes.bytes[usize::from(slot)] += bytes;
+                sizes.keys[usize::from(slot)] += keys;
+            }
+        }
+        Ok(sizes)
+    }
+}
+
+/// Slot, keys and bytes of every slot of a node that is not empty.
+fn measure_node(managed: &Managed, statistics: bool) -> Result<Vec<(u16, u64, u64)>, AdminError> {
+    let itself = managed.itself()?;
+    let mut slots: Vec<u16> = itself.slots.iter().cloned().flatten().collect();
+    // What is on its way to the node is there in part.
+    slots.extend(itself.open.iter().filter(|open| !open.leaves).map(|open| open.slot));
+    let counts = if statistics && itself.open.is_empty() {
+        statistics_of(managed)?
+    } else {
+        count_keys(managed, &slots)?
+    };
+    let filled: Vec<_> = counts.into_iter().filter(|(_, keys)| *keys > 0).collect();
+    let bytes = weigh(managed, &filled)?;
+    Ok(filled.into_iter().zip(bytes).map(|((slot, keys), bytes)| (slot, keys, bytes)).collect())
+}
+
+/// Bytes of a few slots.
+pub fn sizes_of(managed: &Managed, slots: &[u16]) -> Result<Vec<u64>, AdminError> {
+    weigh(managed, &count_keys(managed, slots)?)
+}
+
+/// Bytes of slots whose keys were counted.
+fn weigh(managed: &Managed, counted: &[(u16, u64)]) -> Result<Vec<u64>, AdminError> {
+    let sample = (KEYS_MEASURED_MAX / counted.len().max(1)).max(SAMPLE_MIN);
+    let slots: Vec<_> = counted.iter().map(|(slot, _)| *slot).collect();
+    let named = keys_of(managed, &slots, sample)?;
+    let measured = measure(managed, &named)?;
+    let whole = |(&(_, keys), bytes): (&(u16, u64), Vec<u64>)| {
+        let sampled = bytes.len().max(1) as u128;
+        let sum: u128 = bytes.into_iter().map(u128::from).sum();
+        (sum * u128::from(keys) / sampled) as u64
+    };
+    Ok(counted.iter().zip(measured).map(whole).collect())
+}
+
+/// Keys of all slots of a node at once, where the server has that.
+fn statistics_of(managed: &Managed) -> Result<Vec<(u16, u64)>, AdminError> {
+    let last = (PARTITIONS - 1).to_string();
+    let reply = managed.say(&["CLUSTER", "SLOT-STATS", "SLOTSRANGE", "0", &last])?;
+    let slot = |reply: Reply| -> Result<(u16, u64), Malformed> {
+        let [slot, about] = pair(reply)?;
+        let mut about = about.into_array()?.into_iter();
+        while let (Some(name), Some(value)) = (about.next(), about.next()) {
+            if name.text()? == "key-count" {
+                let slot = slot.integer()?.try_into().map_err(|_| Malformed::Number)?;
+                return Ok((slot, value.integer()?.unsigned_abs()));
+            }
+        }
+        Err(Malformed::Unexpected)
+    };
+    let slots = reply.into_array().and_then(|slots| slots.into_iter().map(slot).collect());
+    slots.map_err(|malformed| managed.error(malformed.into()))
+}
+
+fn pair(reply: Reply) -> Result<[Reply; 2], Malformed> {
+    reply.into_array()?.try_into().map_err(|_| Malformed::Unexpected)
+}
+
+/// How many keys a node has of each slot.
+pub fn count_keys(managed: &Managed, slots: &[u16]) -> Result<Vec<(u16, u64)>, AdminError> {
+    let request =
+        |slot: &u16| Request::new("CLUSTER").word(b"COUNTKEYSINSLOT").number((*slot).into()).end();
+    let replies = managed.order_all(&slots.iter().map(request).collect::<Vec<_>>())?;
+    let count = |(slot, reply): (&u16, Reply)| Ok((*slot, reply.integer()?.unsigned_abs()));
+    let counts = slots.iter().zip(replies).map(count).collect::<Result<_, Malformed>>();
+    counts.map_err(|malformed| managed.error(malformed.into()))
+}
+
+/// Names of at most `most` keys of each slot.
+pub fn keys_of(
+    managed: &Managed,
+    slots: &[u16],
+    most: usize,
+) -> Result<Vec<Vec<Vec<u8>>>, AdminError> {
+    let request = |slot: &u16| {
+        let request = Request::new("CLUSTER").word(b"GETKEYSINSLOT").number((*slot).into());
+        request.number(most as u64).end()
+    };
+    let replies = managed.order_all(&slots.iter().map(request).collect::<Vec<_>>())?;
+    let names = |reply: Reply| reply.into_array()?.into_iter().map(Reply::into_bulk).collect();
+    let names = replies.into_iter().map(names).collect::<Result<_, Malformed>>();
+    names.map_err(|malformed| managed.error(malformed.into()))
+}
+
+/// Bytes of each key, as they were named; 0 of one that has gone.
+pub fn measure(managed: &Managed, named: &[Vec<Vec<u8>>]) -> Result<Vec<Vec<u64>>, AdminError> {
+    let request = |name: &Vec<u8>| Request::new("MEMORY").word(b"USAGE").word(name).end();
+    let requests: Vec<_> = named.iter().flatten().map(request).collect();
+    let mut replies = managed.order_all(&requests)?.into_iter();
+    let bytes = |reply: Reply| match reply {
+        Reply::Nil => Ok(0),
+        reply => reply.integer().map(i64::unsigned_abs),
+    };
+    let sizes = named.iter().map(|names| replies.by_ref().take(names.len()).map(bytes).collect());
+    sizes.collect::<Result<_, _>>().map_err(|malformed: Malformed| managed.error(malformed.into()))
+}

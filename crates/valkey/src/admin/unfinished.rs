@@ -1,0 +1,201 @@
+//! What a predecessor left on its way: found, and ended one way or the other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tidefs_model::{NodeId, Partition};
+
+use super::epochs::Knowing;
+use super::limit::Limit;
+use super::moves::{Carriage, Step, Work};
+use super::sizes::count_keys;
+use super::{Admin, AdminError, MoveOptions, keywise, whole};
+
+/// Servers that move whole slots go on by themselves; after this their work is undone.
+const JOBS_END_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A partition on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unfinished {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub partition: Partition,
+}
+
+/// What became of partitions that were on their way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// They have arrived.
+    pub finished: Vec<Partition>,
+    /// They are where they were.
+    pub undone: Vec<Partition>,
+    /// One of their two nodes does not answer: keys that are there are out of reach, and those that
+    /// the other has are served; see [`Admin::give_up`].
+    pub left: Vec<Unfinished>,
+}
+
+impl Admin {
+    /// Partitions that are on their way, now or since earlier, as the nodes that answer say.
+    pub fn unfinished(&self) -> Result<Vec<Unfinished>, AdminError> {
+        let known = self.knowing();
+        let mut found = open_slots(&known);
+        if self.server.abilities.atomic_slot_migration {
+            for (managed, _) in &known {
+                for job in whole::jobs(managed)?.iter().filter(|job| job.leaves && !job.is_over()) {
+                    let Ok(to) = job.target.parse() else { continue };
+                    let slots = job.slot_numbers().map(Partition::new);
+                    found.extend(slots.map(|partition| Unfinished {
+                        from: managed.id(),
+                        to,
+                        partition,
+                    }));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Ends what is on its way: what has begun is finished, because keys that went over cannot come
+    /// back while clients write them; what has not is undone.
+    pub fn finish(&self, progress: &(dyn Fn(Step) + Sync)) -> Result<Finished, AdminError> {
+        let mut finished = Finished::default();
+        self.end_jobs(&mut finished)?;
+        self.restore_capacities()?;
+        let mut pairs: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
+        for Unfinished { from, to, partition } in open_slots(&self.knowing()) {
+            pairs.entry((from, to)).or_default().push(partition.number());
+        }
+        let stop = AtomicBool::new(false);
+        let (options, limit) = (MoveOptions::default(), Limit::new(None));
+        let work = Work { options, limit, progress, stop: &stop };
+        for ((from, to), slots) in pairs {
+            let answers = |id| self.managed(id).is_ok_and(|managed| managed.view().is_ok());
+            if !answers(from) || !answers(to) {
+                let left = slots.into_iter().map(Partition::new);
+                finished.left.extend(left.map(|partition| Unfinished { from, to, partition }));
+                continue;
+            }
+            self.settle_epochs()?;
+            let carriage = self.carriage(from, to, &work)?;
+            for slots in slots.chunks(keywise::BATCH_SLOTS_MAX) {
+                end_slots(&carriage, slots, &mut finished)?;
+            }
+        }
+        self.settle_epochs()?;
+        Ok(finished)
+    }
+
+    /// Gives partitions on their way to whichever of their two nodes answers. Keys that only the
+    /// other one has are lost, as all that it held.
+    pub fn give_up(&self, left: &[Unfinished]) -> Result<(), AdminError> {
+        for &Unfinished { from, to, partition } in left {
+            let slots = [partition.number()];
+            let known = self.knowing();
+            let answers = |id| known.iter().find(|(node, _)| node.id() == id).map(|found| &found.0);
+            match (answers(from), answers(to)) {
+                (Some(from), None) => keywise::order(from, &slots, &["STABLE"])?,
+                (None, Some(heir)) => {
+                    let id = to.to_string();
+                    keywise::order(heir, &slots, &["NODE", &id])?;
+                    for (other, _) in known.iter().filter(|(other, _)| other.id() != to) {
+                        keywise::order(other, &slots, &["NODE", &id])?;
+                    }
+                }
+                (Some(_), Some(_)) => return Err(AdminError::Unfinished { partitions: 1 }),
+                (None, None) => return Err(AdminError::UnknownNode { node: from }),
+            }
+        }
+        self.settle_epochs()
+    }
+
+    fn end_jobs(&self, finished: &mut Finished) -> Result<(), AdminError> {
+        if !self.server.abilities.atomic_slot_migration {
+            return Ok(());
+        }
+        let deadline = Instant::now() + JOBS_END_WITHIN;
+        let mut seen: BTreeMap<Partition, NodeId> = BTreeMap::new();
+        loop {
+            let open = self.unfinished()?;
+            let by_key = open_slots(&self.knowing());
+            let jobs: Vec<_> = open.iter().filter(|open| !by_key.contains(open)).collect();
+            seen.extend(jobs.iter().map(|open| (open.partition, open.to)));
+            if jobs.is_empty() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                for (managed, _) in self.knowing() {
+                    whole::cancel(&managed)?;
+                }
+            }
+            sleep(LOOK_EVERY);
+        }
+        let ownership = self.placement()?;
+        for (partition, to) in seen {
+            let arrived = *ownership.owner(partition) == super::Owner::One(to);
+            if arrived { &mut finished.finished } else { &mut finished.undone }.push(partition);
+        }
+        Ok(())
+    }
+
+    /// A mover that was killed may have left a node with more room than it should have.
+    fn restore_capacities(&self) -> Result<(), AdminError> {
+        for (managed, _) in self.knowing() {
+            let memory = managed.description.memory.0;
+            if super::observe::readings(&managed)?.capacity.0 != memory {
+                keywise::set_capacity(&managed, memory)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_slots(known: &[Knowing]) -> Vec<Unfinished> {
+    let itself = known.iter().flat_map(|(_, view)| view).filter(|seen| seen.is_myself);
+    let open = itself.flat_map(|itself| {
+        itself.open.iter().map(|open| {
+            let (from, to) =
+                if open.leaves { (itself.id, open.other) } else { (open.other, itself.id) };
+            Unfinished { from, to, partition: Partition::new(open.slot) }
+        })
+    });
+    let mut open: Vec<_> = open.collect();
+    open.sort_unstable();
+    open.dedup();
+    open
+}
+
+/// Ends slots between two nodes that answer.
+fn end_slots(
+    carriage: &Carriage<'_>,
+    slots: &[u16],
+    finished: &mut Finished,
+) -> Result<(), AdminError> {
+    let (from, to) = (carriage.from.itself()?, carriage.to.itself()?);
+    let counts = count_keys(&carriage.to, slots)?;
+    let (mut taken, mut begun, mut idle) = (Vec::new(), Vec::new(), Vec::new());
+    for (slot, keys) in counts {
+        let leaves = from.open.iter().any(|open| open.leaves && open.slot == slot);
+        let place = if to.holds(slot) {
+            &mut taken
+        } else if leaves || keys > 0 {
+            &mut begun
+        } else {
+            &mut idle
+        };
+        place.push(slot);
+    }
+    // Nobody was sent to the target yet.
+    keywise::order(&carriage.to, &idle, &["STABLE"])?;
+    keywise::close(carriage, &taken)?;
+    if !begun.is_empty() {
+        keywise::move_slots(carriage, &begun, MoveOptions::default().batch.0)?;
+    }
+    finished.undone.extend(idle.into_iter().map(Partition::new));
+    finished.finished.extend(taken.into_iter().chain(begun).map(Partition::new));
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Moving whole slots at once, where the server can: it sends a snapshot and what changed since,
+//! holds writes back for some milliseconds, and hands the slots over in one instant. A server that
+//! fails in between leaves the slots where they were.
+
+use std::collections::HashSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::moves::{Carriage, StepKind};
+use super::{AdminError, Managed};
+use crate::endpoint::ADMIN_ACCOUNT;
+use crate::wire::{Malformed, Reply, Request};
+
+/// Slots of one job.
+pub const BATCH_SLOTS_MAX: usize = 2_048;
+/// A job that the servers gave up is begun again so often: nodes that are slow to hear the news of
+/// the last one refuse the next.
+const TRIES: u32 = 5;
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A job takes this long at most, and as long as its bytes take at a slow node's rate.
+const JOB_WITHIN: Duration = Duration::from_secs(60);
+const SLOW_BYTES_PER_SECOND: u64 = 4 << 20;
+/// Jobs that a node remembers; each look at them sends all.
+const JOBS_REMEMBERED: &str = "32";
+
+/// A node's account of slots that it gives away or takes in.
+pub struct Job {
+    /// The same at both nodes.
+    pub name: String,
+    pub leaves: bool,
+    /// As the server writes them: `0-5 7-7`.
+    pub slots: String,
+    pub target: String,
+    pub state: String,
+    pub said: String,
+}
+
+impl Job {
+    pub fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "success" | "failed" | "cancelled")
+    }
+
+    pub fn slot_numbers(&self) -> impl Iterator<Item = u16> + '_ {
+        let range = |range: &str| {
+            let (first, last) = range.split_once('-')?;
+            Some(first.parse::<u16>().ok()?..=last.parse::<u16>().ok()?)
+        };
+        self.slots.split(' ').filter_map(range).flatten()
+    }
+}
+
+/// Moves slots from a source that holds them; answers with the bytes that they had.
+pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
+    prepare(carriage)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let ended = run_job(carriage, slots, bytes)?;
+        if ended.state == "success" {
+            break;
+        }
+        // The source may know no more than that the target hung up.
+        let theirs = jobs(&carriage.to)?.into_iter().find(|job| job.name == ended.name);
+        let theirs = theirs.map(|job| job.said).unwrap_or_default();
+        if theirs.contains("OOM") {
+            return Err(carriage.no_room(bytes)?);
+        }
+        let said = format!("{} {theirs}", ended.said);
+        if tries == TRIES {
+            let (from, to) = (carriage.from.id(), carriage.to.id());
+            return Err(AdminError::GivenUp { from, to, said });
+        }
+        tracing::debug!(said, tries, "slots did not move");
+        sleep(LOOK_EVERY * 2_u32.pow(tries + 1));
+    }
+    carriage.step(StepKind::Carried, 0, bytes);
+    carriage.step(StepKind::Closed, slots.len(), 0);
+    carriage.work.limit.spend(bytes, || carriage.work.is_stopped());
+    Ok(bytes)
+}
+
+/// The source needs the admin's secret to be let in by the target; it keeps it in memory only.
+fn prepare(carriage: &Carriage<'_>) -> Result<(), AdminError> {
+    let secret = carriage.admin.access.account.secret.reveal();
+    let words = ["CONFIG", "SET", "masteruser", ADMIN_ACCOUNT, "masterauth", secret];
+    carriage.from.say(&words)?;
+    let words = ["CONFIG", "SET", "cluster-slot-migration-log-max-len", JOBS_REMEMBERED];
+    carriage.from.say(&words).map(|_| ())
+}
+
+fn run_job(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<Job, AdminError> {
+    let Carriage { from, to, .. } = carriage;
+    let before: HashSet<_> = jobs(from)?.into_iter().map(|job| job.name).collect();
+    let ranges = ranges(slots);
+    let mut request = Request::new("CLUSTER").word(b"MIGRATESLOTS").word(b"SLOTSRANGE");
+    for (first, last) in &ranges {
+        request = request.number((*first).into()).number((*last).into());
+    }
+    from.ask(&request.word(b"NODE").word(to.id().to_string().as_bytes()).end())?;
+    carriage.step(StepKind::Opened, slots.len(), 0);
+    let text: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+    let text = text.join(" ");
+    let within = JOB_WITHIN + Duration::from_secs(bytes / SLOW_BYTES_PER_SECOND);
+    let deadline = Instant::now() + within;
+    loop {
+        let mut jobs = jobs(from)?.into_iter();
+        let job = jobs.find(|job| job.leaves && job.slots == text && !before.contains(&job.name));
+        match job {
+            Some(job) if job.is_over() => return Ok(job),
+            _ if Instant::now() >= deadline => {
+                cancel(from)?;
+                let (from, to, waited) = (from.id(), to.id(), within);
+                return Err(AdminError::Stuck { from, to, waited });
+            }
+            _ => sleep(LOOK_EVERY),
+        }
+    }
+}
+
+/// Ends all jobs by which a node gives slots away; the slots stay where they are.
+pub fn cancel(managed: &Managed) -> Result<(), AdminError> {
+    match managed.say(&["CLUSTER", "CANCELSLOTMIGRATIONS"]) {
+        Err(AdminError::Node { fault: crate::fault::Fault::Refused(said), .. })
+            if said.contains("No migrations") =>
+        {
+            Ok(())
+        }
+        other => other.map(|_| ()),
+    }
+}
+
+/// What a node is giving away and taking in, and what it did lately.
+pub fn jobs(managed: &Managed) -> Result<Vec<Job>, AdminError> {
+    let reply = managed.say(&["CLUSTER", "GETSLOTMIGRATIONS"])?;
+    let jobs = reply.into_array().and_then(|jobs| jobs.into_iter().map(job).collect());
+    jobs.map_err(|malformed| managed.error(malformed.into()))
+}
+
+/// Names and values in turn.
+fn job(reply: Reply) -> Result<Job, Malformed> {
+    let mut words = reply.into_array()?.into_iter();
+    let [mut name, mut slots, mut target, mut state, mut said, mut operation] =
+        [const { String::new() }; 6];
+    while let (Some(field), Some(value)) = (words.next(), words.next()) {
+        let place = match field.text()? {
+            "name" => &mut name,
+            "slot_ranges" => &mut slots,
+            "target_node" => &mut target,
+            "state" => &mut state,
+            "message" => &mut said,
+            "operation" => &mut operation,
+            _ => continue,
+        };
+        *place = value.text()?.to_owned();
+    }
+    let leaves = operation == "EXPORT";
+    Ok(Job { name, leaves, slots, target, state, said })
+}
+
+/// Runs of slots, which are in ascending order.
+fn ranges(slots: &[u16]) -> Vec<(u16, u16)> {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    for &slot in slots {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == slot => *last = slot,
+            _ => ranges.push((slot, slot)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_told_in_runs() {
+        assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), [(1, 3), (7, 7), (9, 10)]);
+        assert_eq!(ranges(&[]), []);
+    }
+
+    #[test]
+    fn a_job_is_read_whatever_else_is_said() {
+        let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        let words = ["operation", "EXPORT", "slot_ranges", "3-4 7-7", "state", "failed"];
+        let more = ["name", "x", "message", "OOM", "target_node", "t"];
+        let mut fields: Vec<_> = words.into_iter().chain(more).map(bulk).collect();
+        fields.extend([bulk("cow_size"), Reply::Integer(3)]);
+        let job = job(Reply::Array(fields)).unwrap();
+        assert_eq!(job.slot_numbers().collect::<Vec<_>>(), [3, 4, 7]);
+        assert!(job.is_over());
+        assert_eq!((job.said.as_str(), job.target.as_str()), ("OOM", "t"));
+        let import = [bulk("operation"), bulk("IMPORT")];
+        assert!(job.leaves && !super::job(Reply::Array(import.into())).unwrap().leaves);
+    }
+}
