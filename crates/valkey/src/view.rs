@@ -20,6 +20,8 @@ pub struct ViewNode {
     pub is_failing: bool,
     pub epoch: u64,
     pub slots: Vec<RangeInclusive<u16>>,
+    /// It begins as the replica of a node that never was; see `cluster::plan`.
+    pub replica_of: Option<NodeId>,
     /// Where other nodes reach it for news; 0 where that is not known.
     pub bus_port: u16,
     /// Slots on their way by key, which a node tells of itself alone.
@@ -65,7 +67,8 @@ fn node(line: &str) -> Result<ViewNode, Malformed> {
     let flags = next()?;
     let is_myself = flags.split(',').any(|flag| flag == "myself");
     let is_failing = flags.split(',').any(|flag| flag == "fail" || flag == "fail?");
-    let (_primary, _ping, _pong) = (next()?, next()?, next()?);
+    let (primary, _ping, _pong) = (next()?, next()?, next()?);
+    let replica_of = primary.parse().ok();
     let epoch = next()?.parse().map_err(|_| Malformed::Number)?;
     let is_linked = next()? == "connected";
     // Words in brackets name slots on their way.
@@ -73,7 +76,18 @@ fn node(line: &str) -> Result<ViewNode, Malformed> {
         words.filter(|word| !word.is_empty()).partition(|word| word.starts_with('['));
     let slots = slots.into_iter().map(slots_of).collect::<Result<_, _>>()?;
     let open = open.into_iter().map(open_slot).collect::<Result<_, _>>()?;
-    Ok(ViewNode { id, address, is_myself, is_linked, is_failing, epoch, slots, bus_port, open })
+    Ok(ViewNode {
+        id,
+        address,
+        is_myself,
+        is_linked,
+        is_failing,
+        epoch,
+        slots,
+        replica_of,
+        bus_port,
+        open,
+    })
 }
 
 /// `[slot->-id]` for a slot that leaves, `[slot-<-id]` for one that comes.
@@ -154,6 +168,7 @@ mod tests {
         assert_eq!((nodes[1].is_myself, nodes[1].is_linked), (false, false));
         assert_eq!((nodes[0].is_failing, nodes[1].is_failing), (false, true));
         assert_eq!(nodes[2].address, None);
+        assert_eq!((nodes[0].replica_of, nodes[2].replica_of), (None, Some(id)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Admin {
     /// When a node does not answer, or they do not agree in time. The call may be repeated.
     pub fn add_node(&self, newcomer: &NodeDescription) -> Result<(), AdminError> {
         let managed = Managed::new(newcomer, &self.access);
-        managed.say(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+        managed.itself()?;
         {
             let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
             nodes.retain(|known| known.id() != newcomer.id);
@@ -40,6 +40,8 @@ impl Admin {
         }
         // Only the newcomer doubts: its judgement of others counts for nobody.
         let joined = set_node_timeout(&managed, GREETING_TIMEOUT_MS)
+            .and_then(|()| self.wait_until_joined(&managed, JOINED_WITHIN))
+            .and_then(|()| self.stand_alone(&managed))
             .and_then(|()| self.wait_until_joined(&managed, JOINED_WITHIN));
         set_node_timeout(&managed, NODE_TIMEOUT_MS)?;
         joined?;
@@ -67,6 +69,20 @@ impl Admin {
         }
     }
 
+    /// Ends the newcomer's time as a replica of a node that never was. As a replica it began to
+    /// serve when it knew the others; a primary would have waited for two seconds.
+    fn stand_alone(&self, newcomer: &Managed) -> Result<(), AdminError> {
+        if newcomer.itself()?.replica_of.is_some() {
+            newcomer.say(&["CLUSTER", "FAILOVER", "TAKEOVER"])?;
+        }
+        newcomer.say(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+        let is_phantom = |seen: &ViewNode| !seen.is_linked && self.managed(seen.id).is_err();
+        for phantom in newcomer.view()?.iter().filter(|seen| is_phantom(seen)) {
+            forget(newcomer, &phantom.id.to_string())?;
+        }
+        Ok(())
+    }
+
     /// What is still missing until a newcomer and all others that answer know each other.
     fn objection(&self, newcomer: &Managed) -> Result<Option<String>, AdminError> {
         let info = newcomer.say(&["CLUSTER", "INFO"])?;
@@ -79,7 +95,15 @@ impl Admin {
             return Ok(Some("the new node does not answer".into()));
         };
         let others = known.iter().filter(|(node, _)| node.id() != newcomer.id());
+        let replica = seen.iter().any(|seen| seen.is_myself && seen.replica_of.is_some());
         for (other, view) in others {
+            let as_told = view.iter().find(|seen| seen.id == newcomer.id());
+            if !replica && as_told.is_some_and(|seen| seen.replica_of.is_some()) {
+                return Ok(Some(format!(
+                    "{:?} does not know that the new node serves",
+                    other.id()
+                )));
+            }
             if !is_well(seen, other.id()) || !is_well(view, newcomer.id()) {
                 return Ok(Some(format!(
                     "{:?} and the new node do not know each other",

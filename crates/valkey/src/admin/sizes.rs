@@ -32,7 +32,8 @@ impl PartitionSizes {
 }
 
 impl Admin {
-    /// Measures all partitions, all nodes at the same time.
+    /// Measures all partitions, all nodes at the same time. Of a partition that is on its way key by
+    /// key, what its owner still has is counted.
     ///
     /// # Errors
     /// When a node does not answer: sizes that lack a node's would look like free memory.
@@ -54,14 +55,8 @@ impl Admin {
 /// Slot, keys and bytes of every slot of a node that is not empty.
 fn measure_node(managed: &Managed, statistics: bool) -> Result<Vec<(u16, u64, u64)>, AdminError> {
     let itself = managed.itself()?;
-    let mut slots: Vec<u16> = itself.slots.iter().cloned().flatten().collect();
-    // What is on its way to the node is there in part.
-    slots.extend(itself.open.iter().filter(|open| !open.leaves).map(|open| open.slot));
-    let counts = if statistics && itself.open.is_empty() {
-        statistics_of(managed)?
-    } else {
-        count_keys(managed, &slots)?
-    };
+    let slots: Vec<u16> = itself.slots.iter().cloned().flatten().collect();
+    let counts = if statistics { statistics_of(managed)? } else { count_keys(managed, &slots)? };
     let filled: Vec<_> = counts.into_iter().filter(|(_, keys)| *keys > 0).collect();
     let bytes = weigh(managed, &filled)?;
     Ok(filled.into_iter().zip(bytes).map(|((slot, keys), bytes)| (slot, keys, bytes)).collect())
@@ -79,8 +74,9 @@ fn weigh(managed: &Managed, counted: &[(u16, u64)]) -> Result<Vec<u64>, AdminErr
     let named = keys_of(managed, &slots, sample)?;
     let measured = measure(managed, &named)?;
     let whole = |(&(_, keys), bytes): (&(u16, u64), Vec<u64>)| {
-        let sampled = bytes.len().max(1) as u128;
-        let sum: u128 = bytes.into_iter().map(u128::from).sum();
+        let there = || bytes.iter().copied().filter(|&bytes| bytes > 0);
+        let sampled = there().count().max(1) as u128;
+        let sum: u128 = there().map(u128::from).sum();
         (sum * u128::from(keys) / sampled) as u64
     };
     Ok(counted.iter().zip(measured).map(whole).collect())
@@ -139,9 +135,11 @@ pub fn keys_of(
 pub fn measure(managed: &Managed, named: &[Vec<Vec<u8>>]) -> Result<Vec<Vec<u64>>, AdminError> {
     let request = |name: &Vec<u8>| Request::new("MEMORY").word(b"USAGE").word(name).end();
     let requests: Vec<_> = named.iter().flatten().map(request).collect();
-    let mut replies = managed.order_all(&requests)?.into_iter();
+    let mut replies = managed.ask_all(&requests)?.into_iter();
     let bytes = |reply: Reply| match reply {
+        // A key that was removed meanwhile, or moved.
         Reply::Nil => Ok(0),
+        Reply::Error(said) if said.starts_with(b"ASK ") || said.starts_with(b"MOVED ") => Ok(0),
         reply => reply.integer().map(i64::unsigned_abs),
     };
     let sizes = named.iter().map(|names| replies.by_ref().take(names.len()).map(bytes).collect());

@@ -87,7 +87,8 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
     ids.into_iter().enumerate().map(node).collect()
 }
 
-/// A node that holds nothing and knows nobody. Its ports follow from its id.
+/// A node that holds nothing, and as a replica of nobody need not wait before it serves. Its ports
+/// follow from its id.
 pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessError> {
     let mut seed = [0; 32];
     seed[..node.id.0.len()].copy_from_slice(&node.id.0);
@@ -105,10 +106,7 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
         bus_port,
         secrets: node.secrets.clone(),
         lifetime: node.lifetime,
-        table: format!(
-            "{id} {address}@{bus_port} myself,master - 0 0 0 connected\n\
-             vars currentEpoch 0 lastVoteEpoch 0\n"
-        ),
+        table: table(id, address, bus_port, draw.node_id(), 0, ""),
     })
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use tidefs_model::{Ino, Partition, ShardKey, StripeKey};
-use tidefs_store::{Batch, Cursor, Store, StripeRead, StripeWrite};
+use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_store::{Batch, Cursor, Store, StoreError, StripeRead, StripeWrite};
 use tidefs_valkey::Valkey;
 
 const THREADS: u64 = 3;
@@ -44,18 +44,36 @@ fn pattern(key: StripeKey, version: u64) -> Vec<u8> {
     numbers.flat_map(u64::to_be_bytes).collect()
 }
 
-fn still(index: u32) -> StripeKey {
-    StripeKey { ino: Ino(900), index }
+/// The stripes that are written once.
+pub fn still() -> impl Iterator<Item = StripeKey> {
+    (0..STILL).map(|index| StripeKey { ino: Ino(900), index })
+}
+
+pub fn write_still(store: &Valkey) {
+    for key in still() {
+        let bytes = pattern(key, 1);
+        store.write(&[StripeWrite { key, offset: 0, bytes: &bytes }]).unwrap();
+    }
+}
+
+/// Whether a stripe that was written once can be read.
+///
+/// # Panics
+/// When it has other bytes.
+pub fn is_readable(store: &Valkey, key: StripeKey) -> bool {
+    let mut buffer = vec![0xee; STRIPE_BYTES];
+    match store.read(&mut [StripeRead { key, offset: 0, buffer: &mut buffer }]) {
+        Ok(()) => assert!(buffer == pattern(key, 1), "{key:?} has other bytes"),
+        Err(StoreError::Unavailable { .. }) => return false,
+        Err(error) => panic!("{key:?}: {error}"),
+    }
+    true
 }
 
 impl Load {
     pub fn start(store: Valkey) -> Load {
         let store = Arc::new(store);
-        for index in 0..STILL {
-            let key = still(index);
-            let bytes = pattern(key, 1);
-            store.write(&[StripeWrite { key, offset: 0, bytes: &bytes }]).unwrap();
-        }
+        write_still(&store);
         let done = Arc::new(AtomicBool::new(false));
         let threads = (0..THREADS).map(|me| {
             let (store, done) = (Arc::clone(&store), Arc::clone(&done));
@@ -81,15 +99,10 @@ impl Load {
         self.done.store(true, Ordering::Relaxed);
         let traffic = self.threads.drain(..).map(|thread| thread.join().expect("a thread failed"));
         let count = traffic.map(|mut traffic| traffic.check_all()).sum();
-        self.check_still(|_| true);
-        count
-    }
-
-    /// Reads the stripes that never change, in partitions that are wanted.
-    pub fn check_still(&self, wanted: impl Fn(Partition) -> bool) {
-        for key in (0..STILL).map(still).filter(|key| wanted(key.partition())) {
+        for key in still() {
             check(&self.store, key, 1);
         }
+        count
     }
 }
 

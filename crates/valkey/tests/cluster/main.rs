@@ -9,6 +9,8 @@ mod conformance;
 mod fixture;
 mod forming;
 mod growing;
+mod interrupted;
 mod load;
 mod moving;
+mod stale;
 mod trouble;
