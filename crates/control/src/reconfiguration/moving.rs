@@ -118,6 +118,8 @@ impl Reconfiguration {
     fn step_failed(&mut self, failure: Failure, now: Time, settings: &Settings, tasks: &mut Tasks) {
         self.phase = Phase::Recovering;
         self.plan = None;
+        // A round that failed is not one in which nodes were filled again.
+        self.rounds = self.rounds.saturating_sub(1);
         self.failed(Phase::Moving, failure, now, settings, tasks);
     }
 }

@@ -7,7 +7,7 @@ mod world;
 
 use std::time::Duration;
 
-use tidefs_control::{Answer, Request, Settings};
+use tidefs_control::{Answer, Outcome, Request, Settings};
 use tidefs_model::ByteSize;
 use world::{Faults, World};
 
@@ -88,6 +88,23 @@ fn nodes_that_do_not_start_are_tried_again_ever_more_slowly() {
     world.faults = Faults::NONE;
     world.run_until(200, |world| world.nodes() == 2 && world.is_idle());
     assert!(says.contains("failures") || says.contains("grow"), "{says}");
+}
+
+#[test]
+fn a_reconfiguration_whose_moves_failed_is_not_called_completed() {
+    let mut completed = 0;
+    for seed in 0..20 {
+        let faults = Faults { step: 60, ..Faults::NONE };
+        let mut world = World::new(settings("static", 1, 4), 1, faults, seed);
+        world.wish_mib(200);
+        world.run(30);
+        let Answer::Finished(summary) = world.ask(Request::Scale(4)) else { panic!("no end") };
+        if summary.outcome == Outcome::Completed {
+            completed += 1;
+            world.assert_even();
+        }
+    }
+    assert!(completed > 0, "none came through");
 }
 
 #[test]
