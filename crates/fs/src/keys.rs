@@ -20,7 +20,8 @@ pub mod header {
     pub const CHANGED: u32 = 16;
 }
 
-/// Shards of the file system as a whole, by index under [`Ino::NONE`].
+/// Shards of the file system as a whole, by index under [`Ino::NONE`]. Index 3 is the manager's
+/// journal.
 pub const SUPERBLOCK: ShardKey = ShardKey { directory: Ino::NONE, index: 0 };
 /// The mounts that are there.
 pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };

@@ -1,0 +1,113 @@
+//! How the rest of a process talks to its manager.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use tidefs_control::{Answer, Decision, Growth, Request, RequestId};
+use tidefs_model::NodeId;
+
+use crate::account::{Account, Report};
+use crate::message::Message;
+use crate::status::{NodeStatus, Progress, Status};
+
+/// What the loop and the handles share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub status: Mutex<Status>,
+    pub account: Mutex<Account>,
+    /// An alarm is on its way to the loop.
+    pub alarmed: AtomicBool,
+    pub requests: AtomicU64,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks, alarms and looks; may be cloned and used from any thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sender: Sender<Message>,
+}
+
+/// Why there is no answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    #[error("the manager has stopped; what it began is finished when it is started again")]
+    Stopped,
+    #[error("the manager is busy with too many requests; ask again later")]
+    Busy,
+    #[error("the request is still under way")]
+    UnderWay,
+}
+
+/// A request that was made; its answer comes when it is done.
+#[derive(Debug)]
+pub struct Ticket {
+    answer: Receiver<Answer>,
+}
+
+impl Ticket {
+    /// Waits for the end of the request; [`AskError::UnderWay`] after `longest`.
+    pub fn wait(&self, longest: Duration) -> Result<Answer, AskError> {
+        self.answer.recv_timeout(longest).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::UnderWay,
+            RecvTimeoutError::Disconnected => AskError::Stopped,
+        })
+    }
+}
+
+impl Handle {
+    /// Asks for a number of nodes, or for a node to be drained.
+    pub fn request(&self, request: Request) -> Result<Ticket, AskError> {
+        let (reply, answer) = bounded(1);
+        let id = RequestId(self.shared.requests.fetch_add(1, Ordering::Relaxed));
+        let message = Message::Request { id, request, reply };
+        self.sender
+            .try_send(message)
+            .map_err(|error| if error.is_full() { AskError::Busy } else { AskError::Stopped })?;
+        Ok(Ticket { answer })
+    }
+
+    /// A writer met a node without room. It is heard at once; the writer says so again, every tenth
+    /// of a second or so, for as long as it waits.
+    pub fn alarm_full(&self, node: Option<NodeId>) {
+        if !self.shared.alarmed.swap(true, Ordering::AcqRel) {
+            // A queue that is full is being worked off, and the writer says it again.
+            let sent = self.sender.try_send(Message::Full(node));
+            if sent.is_err() {
+                self.shared.alarmed.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether a writer that met a full node may hope for room.
+    pub fn growth(&self) -> Growth {
+        lock(&self.shared.status).growth
+    }
+
+    pub fn status(&self) -> Status {
+        lock(&self.shared.status).clone()
+    }
+
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        lock(&self.shared.status).nodes.clone()
+    }
+
+    /// `None` when nothing is under way.
+    pub fn progress(&self) -> Option<Progress> {
+        lock(&self.shared.status).reconfiguration.clone()
+    }
+
+    pub fn last_decision(&self) -> Option<Decision> {
+        lock(&self.shared.status).last_decision.clone()
+    }
+
+    /// The accounts so far.
+    pub fn report(&self) -> Report {
+        lock(&self.shared.account).report()
+    }
+}

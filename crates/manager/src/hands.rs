@@ -1,0 +1,86 @@
+//! What the manager needs of the world: hands that reach the cluster, and a provisioner that
+//! starts and stops the processes of nodes.
+//!
+//! All calls block, are made from several threads, and end within a bounded time, or soon after
+//! `stop` where they take it. All may be repeated: what was done already is left alone. Errors are
+//! for people; what follows from them is found out by looking again.
+
+use std::sync::atomic::AtomicBool;
+
+use tidefs_control::{Failure, Held, Move, Moved, Node};
+use tidefs_model::{ByteSize, NodeClass, NodeId};
+
+/// The cluster as it was found, partition by partition.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub nodes: Vec<Node>,
+    /// Partition *p* is entry *p*. Sizes of partitions on nodes that do not answer are unknown; a
+    /// partition that several nodes claim is an error and not listed as anybody's.
+    pub partitions: Vec<Held>,
+}
+
+/// How moves ended.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// What has changed hands.
+    pub moved: Moved,
+    /// Why the rest has not.
+    pub failure: Option<Failure>,
+}
+
+/// Reaches the cluster.
+pub trait Hands: Send + Sync {
+    /// How a node that was started is reached, as the provisioner says.
+    type Address: Send;
+
+    /// All members, also those that do not answer; quickly. How many partitions a node holds is
+    /// what the nodes say.
+    fn observe(&self) -> Result<Vec<Node>, Failure>;
+
+    /// Where each partition lies and how large it is, to a few per cent.
+    fn survey(&self) -> Result<Survey, Failure>;
+
+    /// Lets a running node join, holding nothing.
+    fn add_node(&self, node: NodeId, address: &Self::Address) -> Result<(), Failure>;
+
+    /// Lets all members forget a node that holds nothing, which may be dead.
+    fn remove_node(&self, node: NodeId) -> Result<(), Failure>;
+
+    /// Copies, verifies, switches, then deletes, in any order. `progress` is told what has been
+    /// copied since it was last told. After `stop` it ends soon, with each partition on one node.
+    fn move_partitions(
+        &self,
+        moves: &[Move],
+        progress: &(dyn Fn(u64) + Sync),
+        stop: &AtomicBool,
+    ) -> Carried;
+
+    /// Finishes or undoes every move that somebody left half done.
+    fn recover(&self) -> Result<(), Failure>;
+}
+
+/// A node to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub class: NodeClass,
+    pub memory: ByteSize,
+}
+
+/// Starts and stops the processes of nodes: on this machine, by SSH, as a job of Slurm, as a pod of
+/// Kubernetes. Starting may take minutes where a queue is asked for a machine.
+///
+/// What is started carries the name of its file system, so that [`started`](Self::started) finds it
+/// also when the manager that started it was killed before it learnt the node's id.
+pub trait Provisioner: Send + Sync {
+    type Address: Send;
+
+    /// Returns when the process answers; it belongs to no cluster yet.
+    fn start(&self, wanted: Wanted, stop: &AtomicBool) -> Result<(NodeId, Self::Address), Failure>;
+
+    /// Ends a node's process; its memory goes back to the machine. A node that is not there is
+    /// stopped already.
+    fn stop(&self, node: NodeId) -> Result<(), Failure>;
+
+    /// All that were started for this file system and have not ended.
+    fn started(&self) -> Result<Vec<NodeId>, Failure>;
+}

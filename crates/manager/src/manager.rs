@@ -1,0 +1,148 @@
+//! The manager: what it is made of, how it starts and how it ends.
+//!
+//! One thread runs the loop and owns the controller, one observes the nodes, and each action has a
+//! thread while it is under way; there are never more actions than nodes that start or leave at a
+//! time. When the loop is stopped it waits for these threads. What is under way then stays in the
+//! journal, and the next manager goes on with it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use tidefs_control::{Controller, Observation, Settings, SettingsError};
+use tidefs_model::{Clock, NodeClass};
+use tidefs_store::Store;
+
+use crate::account::Account;
+use crate::handle::{Handle, Shared};
+use crate::hands::{Hands, Provisioner, Wanted};
+use crate::journal::{Journal, JournalError, Opened};
+use crate::message::Message;
+use crate::perform::Performer;
+use crate::status::status;
+use crate::turn::{TICK, Turn};
+
+/// Messages that wait for the loop; it never waits for anything itself.
+const MESSAGES_MOST: usize = 256;
+
+/// What the manager acts with.
+#[derive(Debug)]
+pub struct Parts<H, P, S, C> {
+    pub hands: H,
+    pub provisioner: P,
+    /// Holds the journal.
+    pub store: S,
+    pub clock: C,
+}
+
+/// A manager that does not run yet.
+#[derive(Debug)]
+pub struct Manager<H, P, S, C> {
+    pub(crate) parts: Parts<H, P, S, C>,
+    pub(crate) settings: Settings,
+    interval: Duration,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) receiver: Receiver<Message>,
+    pub(crate) sender: Sender<Message>,
+}
+
+/// Why a manager ended without having been asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManagerError {
+    #[error("another manager has taken over")]
+    Superseded,
+    #[error("the journal cannot be read: {0}")]
+    Journal(#[source] JournalError),
+}
+
+impl<H, P, S, C> Manager<H, P, S, C>
+where
+    H: Hands,
+    P: Provisioner<Address = H::Address>,
+    S: Store,
+    C: Clock,
+{
+    /// `interval` is how often the nodes are observed; a second is usual.
+    ///
+    /// # Errors
+    /// When the settings contradict each other.
+    pub fn new(
+        parts: Parts<H, P, S, C>,
+        settings: Settings,
+        interval: Duration,
+    ) -> Result<(Self, Handle), SettingsError> {
+        let controller = Controller::new(settings)?;
+        let now = parts.clock.now();
+        let shared = Arc::new(Shared {
+            status: Mutex::new(status(&controller, now, 0, None)),
+            account: Mutex::new(Account::new(settings.node_memory, settings.nodes_min)),
+            alarmed: AtomicBool::new(false),
+            requests: AtomicU64::new(1),
+        });
+        let (sender, receiver) = bounded(MESSAGES_MOST);
+        let handle = Handle { shared: Arc::clone(&shared), sender: sender.clone() };
+        Ok((Manager { parts, settings, interval, shared, receiver, sender }, handle))
+    }
+
+    /// Runs until `stop` is set, and then until nothing is in hand.
+    pub fn run(self, stop: &AtomicBool) -> Result<(), ManagerError> {
+        let Some((journal, record)) = self.open(stop)? else { return Ok(()) };
+        let (superseded, copied) = (AtomicBool::new(false), AtomicU64::new(0));
+        // The actions stop when the loop does, also when it stops by itself.
+        let ending = AtomicBool::new(false);
+        let performer = Performer {
+            hands: &self.parts.hands,
+            provisioner: &self.parts.provisioner,
+            journal: &journal,
+            wanted: Wanted { class: NodeClass::Own, memory: self.settings.node_memory },
+            stop: &ending,
+            copied: &copied,
+            superseded: &superseded,
+        };
+        thread::scope(|scope| {
+            let (quit, quitting) = bounded::<()>(0);
+            let observer = &self;
+            scope.spawn(move || observer.watch(&quitting));
+            let result = Turn::new(&self, &performer).go(scope, record, stop);
+            drop(quit);
+            result
+        })
+    }
+
+    /// Tries until the journal is open; `None` when it is stopped before.
+    fn open(&self, stop: &AtomicBool) -> Result<Option<Opened<'_, S>>, ManagerError> {
+        let mut failures = 0;
+        while !stop.load(Ordering::Acquire) {
+            match Journal::open(&self.parts.store) {
+                Ok(opened) => return Ok(Some(opened)),
+                Err(error @ (JournalError::Record(_) | JournalError::Term { .. })) => {
+                    return Err(ManagerError::Journal(error));
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, failures, "the journal cannot be opened yet");
+                    thread::sleep(self.settings.back_off.wait(failures).min(10 * TICK));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Observes the nodes until the loop ends.
+    fn watch(&self, quitting: &Receiver<()>) {
+        loop {
+            let begun = self.parts.clock.now();
+            let observed = self.parts.hands.observe().map(Observation::new);
+            if self.sender.send_timeout(Message::Observed(begun, observed), self.interval).is_err()
+            {
+                tracing::debug!("an observation was not heard");
+            }
+            match quitting.recv_timeout(self.interval) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => return,
+            }
+        }
+    }
+}

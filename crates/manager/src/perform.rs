@@ -1,0 +1,105 @@
+//! Performs the controller's actions, each on a thread of its own.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tidefs_control::{Action, Done, Failure, Inventory, Step};
+use tidefs_model::NodeId;
+use tidefs_store::Store;
+
+use crate::hands::{Hands, Provisioner, Wanted};
+use crate::journal::{Journal, JournalError};
+
+/// What actions need.
+pub(crate) struct Performer<'m, H, P, S> {
+    pub hands: &'m H,
+    pub provisioner: &'m P,
+    pub journal: &'m Journal<'m, S>,
+    pub wanted: Wanted,
+    pub stop: &'m AtomicBool,
+    /// Bytes of the step under way that have been copied.
+    pub copied: &'m AtomicU64,
+    /// Another manager has taken over.
+    pub superseded: &'m AtomicBool,
+}
+
+impl<H, P, S> Performer<'_, H, P, S>
+where
+    H: Hands,
+    P: Provisioner<Address = H::Address>,
+    S: Store,
+{
+    pub fn perform(&self, action: Action) -> Result<Done, Failure> {
+        if self.superseded.load(Ordering::Acquire) {
+            return Err(Failure::new("another manager has taken over"));
+        }
+        match action {
+            Action::Record(record) => {
+                self.noted(self.journal.write(&record)).map(|()| Done::Recorded)
+            }
+            Action::Erase => self.noted(self.journal.erase()).map(|()| Done::Erased),
+            Action::Recover => self.recover().map(|()| Done::Recovered),
+            Action::Survey => self.survey().map(Done::Surveyed),
+            Action::StartNode => self.start_node().map(Done::Started),
+            Action::Move(step) => Ok(self.carry(&step)),
+            Action::RemoveNode(node) => self.remove_node(node).map(|()| Done::Removed),
+        }
+    }
+
+    fn noted(&self, result: Result<(), JournalError>) -> Result<(), Failure> {
+        if let Err(JournalError::Superseded { .. }) = result {
+            self.superseded.store(true, Ordering::Release);
+        }
+        result.map_err(Failure::new)
+    }
+
+    /// Moves first; then processes that were started and never became members are ended.
+    fn recover(&self) -> Result<(), Failure> {
+        self.hands.recover()?;
+        let started = self.provisioner.started()?;
+        let members = self.hands.observe()?;
+        for node in started {
+            if !members.iter().any(|member| member.id == node) {
+                tracing::info!(%node, "ending a process that is not a node of the cluster");
+                self.provisioner.stop(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn survey(&self) -> Result<Inventory, Failure> {
+        let survey = self.hands.survey()?;
+        let inventory = Inventory::new(survey.nodes, &survey.partitions).map_err(Failure::new)?;
+        for (node, partitions) in inventory.out_of_reach() {
+            let node = node.map_or("no node".to_owned(), |node| node.to_string());
+            tracing::warn!(%node, partitions = partitions.len(), "partitions are out of reach");
+        }
+        Ok(inventory)
+    }
+
+    /// A process that cannot join is of no use.
+    fn start_node(&self) -> Result<NodeId, Failure> {
+        let (node, address) = self.provisioner.start(self.wanted, self.stop)?;
+        if let Err(failure) = self.hands.add_node(node, &address) {
+            if let Err(also) = self.provisioner.stop(node) {
+                tracing::warn!(%node, %also, "a node that could not join could not be stopped");
+            }
+            return Err(failure);
+        }
+        Ok(node)
+    }
+
+    fn carry(&self, step: &Step) -> Done {
+        self.copied.store(0, Ordering::Relaxed);
+        let progress = |bytes| {
+            self.copied.fetch_add(bytes, Ordering::Relaxed);
+        };
+        let carried = self.hands.move_partitions(&step.moves, &progress, self.stop);
+        self.copied.store(0, Ordering::Relaxed);
+        Done::Moved { moved: carried.moved, failure: carried.failure }
+    }
+
+    fn remove_node(&self, node: NodeId) -> Result<(), Failure> {
+        self.hands.remove_node(node)?;
+        self.provisioner.stop(node)
+    }
+}

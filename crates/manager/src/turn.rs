@@ -1,0 +1,208 @@
+//! The manager's loop: it hears what happened, has the controller decide, and has it done.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Scope;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use tidefs_control::{
+    Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Task, Verdict,
+};
+use tidefs_model::{Clock, Time};
+use tidefs_store::Store;
+
+use crate::handle::lock;
+use crate::hands::{Hands, Provisioner};
+use crate::manager::{Manager, ManagerError};
+use crate::message::Message;
+use crate::perform::Performer;
+use crate::status::status;
+
+/// Back-off and requests to stop are noticed this often.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// The loop while it runs.
+pub(crate) struct Turn<'m, H, P, S, C> {
+    manager: &'m Manager<H, P, S, C>,
+    performer: &'m Performer<'m, H, P, S>,
+    controller: Controller,
+    /// Never goes back, also when the machine's clock does.
+    now: Time,
+    /// Actions under way.
+    running: usize,
+    replies: BTreeMap<RequestId, Sender<Answer>>,
+    moving_since: Option<Time>,
+    /// The kind of decision that was logged last.
+    said: Option<String>,
+}
+
+impl<'m, H, P, S, C> Turn<'m, H, P, S, C>
+where
+    H: Hands,
+    P: Provisioner<Address = H::Address>,
+    S: Store,
+    C: Clock,
+{
+    pub fn new(
+        manager: &'m Manager<H, P, S, C>,
+        performer: &'m Performer<'m, H, P, S>,
+    ) -> Turn<'m, H, P, S, C> {
+        Turn {
+            manager,
+            performer,
+            controller: Controller::new(manager.settings).expect("settings that were checked"),
+            now: Time(0),
+            running: 0,
+            replies: BTreeMap::new(),
+            moving_since: None,
+            said: None,
+        }
+    }
+
+    pub fn go<'s>(
+        mut self,
+        scope: &'s Scope<'s, 'm>,
+        record: Option<Record>,
+        stop: &AtomicBool,
+    ) -> Result<(), ManagerError>
+    where
+        'm: 's,
+    {
+        self.tell(scope, Event::Opened(record));
+        loop {
+            let superseded = self.performer.superseded.load(Ordering::Acquire);
+            if stop.load(Ordering::Acquire) || superseded {
+                self.performer.stop.store(true, Ordering::Release);
+                self.end();
+                return if superseded { Err(ManagerError::Superseded) } else { Ok(()) };
+            }
+            let event = match self.manager.receiver.recv_timeout(self.wait()) {
+                Ok(message) => self.hear(message),
+                Err(_) => Some(Event::Tick),
+            };
+            if let Some(event) = event {
+                self.tell(scope, event);
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Duration {
+        let now = self.time();
+        self.controller.wake_at().map_or(TICK, |at| (at - now).min(TICK))
+    }
+
+    fn time(&mut self) -> Time {
+        self.now = self.now.max(self.manager.parts.clock.now());
+        self.now
+    }
+
+    fn hear(&mut self, message: Message) -> Option<Event> {
+        match message {
+            Message::Observed(begun, Ok(observed)) => {
+                lock(&self.manager.shared.account).observe(begun, &observed);
+                Some(Event::Observed(begun, observed))
+            }
+            Message::Observed(_, Err(failure)) => {
+                tracing::warn!(%failure, "the nodes cannot be observed");
+                None
+            }
+            Message::Full(node) => {
+                self.manager.shared.alarmed.store(false, Ordering::Release);
+                Some(Event::NodeFull(node))
+            }
+            Message::Request { id, request, reply } => {
+                self.replies.insert(id, reply);
+                Some(Event::Request(id, request))
+            }
+            Message::Ended(task, result) => {
+                self.running -= 1;
+                if let Err(failure) = &result {
+                    tracing::warn!(%failure, "an action failed");
+                }
+                Some(Event::Ended(task, result))
+            }
+        }
+    }
+
+    fn tell<'s>(&mut self, scope: &'s Scope<'s, 'm>, event: Event)
+    where
+        'm: 's,
+    {
+        let now = self.time();
+        for command in self.controller.apply(now, event) {
+            match command {
+                Command::Do(task) => self.spawn(scope, task),
+                Command::Answer(id, answer) => {
+                    if let Some(reply) = self.replies.remove(&id) {
+                        // Whoever asked may have gone.
+                        let _ = reply.try_send(answer);
+                    }
+                }
+                Command::Finished(summary) => {
+                    tracing::info!(
+                        kind = %summary.kind, outcome = ?summary.outcome,
+                        nodes = summary.nodes_after, bytes_moved = summary.bytes_moved,
+                        "a reconfiguration is over"
+                    );
+                    lock(&self.manager.shared.account).finish(summary);
+                }
+            }
+        }
+        self.publish(now);
+    }
+
+    fn spawn<'s>(&mut self, scope: &'s Scope<'s, 'm>, task: Task)
+    where
+        'm: 's,
+    {
+        self.running += 1;
+        let (performer, sender) = (self.performer, self.manager.sender.clone());
+        scope.spawn(move || {
+            // An action that panics has failed: the loop would wait for its end for ever.
+            let act = AssertUnwindSafe(|| performer.perform(task.action));
+            let result = catch_unwind(act)
+                .unwrap_or_else(|_| Err(Failure::new("the action panicked; see the log")));
+            // The loop hears everything until no action is under way.
+            let _ = sender.send(Message::Ended(task.id, result));
+        });
+    }
+
+    fn publish(&mut self, now: Time) {
+        let phase = self.controller.reconfiguration().map(|under_way| under_way.phase());
+        match phase {
+            Some(Phase::Moving) => _ = self.moving_since.get_or_insert(now),
+            Some(_) => {}
+            None => self.moving_since = None,
+        }
+        self.say();
+        let copied = self.performer.copied.load(Ordering::Relaxed);
+        let status = status(&self.controller, now, copied, self.moving_since);
+        *lock(&self.manager.shared.status) = status;
+    }
+
+    /// Logs a decision when it is another than before; its numbers change all the time.
+    fn say(&mut self) {
+        let Some(decision) = self.controller.last_decision() else { return };
+        let kind = match &decision.verdict {
+            Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),
+            Verdict::Grow { .. } | Verdict::Shrink { .. } | Verdict::Rebalance { .. } => {
+                format!("{:?}", decision.at)
+            }
+        };
+        if self.said.as_ref() != Some(&kind) {
+            tracing::info!(%decision, "decided");
+            self.said = Some(kind);
+        }
+    }
+
+    /// Waits for the actions under way; what they did is not acted upon any more.
+    fn end(&mut self) {
+        while self.running > 0 {
+            if let Ok(Message::Ended(..)) = self.manager.receiver.recv_timeout(TICK) {
+                self.running -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A manager with a workload: growth, shrinkage, alarms, requests, failures.
+
+use std::time::Duration;
+
+use tidefs_control::{Answer, Growth, Outcome, Refused, Request, Settings};
+use tidefs_manager::ManagerError;
+use tidefs_model::{ByteSize, NodeId};
+
+use crate::world::{Life, MIB, NODE_BYTES, Stage, lock, until};
+
+const LONG: Duration = Duration::from_secs(30);
+const PARTITIONS: usize = 60;
+
+fn stage(policy: &str, min: u16, max: u16, nodes: usize) -> Stage {
+    let policy = policy.parse().expect("a policy");
+    let mut settings = Settings::new(policy, min, max, ByteSize(NODE_BYTES));
+    if let Some(scale_in) = &mut settings.policy.scale_in {
+        scale_in.quiet = Duration::from_millis(40);
+    }
+    Stage::new(settings, nodes, PARTITIONS)
+}
+
+#[test]
+fn it_grows_with_the_data_and_shrinks_when_that_is_gone() {
+    let stage = stage("nso+asi", 1, 6, 1);
+    let running = stage.start(&Life::without_end());
+    let say = || format!("{:?}", running.handle.status());
+    // 20 MiB in each of 60 partitions are 1,200 MiB: five nodes of 256 MiB at least.
+    for mib in 2..=20 {
+        let write = || match lock(&stage.world).fill(mib * MIB) {
+            Ok(()) => true,
+            Err(node) => {
+                running.handle.alarm_full(Some(node));
+                false
+            }
+        };
+        until("room", write, say);
+    }
+    let settled = |nodes: usize| stage.nodes() == nodes && running.handle.progress().is_none();
+    until("rest", || (5..=6).any(settled), say);
+    until("the peak", || running.handle.report().peak_used_bytes > 1_200 * MIB, say);
+    until("rest", || (5..=6).any(settled), say);
+    lock(&stage.world).assert_even();
+    lock(&stage.world).fill(MIB / 8).expect("room for less");
+    until("one node", || settled(1) && stage.journal_is_empty(), say);
+    lock(&stage.world).assert_sound(MIB / 8);
+
+    let report = running.handle.report();
+    let kinds: Vec<_> = report.reconfigurations.iter().map(|done| done.kind).collect();
+    assert!(kinds.contains(&"commission") && kinds.contains(&"decommission"), "{kinds:?}");
+    assert!(report.reconfigurations.iter().all(|done| !done.reason.is_empty()));
+    assert!(report.timeline.iter().any(|row| row.nodes >= 5));
+    assert!(report.resource_usage_improvement.is_some());
+    running.stop().expect("a manager that is stopped");
+}
+
+#[test]
+fn at_the_maximum_writers_are_told_so() {
+    let stage = stage("nso", 1, 2, 2);
+    let running = stage.start(&Life::without_end());
+    let say = || format!("{:?}", running.handle.status());
+    lock(&stage.world).fill(8 * MIB).expect("room");
+    until("room at last", || running.handle.growth() == Growth::AtMaximum { nodes: 2 }, say);
+    running.handle.alarm_full(None);
+    let decided = || {
+        running.handle.alarm_full(None);
+        running.handle.last_decision().is_some_and(|it| it.to_string().contains("2 nodes are the"))
+    };
+    until("a decision", decided, say);
+}
+
+#[test]
+fn requests_are_answered_when_they_are_done_or_refused_with_the_reason() {
+    let stage = stage("static", 1, 4, 2);
+    let running = stage.start(&Life::without_end());
+    let ask = |request| running.handle.request(request).expect("a queue").wait(LONG);
+    let ask = |request| ask(request).expect("an answer");
+    let answer = ask(Request::Scale(4));
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    assert_eq!((summary.nodes_before, summary.nodes_after), (2, 4));
+    assert_eq!(summary.outcome, Outcome::Completed);
+    let drained = *lock(&stage.world).members.first().expect("a node");
+    let Answer::Finished(summary) = ask(Request::Drain(drained)) else { panic!("not drained") };
+    assert_eq!(summary.nodes_after, 3);
+    assert!(!lock(&stage.world).members.contains(&drained));
+    assert_eq!(ask(Request::Scale(3)), Answer::NothingToDo);
+    let refused = Answer::Refused(Refused::AboveMaximum { asked: 5, max: 4 });
+    assert_eq!(ask(Request::Scale(5)), refused);
+    let nobody = NodeId([7; 20]);
+    let refused = Answer::Refused(Refused::UnknownNode { node: nobody });
+    assert_eq!(ask(Request::Drain(nobody)), refused);
+    lock(&stage.world).assert_sound(MIB);
+}
+
+#[test]
+fn failures_are_tried_again_and_harm_nothing() {
+    let stage = stage("static", 1, 4, 1);
+    lock(&stage.world).starts_that_fail = 3;
+    lock(&stage.world).moves_that_fail = 3;
+    let running = stage.start(&Life::without_end());
+    let ticket = running.handle.request(Request::Scale(3)).expect("a queue");
+    let answer = ticket.wait(LONG).expect("an answer");
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    assert_eq!((summary.outcome, summary.nodes_after), (Outcome::Completed, 3));
+    lock(&stage.world).assert_sound(MIB);
+    lock(&stage.world).assert_even();
+}
+
+#[test]
+fn nodes_that_never_start_end_the_request_and_leave_all_as_it_was() {
+    let stage = stage("static", 1, 4, 2);
+    lock(&stage.world).starts_that_fail = u32::MAX;
+    let running = stage.start(&Life::without_end());
+    let ticket = running.handle.request(Request::Scale(3)).expect("a queue");
+    let answer = ticket.wait(LONG).expect("an answer");
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    assert_eq!(summary.outcome, Outcome::Failed { why: "no port is free".to_owned() });
+    assert_eq!(summary.nodes_after, 2);
+    assert!(stage.journal_is_empty());
+    lock(&stage.world).assert_sound(MIB);
+}
+
+#[test]
+fn moves_that_never_succeed_turn_a_drain_round() {
+    let stage = stage("static", 1, 4, 3);
+    lock(&stage.world).moves_that_fail = 8;
+    let running = stage.start(&Life::without_end());
+    let ticket = running.handle.request(Request::Scale(2)).expect("a queue");
+    let answer = ticket.wait(LONG).expect("an answer");
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    assert!(matches!(summary.outcome, Outcome::RolledBack { .. }), "{summary:?}");
+    assert_eq!(summary.nodes_after, 3);
+    lock(&stage.world).assert_sound(MIB);
+}
+
+#[test]
+fn a_manager_ends_when_another_has_taken_over() {
+    let stage = stage("static", 1, 4, 1);
+    let mut first = stage.start(&Life::without_end());
+    let ticket = first.handle.request(Request::Scale(2)).expect("a queue");
+    ticket.wait(LONG).expect("the first is at work");
+    let second = stage.start(&Life::without_end());
+    let ticket = second.handle.request(Request::Scale(3)).expect("a queue");
+    ticket.wait(LONG).expect("the second is at work");
+    // It may have noticed already, by trying to fill a node that the second had just started.
+    let _ticket = first.handle.request(Request::Scale(4));
+    assert_eq!(first.join(), Err(ManagerError::Superseded));
+    assert_eq!(stage.nodes(), 3);
+}
