@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tidefs_model::ByteSize;
 
+use crate::elasticity::{Elasticity, NodeRange};
+
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
 #[command(name = "tidefs", version, max_term_width = 100, subcommand_required = true)]
@@ -32,7 +34,8 @@ pub enum Command {
     /// Mount, run a command, report and clean up; exits with the command's status
     #[command(after_help = "Examples:\n  \
         tidefs run -- make -j8\n  \
-        tidefs run --nodes 4 --node-memory 2GiB --mount ./fast -- ./workflow.sh\n\n\
+        tidefs run --nodes 4 --node-memory 2GiB --mount ./fast -- ./workflow.sh\n  \
+        tidefs run --nodes 1..6 --node-memory 1GiB --report ./report -- snakemake -c8\n\n\
         The command finds the mount point in $TIDEFS_MOUNT.")]
     Run(Run),
     /// Start a file system and keep it running
@@ -50,6 +53,16 @@ pub enum Command {
     /// Show nodes, usage, partitions and mounts of a running file system
     #[command(after_help = "Example:\n  tidefs status --json | jq '.nodes[].memory_used_bytes'")]
     Status(Status),
+    /// Have another number of nodes, within the range that the file system was started with
+    #[command(after_help = "Example:\n  tidefs scale 4")]
+    Scale(Scale),
+    /// Move everything off a node and remove it
+    #[command(after_help = "Example:\n  tidefs drain 2\n\n\
+        A node is named by its number or endpoint in `tidefs status`, or by its id.")]
+    Drain(Drain),
+    /// Watch nodes, usage and what the manager does
+    #[command(after_help = "Example:\n  tidefs top")]
+    Top(Top),
     /// Say what this machine lacks and the command that fixes it
     #[command(after_help = "Example:\n  tidefs doctor")]
     Doctor(Doctor),
@@ -64,9 +77,10 @@ pub enum Command {
 /// What `run` and `up` start.
 #[derive(Clone, Debug, Args)]
 pub struct StorageOptions {
-    /// Storage nodes (Valkey processes); without it the file system lives in this process's memory
-    #[arg(long, value_name = "N", value_parser = node_count)]
-    pub nodes: Option<u16>,
+    /// Storage nodes (Valkey processes), starting with MIN; without it the file system lives in this
+    /// process's memory
+    #[arg(long, value_name = "N | MIN..MAX")]
+    pub nodes: Option<NodeRange>,
 
     /// Memory that each node offers, such as 256MiB or 4GiB [default: a share of what is free]
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]
@@ -75,6 +89,9 @@ pub struct StorageOptions {
     /// Where to mount; made, and removed at the end, where it does not exist
     #[arg(long, value_name = "DIR", default_value = "./tide")]
     pub mount: PathBuf,
+
+    #[command(flatten)]
+    pub elasticity: Elasticity,
 }
 
 #[derive(Debug, Args)]
@@ -122,32 +139,35 @@ pub struct Status {
 }
 
 #[derive(Debug, Args)]
+pub struct Scale {
+    /// How many nodes there are to be
+    #[arg(value_name = "N")]
+    pub nodes: u16,
+}
+
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// Number, endpoint or id of the node
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Look so many times, then end [default: until it is interrupted]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub times: Option<u32>,
+}
+
+#[derive(Debug, Args)]
 pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Most nodes that one machine is asked to run; each is a process with its own sockets.
-const NODES_MAX: u16 = 64;
 /// Below this a server has no room beside its own bookkeeping.
 const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
-
-fn node_count(text: &str) -> Result<u16, String> {
-    if text.contains("..") {
-        return Err(
-            "a range of nodes needs a file system that grows by itself, which this version does \
-             not have; give one number, such as --nodes 4"
-                .to_owned(),
-        );
-    }
-    let count = text.parse::<u16>().map_err(|_| "give a number, such as 4".to_owned())?;
-    match count {
-        1..=NODES_MAX => Ok(count),
-        0 => Err("give at least 1, or leave --nodes out to use this process's memory".to_owned()),
-        _ => Err(format!("one machine runs at most {NODES_MAX} nodes")),
-    }
-}
 
 fn node_memory(text: &str) -> Result<ByteSize, String> {
     let size = text.parse::<ByteSize>().map_err(|error| error.to_string())?;
@@ -186,7 +206,7 @@ mod tests {
     #[test]
     fn run_takes_nodes_memory_and_a_command() {
         let run = run_of(&["--nodes", "3", "--node-memory", "512MiB", "--", "ls", "-l"]).unwrap();
-        assert_eq!(run.storage.nodes, Some(3));
+        assert_eq!(run.storage.nodes, Some(NodeRange { min: 3, max: 3 }));
         assert_eq!(run.storage.node_memory, Some(ByteSize::mib(512)));
         assert_eq!(run.command, ["ls", "-l"]);
         assert_eq!(run.storage.mount, PathBuf::from("./tide"));
@@ -197,11 +217,13 @@ mod tests {
         for words in [
             &["--nodes", "0", "--", "true"][..],
             &["--nodes", "65", "--", "true"],
-            &["--nodes", "1..4", "--", "true"],
+            &["--nodes", "4..1", "--", "true"],
+            &["--policy", "nso+aso", "--nodes", "1..4", "--", "true"],
             &["--nodes", "many", "--", "true"],
             &["--node-memory", "1MiB", "--", "true"],
             &["--node-memory", "lots", "--", "true"],
-            &["--policy", "static", "--", "true"],
+            &["--policy", "sometimes", "--nodes", "1..4", "--", "true"],
+            &["--quiet-period", "soon", "--nodes", "1..4", "--", "true"],
             &[],
         ] {
             let error = run_of(words).expect_err("refused");

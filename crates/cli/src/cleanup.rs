@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::mount_table::{self, Mounted};
 use crate::process::{self, Process, ProcessId};
 use crate::say;
-use crate::state::{Base, Instance, Paths, Record, boot_id};
+use crate::state::{Base, ClusterRecord, Instance, Paths, Record, boot_id};
 
 /// How long what is left of a workflow has to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -68,6 +68,7 @@ fn belonging(record: Option<&Record>, paths: &Paths) -> Vec<Process> {
     let table = process::table();
     let spared = process::lineage(&table, std::process::id() as i32);
     let mut roots: Vec<ProcessId> = paths.mount_records().iter().map(|(_, it)| it.owner).collect();
+    roots.extend(ClusterRecord::processes(paths));
     if let Some(record) = record {
         roots.extend(record.nodes.iter().map(|node| node.process));
         roots.extend(record.command);

@@ -3,10 +3,13 @@
 mod daemon;
 mod doctor;
 mod down;
+mod drain;
 mod holder;
 mod mount;
 mod run;
+mod scale;
 mod status;
+mod top;
 mod umount;
 mod up;
 
@@ -29,6 +32,9 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Mount(options) => mount::mount(options, state, arguments.verbose)?,
         Command::Umount(options) => umount::umount(options, state)?,
         Command::Status(options) => status::status(options, state)?,
+        Command::Scale(options) => scale::scale(options, state)?,
+        Command::Drain(options) => drain::drain(options, state)?,
+        Command::Top(options) => top::top(options, state)?,
         Command::Doctor(options) => return doctor::doctor(options, state),
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),

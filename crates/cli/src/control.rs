@@ -1,11 +1,14 @@
 //! The control socket of a running file system: one line of JSON asks, one line answers.
 //!
-//! It lies in the instance's directory, which only its user can enter. Requests are served one
-//! at a time; each has a bounded time to arrive and to be answered.
+//! It lies in the instance's directory, which only its user can enter. Each request has a thread
+//! while it is served, and a bounded time to arrive and to be answered; those that change the
+//! nodes take as long as the data takes to move.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -23,13 +26,27 @@ pub enum Request {
     Mount(MountPoint),
     Unmount(PathBuf),
     Stop,
+    /// A writer met a full node. `alarm`: and what is being removed did not help.
+    Full {
+        alarm: bool,
+    },
+    /// Have so many nodes; answered when there are.
+    Scale(u16),
+    /// Empty and remove a node, by number, endpoint or id; answered when that is done.
+    Drain(String),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Done,
-    Status(StatusView),
+    Status(Box<StatusView>),
+    /// Whether a writer that met a full node may hope for room.
+    Room {
+        hopeful: bool,
+    },
+    /// The nodes were changed; in words.
+    Changed(String),
     /// The text says why not and what to do.
     Refused(String),
 }
@@ -38,6 +55,10 @@ pub enum Answer {
 const ASK_WAIT: Duration = Duration::from_secs(5);
 /// Longer than the store may take to say how it is, and than a mount may take to come up.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// Data may have to move for the answer.
+pub const CHANGE_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Requests that are served at the same time; writers that wait for room ask many times a second.
+const SERVED_MAX: usize = 64;
 /// No line is longer; a status has some hundred bytes for each node.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
@@ -48,15 +69,45 @@ pub fn listen(paths: &Paths) -> Result<UnixListener, Failure> {
 }
 
 /// Serves requests for the rest of this process's life.
-pub fn serve(listener: UnixListener, answer: impl Fn(Request) -> Answer + Send + 'static) {
+pub fn serve(listener: UnixListener, answer: impl Fn(Request) -> Answer + Send + Sync + 'static) {
+    let answer = Arc::new(answer);
+    let served = Arc::new(AtomicUsize::new(0));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let served = stream.and_then(|stream| serve_one(&stream, &answer));
-            if let Err(error) = served {
-                tracing::debug!("a request on the control socket failed: {error}");
+            let under_way = UnderWay::begin(&served);
+            let answer = Arc::clone(&answer);
+            let serve = move |under_way: UnderWay| {
+                let served = stream.and_then(|stream| match under_way.0.load(Ordering::Relaxed) {
+                    0..=SERVED_MAX => serve_one(&stream, &*answer),
+                    _ => serve_one(&stream, &|_| Answer::Refused(BUSY.to_owned())),
+                });
+                if let Err(error) = served {
+                    tracing::debug!("a request on the control socket failed: {error}");
+                }
+            };
+            if std::thread::Builder::new().spawn(move || serve(under_way)).is_err() {
+                tracing::warn!("no thread for a request on the control socket");
             }
         }
     });
+}
+
+const BUSY: &str = "too many requests are being served; try again";
+
+/// A request that is being served.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn begin(served: &Arc<AtomicUsize>) -> UnderWay {
+        served.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(served))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn serve_one(stream: &UnixStream, answer: &impl Fn(Request) -> Answer) -> io::Result<()> {
@@ -69,7 +120,12 @@ fn serve_one(stream: &UnixStream, answer: &impl Fn(Request) -> Answer) -> io::Re
 
 /// Asks a running file system.
 pub fn ask(paths: &Paths, request: &Request) -> Result<Answer, Failure> {
-    let answer = ask_at(&paths.control(), request).map_err(|error| {
+    ask_within(paths, request, ANSWER_WAIT)
+}
+
+/// As [`ask`], with another time for the answer.
+pub fn ask_within(paths: &Paths, request: &Request, wait: Duration) -> Result<Answer, Failure> {
+    let answer = ask_at(&paths.control(), request, wait).map_err(|error| {
         tracing::debug!("no answer on the control socket: {error}");
         Failure::Silent(paths.directory.clone())
     })?;
@@ -79,9 +135,9 @@ pub fn ask(paths: &Paths, request: &Request) -> Result<Answer, Failure> {
     }
 }
 
-fn ask_at(path: &Path, request: &Request) -> io::Result<Answer> {
+fn ask_at(path: &Path, request: &Request, wait: Duration) -> io::Result<Answer> {
     let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(ANSWER_WAIT))?;
+    stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(ASK_WAIT))?;
     send(&stream, request)?;
     receive(&stream)

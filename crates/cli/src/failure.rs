@@ -56,6 +56,23 @@ pub enum Failure {
     )]
     TooLittleMemory { available: ByteSize },
 
+    #[error(
+        "without --nodes there is nothing that could grow or shrink; give a range of nodes, such \
+         as --nodes 1..6"
+    )]
+    NothingToScale,
+    #[error(
+        "the number of nodes of this file system is fixed; start it with a range, such as --nodes \
+         1..6, or with --policy static"
+    )]
+    NodesAreFixed,
+    #[error("there is no node {0}; tidefs status lists them")]
+    NoSuchNode(String),
+    #[error("{0} is the beginning of several nodes' ids; give more digits")]
+    SeveralNodes(String),
+    #[error("{0}; see: tidefs run --help")]
+    Contradiction(tidefs_control::SettingsError),
+
     #[error("no file system is running in {}; start one: tidefs up", .0.display())]
     NotRunning(PathBuf),
     #[error("{} holds several running file systems; choose one with --state: {}", base.display(), list(found))]
@@ -99,6 +116,8 @@ pub enum Failure {
 
 /// Exit status of a failure of `tidefs` itself.
 pub const FAILED: u8 = 1;
+/// Exit status of wrong usage.
+const MISUSED: u8 = 2;
 /// Exit status that says by which signal a process ended, as shells give it.
 pub fn signalled(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or(127))
@@ -110,6 +129,7 @@ impl Failure {
         match self {
             Failure::CommandNotFound(_) => 127,
             Failure::CommandNotRun { .. } => 126,
+            Failure::NothingToScale | Failure::Contradiction(_) => MISUSED,
             Failure::Interrupted(signal) => signalled(*signal),
             _ => FAILED,
         }

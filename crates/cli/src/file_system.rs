@@ -9,34 +9,39 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use tidefs_manager::Handle;
 use tidefs_model::ByteSize;
 use tidefs_store::Overview;
 
 use crate::cleanup::unmount_left;
 use crate::control::{Answer, Request};
+use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
+use crate::nodes::is_hopeful;
 use crate::process::{self, ProcessId};
 use crate::signals;
-use crate::state::{Instance, Kind, Paths, Record};
+use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
 use crate::storage::Storage;
 use crate::view::StatusView;
+use crate::wish::Wish;
 
 pub use crate::mounting::Totals;
 
 /// What to start.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Size {
     /// `None`: the embedded store.
-    pub nodes: Option<u16>,
+    pub nodes: Option<NodeRange>,
     /// Memory of each node, or of the embedded store.
     pub each_bytes: u64,
+    pub elasticity: Elasticity,
 }
 
 impl Size {
-    pub fn each(self) -> ByteSize {
+    pub fn each(&self) -> ByteSize {
         ByteSize(self.each_bytes)
     }
 }
@@ -60,7 +65,7 @@ struct Parts {
 
 impl FileSystem {
     /// Starts the nodes, if any, and makes an empty file system on them.
-    pub fn start(size: Size, kind: Kind, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
+    pub fn start(size: &Size, kind: Kind, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
         let mut record = Record::new(kind, instance.base_made);
         let paths = instance.paths.clone();
         let started = instance
@@ -74,7 +79,7 @@ impl FileSystem {
                 return Err(error);
             }
         };
-        record.nodes = storage.nodes();
+        record.nodes = storage.nodes().into_iter().map(|(_, node)| node).collect();
         let written = instance.write(&record);
         let parts = Parts {
             record,
@@ -110,8 +115,11 @@ impl FileSystem {
             Err(error) => Answer::Refused(format!("{error:#}")),
         };
         match request {
+            Request::Full { alarm } => Answer::Room { hopeful: self.hopes_for_room(alarm) },
+            Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
+            Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
             Request::Status => match self.status() {
-                Ok(status) => Answer::Status(status),
+                Ok(status) => Answer::Status(Box::new(status)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
             Request::Mount(point) => done(self.mount(point)),
@@ -149,23 +157,58 @@ impl FileSystem {
         instance.as_ref().map_or(Ok(()), |instance| instance.write(record))
     }
 
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.nodes().len()
+    }
+
+    /// The nodes that are there, with their numbers; none once the file system stops.
+    fn nodes(&self) -> Vec<(usize, NodeRecord)> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().map(Storage::nodes).unwrap_or_default()
+    }
+
+    /// Of the manager, where the number of nodes may change and the file system runs.
+    pub fn manager(&self) -> Option<Handle> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref()?.manager().cloned()
+    }
+
+    /// Another process's writer met a full node.
+    fn hopes_for_room(&self, alarm: bool) -> bool {
+        let Some(manager) = self.manager() else { return false };
+        if alarm {
+            manager.alarm_full(None);
+        }
+        is_hopeful(manager.growth())
+    }
+
+    fn change_nodes(&self, wish: &Wish) -> Answer {
+        let Some(manager) = self.manager() else {
+            return Answer::Refused(Failure::NodesAreFixed.to_string());
+        };
+        match wish.carry_out(&manager, &self.nodes()) {
+            Ok(done) => Answer::Changed(done),
+            Err(error) => Answer::Refused(format!("{error:#}")),
+        }
+    }
+
     /// Children of this process that are not the command's.
     pub fn node_processes(&self) -> Vec<ProcessId> {
-        self.parts().record.nodes.iter().map(|node| node.process).collect()
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().map(Storage::processes).unwrap_or_default()
     }
 
     /// Number, counted from 1, and endpoint of each node whose process has ended.
     pub fn dead_nodes(&self) -> Vec<(usize, String)> {
-        let nodes = self.parts().record.nodes.clone();
-        let numbered = nodes.into_iter().enumerate();
-        let dead = numbered.filter(|(_, node)| !node.process.is_running());
-        dead.map(|(at, node)| (at + 1, node.endpoint)).collect()
+        let dead = self.nodes().into_iter().filter(|(_, node)| !node.process.is_running());
+        dead.map(|(number, node)| (number, node.endpoint)).collect()
     }
 
     /// Collects orphans of the command, unless a mount is being made, whose helper is not one.
     pub fn collect_orphans(&self, command: ProcessId) {
-        let Ok(parts) = self.parts.try_lock() else { return };
-        let mut known: Vec<_> = parts.record.nodes.iter().map(|node| node.process).collect();
+        let Ok(_parts) = self.parts.try_lock() else { return };
+        let mut known = self.node_processes();
         known.push(command);
         crate::supervise::collect_orphans(&known);
     }
@@ -182,13 +225,8 @@ impl FileSystem {
         let records = self.paths.mount_records().into_iter();
         let noted = records.map(|(_, record)| record.point.path);
         let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
-        let mut overview = self.overview()?;
-        // People know nodes by the addresses that the servers have for each other.
-        for node in &self.parts().record.nodes {
-            let known = overview.nodes.iter_mut().find(|known| known.id == node.id);
-            known.into_iter().for_each(|known| known.endpoint.clone_from(&node.endpoint));
-        }
-        Ok(StatusView::new(&overview, mounts))
+        let manager = self.manager().map(|manager| manager.status());
+        Ok(StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref()))
     }
 
     pub fn totals(&self) -> Totals {

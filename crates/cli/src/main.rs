@@ -2,15 +2,17 @@
 //!
 //! Modules by layer, from the ground up: `process`, `signals`, `memory`, `mount_table`, `limits`
 //! and `logging` speak with the machine; `state` keeps what is known of running file systems;
-//! `storage`, `mounting` and `file_system` are one of them; `commands` has one file for each word
+//! `nodes`, `storage`, `mounting` and `file_system` are one of them; `commands` has one file for each word
 //! of the command line. Everything that is started is noted first, and undone in the end,
 //! whatever happens in between.
 
 mod arguments;
+mod change;
 mod checks;
 mod cleanup;
 mod commands;
 mod control;
+mod elasticity;
 mod failure;
 mod file_system;
 mod launch;
@@ -21,6 +23,7 @@ mod monitor;
 mod mount_point;
 mod mount_table;
 mod mounting;
+mod nodes;
 mod preparation;
 mod process;
 mod say;
@@ -30,6 +33,7 @@ mod storage;
 mod summary;
 mod supervise;
 mod view;
+mod wish;
 
 use std::process::ExitCode;
 

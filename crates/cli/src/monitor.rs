@@ -61,6 +61,7 @@ impl Observed {
                 say::note(death(number, &endpoint));
             }
         }
+        self.nodes = self.nodes.max(file_system.node_count());
         match file_system.overview() {
             Ok(overview) => self.count(&overview),
             Err(error) => tracing::debug!("the store does not say how it is: {error}"),
@@ -71,7 +72,6 @@ impl Observed {
         self.memory_used_bytes_max = self.memory_used_bytes_max.max(overview.memory_used_bytes());
         self.memory_capacity_bytes =
             self.memory_capacity_bytes.max(overview.memory_capacity_bytes());
-        self.nodes = self.nodes.max(overview.nodes.len());
     }
 }
 

@@ -17,12 +17,18 @@ pub const FUSE_DEVICE: &str = "/dev/fuse";
 /// Checks that the machine has what the options need.
 pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     mounting()?;
-    if options.nodes.is_some() {
+    let elasticity = options.elasticity.clone();
+    if options.nodes.is_none() && elasticity.is_asked_for() {
+        return Err(Failure::NothingToScale.into());
+    }
+    // What may come later must fit as well.
+    let most = options.nodes.map_or(1, |nodes| nodes.max);
+    let each = Memory::of_this_machine().share(most, options.node_memory)?;
+    if let Some(nodes) = options.nodes {
+        elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
         find_server()?;
     }
-    let nodes = options.nodes.unwrap_or(1);
-    let each = Memory::of_this_machine().share(nodes, options.node_memory)?;
-    Ok(Size { nodes: options.nodes, each_bytes: each.0 })
+    Ok(Size { nodes: options.nodes, each_bytes: each.0, elasticity })
 }
 
 /// Whether this user can mount at all.
@@ -53,10 +59,9 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The storage in a few words.
-pub fn describe(size: Size) -> String {
+pub fn describe(size: &Size) -> String {
     match size.nodes {
         None => format!("{} of this process's memory", size.each()),
-        Some(1) => format!("1 node of {}", size.each()),
-        Some(nodes) => format!("{nodes} nodes of {}", size.each()),
+        Some(nodes) => format!("{nodes} of {}", size.each()),
     }
 }

@@ -8,20 +8,25 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_fs::{Format, Fs};
 use tidefs_fuse::SystemClock;
+use tidefs_manager::Handle;
 use tidefs_model::StripeSize;
-use tidefs_store::{Embedded, Overview, Store, StoreError};
+use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError, Secrets, Valkey,
+    Cluster, ClusterSpec, Lifetime, MoveOptions, NodeDescription, Options, ProcessError, Secrets,
+    Valkey,
 };
 
+use crate::elasticity::NodeRange;
 use crate::file_system::Size;
+use crate::nodes::{AskingRoom, LocalNodes, Managed, ManagedRoom, NoRoom};
+use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths};
 
 /// Either store; cheap to clone.
 #[derive(Clone)]
 pub enum AnyStore {
     Embedded(Arc<Embedded>),
-    Valkey(Arc<Valkey>),
+    Valkey(Arc<Patient<Arc<Valkey>>>),
 }
 
 impl AnyStore {
@@ -36,21 +41,23 @@ impl AnyStore {
 pub struct Storage {
     store: AnyStore,
     /// Nodes that this process started; none for a mount of somebody else's cluster.
-    cluster: Option<Cluster>,
+    nodes: Option<LocalNodes>,
+    /// Changes their number.
+    managed: Option<Managed>,
     /// The kernel may be given files to read and write by itself.
     direct: bool,
 }
 
 impl Storage {
     /// Starts what the store needs and makes an empty file system in it.
-    pub fn start(size: Size, paths: &Paths) -> anyhow::Result<Storage> {
+    pub fn start(size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         match size.nodes {
             None => Storage::embedded(size),
             Some(nodes) => Storage::cluster(nodes, size, paths),
         }
     }
 
-    fn embedded(size: Size) -> anyhow::Result<Storage> {
+    fn embedded(size: &Size) -> anyhow::Result<Storage> {
         let capacity = size.each();
         let direct = tidefs_fuse::passthrough_available();
         let in_tmpfs = direct.then(|| Embedded::in_tmpfs(capacity, StripeSize::DEFAULT));
@@ -63,10 +70,11 @@ impl Storage {
             None => (Embedded::in_heap(capacity, StripeSize::DEFAULT), false),
         };
         format(&store)?;
-        Ok(Storage { store: AnyStore::Embedded(Arc::new(store)), cluster: None, direct })
+        let store = AnyStore::Embedded(Arc::new(store));
+        Ok(Storage { store, nodes: None, managed: None, direct })
     }
 
-    fn cluster(nodes: u16, size: Size, paths: &Paths) -> anyhow::Result<Storage> {
+    fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         make_private(&paths.nodes())?;
         let mut seeds = [[0; 32]; 2];
         for seed in &mut seeds {
@@ -75,7 +83,7 @@ impl Storage {
         let spec = ClusterSpec {
             server: find_server()?,
             directory: paths.nodes(),
-            nodes: nodes.into(),
+            nodes: range.min.into(),
             node_memory: size.each(),
             secrets: Secrets::from_seed(&seeds[0]),
             seed: seeds[1],
@@ -83,34 +91,51 @@ impl Storage {
         };
         let cluster = Cluster::start(&spec)?;
         ClusterRecord::new(cluster.description()).write(paths, &cluster.secrets().data)?;
-        let store = cluster.connect(Options::default())?;
+        let store = Arc::new(cluster.connect(Options::default())?);
         format(&store)?;
-        let store = AnyStore::Valkey(Arc::new(store));
-        Ok(Storage { store, cluster: Some(cluster), direct: false })
+        let (server, secrets) = (spec.server, spec.secrets);
+        let nodes = LocalNodes::new(server, secrets, paths.clone(), cluster.leave_running());
+        let managed = match nodes_change(range, size) {
+            true => Some(manage(range, size, &nodes, &store)?),
+            false => None,
+        };
+        let room: Arc<dyn Room> = match &managed {
+            Some(managed) => Arc::new(ManagedRoom(managed.handle().clone())),
+            None => Arc::new(NoRoom),
+        };
+        let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
+        Ok(Storage { store, nodes: Some(nodes), managed, direct: false })
     }
 
     /// Reaches the nodes that the owner of an instance started.
     pub fn join(paths: &Paths) -> anyhow::Result<Storage> {
         let (description, secret) = ClusterRecord::read(paths)?;
-        let store = Valkey::connect(&description, secret, Options::default())?;
-        Ok(Storage { store: AnyStore::Valkey(Arc::new(store)), cluster: None, direct: false })
+        let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
+        let room = Arc::new(AskingRoom(paths.clone()));
+        let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
+        Ok(Storage { store, nodes: None, managed: None, direct: false })
     }
 
-    /// The nodes that this process started, in the order of their numbers.
-    pub fn nodes(&self) -> Vec<NodeRecord> {
-        let nodes = self.cluster.iter().flat_map(|cluster| &cluster.description().nodes);
-        let record = |node: &NodeDescription| NodeRecord {
-            id: node.id.to_string(),
-            endpoint: node.address.to_string(),
-            process: node.process.into(),
-        };
-        nodes.map(record).collect()
+    /// The nodes that this process started and has not stopped, with their numbers.
+    pub fn nodes(&self) -> Vec<(usize, NodeRecord)> {
+        let nodes = self.nodes.iter().flat_map(LocalNodes::nodes);
+        nodes.map(|(number, node)| (number, record(&node))).collect()
     }
 
+    /// Processes that this one started to serve as nodes, also those that are being ended.
+    pub fn processes(&self) -> Vec<ProcessId> {
+        let processes = self.nodes.iter().flat_map(LocalNodes::processes);
+        processes.map(ProcessId::from).collect()
+    }
+
+    /// Of the manager, where the number of nodes may change.
+    pub fn manager(&self) -> Option<&Handle> {
+        self.managed.as_ref().map(Managed::handle)
+    }
+
+    /// Ends the manager, then the nodes.
     pub fn stop(self) {
-        if let Some(Err(error)) = self.cluster.map(Cluster::stop) {
-            tracing::warn!("{error}");
-        }
+        drop(self);
     }
 
     pub fn store(&self) -> AnyStore {
@@ -119,6 +144,42 @@ impl Storage {
 
     pub fn direct(&self) -> bool {
         self.direct
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if let Some(managed) = self.managed.take() {
+            managed.stop();
+        }
+        if let Some(nodes) = &self.nodes {
+            nodes.stop_all();
+        }
+    }
+}
+
+/// A number of nodes that nothing can change needs no manager.
+fn nodes_change(range: NodeRange, size: &Size) -> bool {
+    range.changes() || size.elasticity.is_asked_for()
+}
+
+fn manage(
+    range: NodeRange,
+    size: &Size,
+    nodes: &LocalNodes,
+    store: &Arc<Valkey>,
+) -> anyhow::Result<Managed> {
+    let settings = size.elasticity.settings(range, size.each())?;
+    let bytes_per_second = size.elasticity.move_rate;
+    let options = MoveOptions { bytes_per_second, ..MoveOptions::default() };
+    Managed::start(nodes, store, settings, options)
+}
+
+fn record(node: &NodeDescription) -> NodeRecord {
+    NodeRecord {
+        id: node.id.to_string(),
+        endpoint: node.address.to_string(),
+        process: node.process.into(),
     }
 }
 

@@ -5,10 +5,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tidefs_control::Decision;
+use tidefs_manager::{NodeLife, Progress, Status};
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+use crate::state::NodeRecord;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusView {
     pub epoch: u64,
     pub partitions: u16,
@@ -16,18 +20,45 @@ pub struct StatusView {
     pub store: String,
     pub nodes: Vec<NodeView>,
     pub mounts: Vec<PathBuf>,
-    /// What is under way; always null as long as nodes do not come and go.
-    pub reconfiguration: Option<String>,
-    /// What was decided last, and why; null likewise.
-    pub last_decision: Option<String>,
+    /// What is under way, or null.
+    pub reconfiguration: Option<ReconfigurationView>,
+    /// What the manager decided last, and why; null where the number of nodes is fixed.
+    pub last_decision: Option<DecisionView>,
+}
+
+/// A reconfiguration under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReconfigurationView {
+    /// `commission`, `decommission` or `rebalance`.
+    pub kind: String,
+    pub reason: String,
+    pub nodes_before: u16,
+    pub bytes_moved: u64,
+    /// As planned now; more may follow while files are written.
+    pub bytes_planned: u64,
+    /// At the speed so far; null while nothing has moved.
+    pub seconds_left: Option<f64>,
+    /// What went wrong last and is being tried again.
+    pub last_failure: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionView {
+    pub what: String,
+    /// With the numbers it was decided on.
+    pub why: String,
+    /// Seconds since 1970.
+    pub when: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
+    /// Counted from 1 in the order in which nodes came; 0 of one that this machine did not start.
+    pub number: usize,
     pub id: String,
     pub class: String,
     pub endpoint: String,
-    /// `up` or `dead`.
+    /// `up` or `dead`, or `joining` or `draining` while nodes come or go.
     pub state: String,
     pub memory_used_bytes: u64,
     pub memory_capacity_bytes: u64,
@@ -39,22 +70,66 @@ pub struct NodeView {
 }
 
 impl StatusView {
-    pub fn new(overview: &Overview, mounts: Vec<PathBuf>) -> StatusView {
+    /// People know nodes by the numbers and addresses in `nodes`.
+    pub fn new(
+        overview: &Overview,
+        mounts: Vec<PathBuf>,
+        nodes: &[(usize, NodeRecord)],
+        manager: Option<&Status>,
+    ) -> StatusView {
+        let mut views: Vec<_> = overview.nodes.iter().map(NodeView::from).collect();
+        for view in &mut views {
+            if let Some((number, node)) = nodes.iter().find(|(_, node)| node.id == view.id) {
+                view.number = *number;
+                view.endpoint.clone_from(&node.endpoint);
+            }
+            let life =
+                manager.and_then(|it| it.nodes.iter().find(|it| it.id.to_string() == view.id));
+            if let Some(life @ (NodeLife::Joining | NodeLife::Draining)) = life.map(|it| it.state) {
+                life.name().clone_into(&mut view.state);
+            }
+        }
+        views.sort_by_key(|view| view.number);
         StatusView {
             epoch: overview.epoch.0,
             partitions: PARTITIONS,
             store: overview.store.clone(),
-            nodes: overview.nodes.iter().map(NodeView::from).collect(),
+            nodes: views,
             mounts,
-            reconfiguration: None,
-            last_decision: None,
+            reconfiguration: manager
+                .and_then(|it| it.reconfiguration.as_ref())
+                .map(ReconfigurationView::from),
+            last_decision: manager.and_then(|it| it.last_decision.as_ref()).map(DecisionView::from),
         }
+    }
+}
+
+impl From<&Progress> for ReconfigurationView {
+    fn from(progress: &Progress) -> ReconfigurationView {
+        ReconfigurationView {
+            kind: progress.kind.name().to_owned(),
+            reason: progress.reason.clone(),
+            nodes_before: progress.nodes_before,
+            bytes_moved: progress.bytes_moved,
+            bytes_planned: progress.bytes_planned,
+            seconds_left: progress.left.map(|left| left.as_secs_f64()),
+            last_failure: progress.last_failure.clone(),
+        }
+    }
+}
+
+impl From<&Decision> for DecisionView {
+    fn from(decision: &Decision) -> DecisionView {
+        let text = decision.to_string();
+        let (what, why) = text.split_once(": ").unwrap_or((&text, ""));
+        DecisionView { what: what.to_owned(), why: why.to_owned(), when: decision.at.seconds() }
     }
 }
 
 impl From<&NodeOverview> for NodeView {
     fn from(node: &NodeOverview) -> NodeView {
         NodeView {
+            number: 0,
             id: node.id.clone(),
             class: node.class.to_string(),
             endpoint: node.endpoint.clone(),
@@ -68,6 +143,20 @@ impl From<&NodeOverview> for NodeView {
     }
 }
 
+impl fmt::Display for ReconfigurationView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (moved, planned) = (ByteSize(self.bytes_moved), ByteSize(self.bytes_planned));
+        write!(f, "{} of {} nodes: {moved} of {planned} moved", self.kind, self.nodes_before)?;
+        if let Some(left) = self.seconds_left {
+            write!(f, ", about {left:.0} s left")?;
+        }
+        if let Some(failure) = &self.last_failure {
+            write!(f, "; trying again after: {failure}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for StatusView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "store      {}, epoch {}", self.store, self.epoch)?;
@@ -77,21 +166,24 @@ impl fmt::Display for StatusView {
         let width = self.nodes.iter().map(|node| node.endpoint.len()).max().unwrap_or(0).max(8);
         writeln!(
             f,
-            "\nnode  {:width$}  class   state       used of capacity         partitions",
+            "\nnode  {:width$}  class   state           used of capacity         partitions",
             "endpoint"
         )?;
         for (at, node) in self.nodes.iter().enumerate() {
+            let number = if node.number == 0 { at + 1 } else { node.number };
             let used = ByteSize(node.memory_used_bytes).to_string();
             let capacity = ByteSize(node.memory_capacity_bytes).to_string();
             writeln!(
                 f,
-                "{:<4}  {:width$}  {:<6}  {:<5}  {used:>9} of {capacity:<15}  {:>10}",
-                at + 1,
-                node.endpoint,
-                node.class,
-                node.state,
-                node.partitions,
+                "{number:<4}  {:width$}  {:<6}  {:<8}  {used:>9} of {capacity:<15}  {:>10}",
+                node.endpoint, node.class, node.state, node.partitions,
             )?;
+        }
+        if let Some(under_way) = &self.reconfiguration {
+            write!(f, "\nunder way  {under_way}\n           because: {}\n", under_way.reason)?;
+        }
+        if let Some(decision) = &self.last_decision {
+            write!(f, "\ndecision   {}: {}\n", decision.what, decision.why)?;
         }
         Ok(())
     }
@@ -115,7 +207,7 @@ mod tests {
         };
         let overview =
             Overview { store: "valkey 9.1.2".to_owned(), epoch: Epoch(1), nodes: vec![node] };
-        StatusView::new(&overview, vec![PathBuf::from("/home/me/tide")])
+        StatusView::new(&overview, vec![PathBuf::from("/home/me/tide")], &[], None)
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
 fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
     let instance = Base { path: order.base.clone() }.create(NAME)?;
     launch::log_to(&instance.paths.log())?;
-    let file_system = FileSystem::start(order.size, Kind::Up, instance)?;
+    let file_system = FileSystem::start(&order.size, Kind::Up, instance)?;
     file_system.mount(order.point.clone())?;
     file_system.listen()?;
     Ok(file_system)

@@ -32,13 +32,13 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     supervise::adopt_orphans();
 
     let instance = base.create(&name())?;
-    let file_system = FileSystem::start(size, Kind::Run, instance)?;
+    let file_system = FileSystem::start(&size, Kind::Run, instance)?;
     uninterrupted(&signals)?;
     file_system.mount(point.clone())?;
     file_system.listen()?;
     uninterrupted(&signals)?;
     if !options.quiet {
-        announce(size, &point);
+        announce(&size, &point);
     }
     carry_out(options, &file_system, &point.path, &signals, open_files)
 }
@@ -85,7 +85,7 @@ fn supervised(
         .context("cannot wait for the command")
 }
 
-fn announce(size: Size, point: &MountPoint) {
+fn announce(size: &Size, point: &MountPoint) {
     let offer = preparation::describe(size);
     say::note(format!("{offer}, mounted on {}", point.path.display()));
 }

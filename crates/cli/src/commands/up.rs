@@ -23,7 +23,7 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(
         "{} mounted on {}",
-        preparation::describe(size),
+        preparation::describe(&order.size),
         order.point.path.display()
     ));
     say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));

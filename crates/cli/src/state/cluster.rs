@@ -39,6 +39,18 @@ impl ClusterRecord {
         ClusterRecord { nodes: description.nodes.iter().map(NodeEntry::from).collect() }
     }
 
+    /// Replaces the nodes; the secret stays.
+    pub fn rewrite(&self, paths: &Paths) -> Result<(), Failure> {
+        let path = paths.cluster();
+        write_json(&path, self).map_err(|source| Failure::StateUnusable { path, source })
+    }
+
+    /// The processes of the nodes that were noted last.
+    pub fn processes(paths: &Paths) -> Vec<ProcessId> {
+        let record: Option<ClusterRecord> = read_json(&paths.cluster()).ok();
+        record.into_iter().flat_map(|it| it.nodes).map(|node| node.process).collect()
+    }
+
     pub fn write(&self, paths: &Paths, secret: &Secret) -> Result<(), Failure> {
         let unusable = |source| Failure::StateUnusable { path: paths.directory.clone(), source };
         let mut options = fs::File::options();

@@ -29,7 +29,7 @@ pub struct Record {
     /// Process numbers mean nothing after the machine has started again.
     pub boot_id: String,
     pub base_made: bool,
-    /// Empty for the embedded store.
+    /// Those that it started with; empty for the embedded store.
     pub nodes: Vec<NodeRecord>,
     /// What `run` runs.
     pub command: Option<ProcessId>,

@@ -1,0 +1,80 @@
+//! A change of the nodes that is asked for by hand, and its progress while it is under way.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::control::{self, Answer, CHANGE_WAIT, Request};
+use crate::failure::Failure;
+use crate::say;
+use crate::state;
+use crate::view::ReconfigurationView;
+
+/// Between two looks at how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Between two lines where nobody watches a terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Asks, shows progress, and returns when it is done.
+pub fn change(request: &Request, asked: Option<&Path>) -> anyhow::Result<()> {
+    let running = state::find(asked)?;
+    let (sender, done) = channel();
+    let (paths, request) = (running.paths.clone(), request.clone());
+    std::thread::spawn(move || {
+        let _ = sender.send(control::ask_within(&paths, &request, CHANGE_WAIT));
+    });
+    let mut shown = Progress::new();
+    let answer = loop {
+        match done.recv_timeout(LOOK_EVERY) {
+            Ok(answer) => break answer,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Silent(running.paths.directory).into());
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Ok(Answer::Status(status)) = control::ask(&running.paths, &Request::Status)
+                    && let Some(under_way) = status.reconfiguration
+                {
+                    shown.show(&under_way);
+                }
+            }
+        }
+    };
+    shown.end();
+    match answer? {
+        Answer::Changed(said) => {
+            say::answer(said);
+            Ok(())
+        }
+        _ => Err(Failure::Silent(running.paths.directory).into()),
+    }
+}
+
+/// One line that changes on a terminal, a line now and then elsewhere.
+struct Progress {
+    terminal: bool,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress { terminal: std::io::stderr().is_terminal(), last: None }
+    }
+
+    fn show(&mut self, under_way: &ReconfigurationView) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K{under_way}");
+        } else if self.last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
+            say::note(under_way);
+        } else {
+            return;
+        }
+        self.last = Some(Instant::now());
+    }
+
+    fn end(&self) {
+        if self.terminal && self.last.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! How many nodes a file system may have and who changes their number, as people say it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use tidefs_control::{Policy, Settings, SettingsError};
+use tidefs_model::ByteSize;
+
+/// Most nodes that one machine is asked to run; each is a process with its own sockets.
+pub const NODES_MAX: u16 = 64;
+/// What a range of nodes does unless something else is asked for.
+const POLICY_OF_A_RANGE: &str = "nso+asi";
+
+/// The least and the most nodes; it starts with the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRange {
+    pub min: u16,
+    pub max: u16,
+}
+
+impl NodeRange {
+    pub fn changes(self) -> bool {
+        self.min < self.max
+    }
+}
+
+impl fmt::Display for NodeRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeRange { min: 1, max: 1 } => f.write_str("1 node"),
+            NodeRange { min, max } if min == max => write!(f, "{min} nodes"),
+            NodeRange { min, max } => write!(f, "{min} to {max} nodes"),
+        }
+    }
+}
+
+/// `N` or `MIN..MAX`.
+impl FromStr for NodeRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NodeRange, String> {
+        let range = match text.split_once("..") {
+            None => count(text).map(|nodes| NodeRange { min: nodes, max: nodes })?,
+            Some((min, max)) => NodeRange { min: count(min)?, max: count(max)? },
+        };
+        match range {
+            NodeRange { min: 0, .. } => {
+                Err("give at least 1, or leave --nodes out to use this process's memory".to_owned())
+            }
+            NodeRange { min, max } if max < min => {
+                Err(format!("the maximum of {max} nodes is below the minimum of {min}"))
+            }
+            NodeRange { max, .. } if max > NODES_MAX => {
+                Err(format!("one machine runs at most {NODES_MAX} nodes"))
+            }
+            range => Ok(range),
+        }
+    }
+}
+
+fn count(text: &str) -> Result<u16, String> {
+    text.trim().parse().map_err(|_| "give a number, such as 4, or a range, such as 2..8".to_owned())
+}
+
+/// When the number of nodes changes, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Growing and shrinking")]
+pub struct Elasticity {
+    /// static (only by hand), or cso, nso or aso (grow) joined by + to csi or asi (shrink)
+    /// [default: nso+asi for a range of nodes, else static]
+    #[arg(long, value_name = "NAME", value_parser = policy_name)]
+    pub policy: Option<String>,
+
+    /// Grow when more of all memory than this is in use [default: 95]
+    #[arg(long, value_name = "PERCENT")]
+    pub scale_out_at: Option<u8>,
+
+    /// Shrink when less of all memory than this is in use [default: 75 for csi, 50 for asi]
+    #[arg(long, value_name = "PERCENT")]
+    pub scale_in_at: Option<u8>,
+
+    /// Remove at most this share of the nodes at once [default: 25 for csi, 50 for asi]
+    #[arg(long, value_name = "PERCENT")]
+    pub scale_in_by: Option<u16>,
+
+    /// How long usage must be low before nodes are removed, in seconds [default: 45]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub quiet_period: Option<Duration>,
+
+    /// Bytes a second that reconfigurations may move, such as 200MiB [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub move_rate: Option<u64>,
+}
+
+impl Elasticity {
+    /// Something was asked for that only nodes can do.
+    pub fn is_asked_for(&self) -> bool {
+        *self != Elasticity::default()
+    }
+
+    pub fn policy_name(&self, nodes: NodeRange) -> &str {
+        let default = if nodes.changes() { POLICY_OF_A_RANGE } else { "static" };
+        self.policy.as_deref().unwrap_or(default)
+    }
+
+    /// # Errors
+    /// When wishes contradict each other.
+    pub fn settings(&self, nodes: NodeRange, memory: ByteSize) -> Result<Settings, SettingsError> {
+        let mut policy: Policy = self.policy_name(nodes).parse().expect("checked when it was read");
+        if let (Some(scale_out), Some(percent)) = (&mut policy.scale_out, self.scale_out_at) {
+            scale_out.threshold_percent = percent;
+        }
+        if let Some(scale_in) = &mut policy.scale_in {
+            scale_in.threshold_percent = self.scale_in_at.unwrap_or(scale_in.threshold_percent);
+            scale_in.step_percent = self.scale_in_by.unwrap_or(scale_in.step_percent);
+            scale_in.quiet = self.quiet_period.unwrap_or(scale_in.quiet);
+        }
+        let settings = Settings::new(policy, nodes.min, nodes.max, memory);
+        settings.check().map(|()| settings)
+    }
+}
+
+fn policy_name(text: &str) -> Result<String, String> {
+    text.parse::<Policy>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    let duration = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "give seconds, such as 45 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_a_number_or_a_range() {
+        assert_eq!("4".parse(), Ok(NodeRange { min: 4, max: 4 }));
+        assert_eq!("2..8".parse(), Ok(NodeRange { min: 2, max: 8 }));
+        for (text, says) in [
+            ("0", "at least 1"),
+            ("0..4", "at least 1"),
+            ("8..2", "maximum of 2 nodes is below the minimum of 8"),
+            ("1..65", "at most 64"),
+            ("2..", "a number"),
+            ("many", "a number"),
+            ("2..4..8", "a number"),
+        ] {
+            let error = text.parse::<NodeRange>().unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_range_changes_by_itself_and_a_number_does_not() {
+        let memory = ByteSize::mib(256);
+        let settings = |text: &str| {
+            let nodes = text.parse().unwrap();
+            Elasticity::default().settings(nodes, memory).unwrap()
+        };
+        assert_eq!(settings("4").policy, Policy::STATIC);
+        let range = settings("1..6");
+        assert_eq!((range.nodes_min, range.nodes_initial, range.nodes_max), (1, 1, 6));
+        assert_eq!(range.policy, "nso+asi".parse().unwrap());
+    }
+
+    #[test]
+    fn every_number_can_be_set_and_contradictions_are_refused() {
+        let nodes = NodeRange { min: 1, max: 6 };
+        let asked = Elasticity {
+            policy: Some("aso+csi".to_owned()),
+            scale_out_at: Some(90),
+            scale_in_at: Some(60),
+            scale_in_by: Some(10),
+            quiet_period: Some(Duration::from_secs(3)),
+            move_rate: None,
+        };
+        let policy = asked.settings(nodes, ByteSize::mib(256)).unwrap().policy;
+        assert_eq!(policy.scale_out.unwrap().threshold_percent, 90);
+        let scale_in = policy.scale_in.unwrap();
+        assert_eq!((scale_in.threshold_percent, scale_in.step_percent), (60, 10));
+        assert_eq!(scale_in.quiet, Duration::from_secs(3));
+        let crossed = Elasticity { scale_in_at: Some(92), ..asked.clone() };
+        let error = crossed.settings(nodes, ByteSize::mib(256)).unwrap_err();
+        assert!(matches!(error, SettingsError::ThresholdsCross { .. }), "{error}");
+        let small = asked.settings(nodes, ByteSize::mib(8)).unwrap_err();
+        assert!(matches!(small, SettingsError::NodeMemory { .. }), "{small}");
+    }
+}

@@ -1,0 +1,62 @@
+//! The manager as a thread of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use tidefs_control::Settings;
+use tidefs_fuse::SystemClock;
+use tidefs_manager::{Handle, Manager, Parts};
+use tidefs_valkey::{Admin, MoveOptions, Timeouts, Valkey};
+
+use super::{ClusterHands, LocalNodes};
+
+/// How often the nodes are observed.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A manager that runs until it is stopped.
+pub struct Managed {
+    handle: Handle,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Managed {
+    /// `store` keeps the journal.
+    pub fn start(
+        nodes: &LocalNodes,
+        store: &Arc<Valkey>,
+        settings: Settings,
+        options: MoveOptions,
+    ) -> anyhow::Result<Managed> {
+        let secret = nodes.secrets().admin.clone();
+        let admin = Admin::connect(&nodes.description(), secret, Timeouts::default())?;
+        let parts = Parts {
+            hands: ClusterHands::new(admin, options),
+            provisioner: nodes.clone(),
+            store: Arc::clone(store),
+            clock: SystemClock,
+        };
+        let (manager, handle) = Manager::new(parts, settings, INTERVAL)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let run = move || {
+            if let Err(error) = manager.run(&asked) {
+                tracing::error!("the number of nodes stays as it is: {error}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("tidefs-manager".to_owned()).spawn(run);
+        Ok(Managed { handle, stop, thread: thread.context("cannot start the manager")? })
+    }
+
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends what is under way soon, at a point where every partition has one owner.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,92 @@
+//! What people want of the number of nodes, and how it came out.
+
+use anyhow::{Context, bail};
+use tidefs_control::{Answer, Outcome, Request, Summary};
+use tidefs_manager::Handle;
+use tidefs_model::{ByteSize, NodeId};
+
+use crate::control::CHANGE_WAIT;
+use crate::failure::Failure;
+use crate::state::NodeRecord;
+
+pub enum Wish {
+    Scale(u16),
+    /// A node by its number, endpoint, or the beginning of its id.
+    Drain(String),
+}
+
+/// Fewer digits of an id name nobody for sure.
+const ID_DIGITS_MIN: usize = 4;
+
+impl Wish {
+    /// Returns when it is done, and says what was done.
+    pub fn carry_out(
+        &self,
+        manager: &Handle,
+        nodes: &[(usize, NodeRecord)],
+    ) -> anyhow::Result<String> {
+        let request = match self {
+            Wish::Scale(count) => Request::Scale(*count),
+            Wish::Drain(name) => Request::Drain(find(name, nodes)?),
+        };
+        match manager.request(request)?.wait(CHANGE_WAIT)? {
+            Answer::NothingToDo => Ok("nothing to do: it is so already".to_owned()),
+            Answer::Refused(refused) => bail!("{refused}"),
+            Answer::Finished(summary) => describe(&summary),
+        }
+    }
+}
+
+fn find(name: &str, nodes: &[(usize, NodeRecord)]) -> anyhow::Result<NodeId> {
+    let is_meant = |(number, node): &&(usize, NodeRecord)| {
+        let by_id = name.len() >= ID_DIGITS_MIN && node.id.starts_with(name);
+        number.to_string() == name || node.endpoint == name || by_id
+    };
+    let mut meant = nodes.iter().filter(is_meant);
+    match (meant.next(), meant.next()) {
+        (Some((_, node)), None) => node.id.parse().context("the record of the nodes is damaged"),
+        (None, _) => Err(Failure::NoSuchNode(name.to_owned()).into()),
+        (Some(_), Some(_)) => Err(Failure::SeveralNodes(name.to_owned()).into()),
+    }
+}
+
+fn describe(summary: &Summary) -> anyhow::Result<String> {
+    let (before, after) = (summary.nodes_before, summary.nodes_after);
+    let (moved, least) = (ByteSize(summary.bytes_moved), ByteSize(summary.bytes_minimum));
+    let said = format!(
+        "{before} to {after} nodes in {:.1} s; {moved} moved in {} partitions, of at least {least}",
+        summary.took.as_secs_f64(),
+        summary.partitions_moved,
+    );
+    match &summary.outcome {
+        Outcome::Completed => Ok(said),
+        Outcome::Partly { missing, why } => {
+            bail!("{said}; {missing} nodes could not be started: {why}")
+        }
+        Outcome::RolledBack { why } => bail!("{said}; it was undone: {why}"),
+        Outcome::Failed { why } => bail!("{said}; it was given up: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::ProcessId;
+
+    fn node(number: usize, id: &str) -> (usize, NodeRecord) {
+        let endpoint = format!("127.0.0.1:700{number}");
+        (number, NodeRecord { id: id.repeat(10), endpoint, process: ProcessId::current() })
+    }
+
+    #[test]
+    fn a_node_is_found_by_number_endpoint_or_the_beginning_of_its_id() {
+        let nodes = [node(1, "ab12"), node(3, "ab13")];
+        let third: NodeId = "ab13".repeat(10).parse().unwrap();
+        for name in ["3", "127.0.0.1:7003", "ab13", &"ab13".repeat(10)] {
+            assert_eq!(find(name, &nodes).unwrap(), third, "{name}");
+        }
+        for name in ["2", "ab1", "127.0.0.1:7002", ""] {
+            assert!(find(name, &nodes).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! File systems whose number of nodes changes, by themselves and by hand.
+
+use serde_json::Value;
+
+use crate::kept::status;
+use crate::world::{Ran, World, wanted};
+
+/// A world whose machine has a server.
+fn world() -> Option<World> {
+    let world = wanted("server").then(World::new).flatten()?;
+    world.has_server();
+    Some(world)
+}
+
+/// In front of a script: bytes that follow from a file's number, and the nodes that there are.
+/// Waits end by themselves.
+const TOOLS: &str = r#"
+    make() { openssl enc -aes-128-ctr -nosalt -K $(printf %032d $1) -iv 0 -in /dev/zero 2>/dev/null \
+        | head -c $(($2 << 20)); }
+    nodes() { "$TIDEFS" status --json | tr ',' '\n' | grep -c '"endpoint"'; }
+    until_nodes() {
+        for i in $(seq 300); do [ "$(nodes)" = $1 ] && return 0; sleep 0.2; done
+        echo "still $(nodes) nodes" >&2; "$TIDEFS" status >&2; return 1
+    }
+    check() { for i in $(seq $1); do make $i $2 | cmp - $i || return 1; done; }
+"#;
+
+fn run(world: &World, options: &[&str], script: &str) -> Ran {
+    let tidefs = world.binary();
+    let script = format!("TIDEFS={}\n{TOOLS}\n{script}", tidefs.display());
+    world.run_script(options, &script)
+}
+
+#[test]
+fn a_run_grows_when_it_is_full_and_shrinks_when_it_is_empty() {
+    let Some(world) = world() else { return };
+    let options =
+        ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "nso+asi", "--quiet-period", "1"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        for i in $(seq 15); do make $i 10 > $i || exit 3; done
+        check 15 10 || exit 4
+        [ "$(nodes)" -ge 3 ] || { echo "only $(nodes) nodes"; exit 5; }
+        rm *
+        until_nodes 1 || exit 6
+        for i in 1 2; do make $i 10 > $i || exit 7; done
+        check 2 10
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    assert!(!ran.stderr.contains("died"), "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn there_is_no_room_beyond_the_most_nodes_and_deleting_still_works() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..2", "--node-memory", "64MiB", "--quiet-period", "600"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        make 1 160 > big && exit 3
+        rm big
+        make 2 30 > 2 && make 2 30 | cmp - 2
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn nodes_are_added_drained_and_removed_by_hand_under_a_reader() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "2..4", "--node-memory", "64MiB", "--policy", "static"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        for i in $(seq 8); do make $i 6 > $i; done
+        (while [ -e 1 ]; do check 8 6 || { [ -e 1 ] && echo WRONG >&2; }; done) 2>../wrong &
+        "$TIDEFS" scale 4 || exit 3
+        until_nodes 4 || exit 4
+        "$TIDEFS" drain 2 || exit 5
+        until_nodes 3 || exit 6
+        "$TIDEFS" drain 2 && exit 7
+        "$TIDEFS" scale 5 && exit 8
+        "$TIDEFS" scale 1 && exit 9
+        "$TIDEFS" scale 2 || exit 10
+        "$TIDEFS" scale 2 || exit 11
+        check 8 6 || exit 12
+        ! grep WRONG ../wrong || exit 13
+        rm 1; wait; rm ../wrong
+        "$TIDEFS" status --json
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    for said in ["2 to 4 nodes", "4 to 3 nodes", "3 to 2 nodes", "nothing to do"] {
+        assert!(ran.stdout.contains(said), "no {said:?} in {}", ran.stdout);
+    }
+    for refused in ["there is no node 2", "more than the maximum of 4", "fewer than the minimum"] {
+        assert!(ran.stderr.contains(refused), "no {refused:?} in {}", ran.stderr);
+    }
+    let from = ran.stdout.find("\n{").expect("the status");
+    let status: Value = serde_json::from_str(&ran.stdout[from..]).expect("JSON");
+    let partitions = status["nodes"].as_array().unwrap().iter();
+    let partitions: u64 = partitions.filter_map(|node| node["partitions"].as_u64()).sum();
+    assert_eq!(partitions, 16_384, "{status}");
+    assert!(status["reconfiguration"].is_null(), "{status}");
+    assert!(status["last_decision"]["why"].as_str().is_some_and(|why| !why.is_empty()), "{status}");
+    world.is_as_before();
+}
+
+#[test]
+fn a_writer_on_another_mount_makes_it_grow_too() {
+    let Some(world) = world() else { return };
+    world.shell("mkdir second").succeeded();
+    let options = ["--nodes", "1..3", "--node-memory", "64MiB", "--mount", "first"];
+    world.run([&["up"][..], &options].concat()).succeeded();
+    world.run(["mount", "second"]).succeeded();
+    let script = format!("{TOOLS} make 1 100 > second/1 && make 1 100 | cmp - first/1");
+    world.shell(&script).succeeded();
+    let seen = status(&world);
+    assert!(seen["nodes"].as_array().unwrap().len() >= 2, "{seen}");
+    world.run(["top", "-n", "1"]).succeeded();
+    world.run(["down"]).succeeded();
+    world.shell("rmdir second").succeeded();
+    world.is_as_before();
+}
+
+#[test]
+fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
+    let Some(world) = world() else { return };
+    let refused = |options: &[&str], parts: &[&str]| {
+        let words = [&["run"][..], options, &["--", "true"]].concat();
+        world.run(words).refused(2, parts);
+    };
+    refused(&["--nodes", "4..2"], &["maximum of 2", "minimum of 4"]);
+    refused(&["--nodes", "1..99"], &["at most 64"]);
+    refused(&["--policy", "nso"], &["--nodes"]);
+    refused(&["--nodes", "1..4", "--policy", "nso+nso"], &["nso"]);
+    refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 %", "95 %"]);
+    refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["0 %"]);
+    world.is_as_before();
+}
+
+#[test]
+fn a_fixed_number_of_nodes_stays() {
+    let Some(world) = world() else { return };
+    let script = r#""$TIDEFS" scale 3 && exit 3; "$TIDEFS" drain 1 && exit 4; [ "$(nodes)" = 2 ]"#;
+    let ran = run(&world, &["--nodes", "2", "--node-memory", "64MiB"], script).succeeded();
+    assert_eq!(ran.stderr.matches("is fixed").count(), 2, "{}", ran.stderr);
+    world.is_as_before();
+}
