@@ -3,12 +3,12 @@
 #   STORE=valkey|embedded       where `make run` keeps its bytes (valkey)
 #   WORKFLOW=montage|blast      what `make run` runs (montage)
 #   SIZE=normal|small           how much of it (normal)
-#   NODES=N                     storage nodes of the valkey store (4)
+#   NODES=N|MIN..MAX            storage nodes of the valkey store (what suits the size: 2..8)
 
 STORE ?= valkey
 WORKFLOW ?= montage
 SIZE ?= normal
-NODES ?= 4
+NODES ?=
 TIDEFS := target/release/tidefs
 
 .DEFAULT_GOAL := help
@@ -28,7 +28,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 	scripts/setup run $(if $(filter embedded,$(STORE)),--without-server)
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $(WORKFLOW) \
-	  --store $(STORE) --nodes $(NODES) --size $(SIZE)
+	  --store $(STORE) $(if $(NODES),--nodes $(NODES)) --size $(SIZE)
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test

@@ -75,12 +75,16 @@ def call(command: list[str]) -> None:
         raise Failure(f"exit status {status} of: {shlex.join(command)}")
 
 
-def tidefs_command(options, scenario: Scenario, mount: Path) -> list[str]:
+def tidefs_command(options, scenario: Scenario, mount: Path, report: Path) -> list[str]:
     command = [str(options.tidefs), "run", "--mount", str(mount)]
     if options.store == "valkey":
+        nodes = options.nodes or scenario.nodes
         memory = options.node_memory or scenario.node_memory
-        command += ["--nodes", str(options.nodes), "--node-memory", memory]
-    return [*command, "--"]
+        command += ["--nodes", nodes, "--node-memory", memory]
+        if ".." in nodes:
+            # A workflow of a minute is not quiet for the usual three quarters of one.
+            command += ["--policy", "nso+asi", "--quiet-period", "0.5"]
+    return [*command, "--report", str(report), "--"]
 
 
 def workflow_command(options, scenario: Scenario, source: Path, output: Path) -> list[str]:
@@ -103,7 +107,7 @@ def run_both(options, scenario: Scenario, scratch: Path, output: Path) -> None:
     on_tidefs, on_disk = new_folder(output / "tidefs"), new_folder(output / "disk")
 
     inner = workflow_command(options, scenario, source, on_tidefs)
-    outer = tidefs_command(options, scenario, scratch / "tide")
+    outer = tidefs_command(options, scenario, scratch / "tide", output / "report")
     print(f"\nOn Tidefs ({options.store} store):", flush=True)
     print(f"$ {shlex.join([*outer, *inner])}", flush=True)
     call([*outer, *inner])
@@ -184,7 +188,11 @@ def parse() -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser.add_argument("--workflow", choices=workflows, default="montage")
     parser.add_argument("--store", choices=("valkey", "embedded"), default="valkey")
     parser.add_argument("--size", choices=("small", "normal"), default="normal")
-    parser.add_argument("--nodes", type=positive, default=4, help="nodes of the Valkey store")
+    parser.add_argument(
+        "--nodes",
+        metavar="N | MIN..MAX",
+        help="nodes of the Valkey store; default: what suits the size",
+    )
     parser.add_argument("--node-memory", metavar="SIZE", help="default: what the size needs")
     parser.add_argument("--tidefs", type=Path, default=PROJECT / "target/release/tidefs")
     parser.add_argument("--jobs", type=positive, default=os.cpu_count(), help="tasks at a time")
@@ -213,6 +221,7 @@ def main() -> None:
 
     finish(f"workflow {options.workflow}", run)
     print(f"Results: {output}")
+    print(f"Report: {output / 'report' / 'report.html'}")
 
 
 if __name__ == "__main__":

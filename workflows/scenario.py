@@ -20,7 +20,8 @@ class Scenario:
 
     generator: Sequence[str]
     program: Sequence[str]
-    # Four nodes of this size hold all files of the run about twice.
+    # As `tidefs run --nodes` takes them.
+    nodes: str
     node_memory: str
     # What the run on disk fills at most, input and results included.
     disk_bytes: int
@@ -50,11 +51,13 @@ def compare_matches(on_tidefs: Path, reference: Path) -> str:
     return f"All {count} matches equal the unsplit search, in both database formats."
 
 
-def montage(tiles: int, side: int, node_memory: str, disk_bytes: int) -> Scenario:
+def montage(tiles: int, side: int, nodes: str, node_memory: str, disk_bytes: int) -> Scenario:
+    """Each stage's input is removed when the stage has read it, so what is in use rises and falls."""
     grid = str(tiles)
     return Scenario(
         generator=["montage/tiles.py", "--nx", grid, "--ny", grid, "--size", str(side)],
-        program=["montage/montage.py"],
+        program=["montage/montage.py", "--delete-dead"],
+        nodes=nodes,
         node_memory=node_memory,
         disk_bytes=disk_bytes,
         compare=compare_mosaics,
@@ -65,6 +68,7 @@ def blast(sequences: int, queries: int, pieces: int, node_memory: str, disk_byte
     return Scenario(
         generator=["blast/sequences.py", "--sequences", f"{sequences}", "--queries", f"{queries}"],
         program=["blast/blast.py", "--database-pieces", str(pieces), "--query-pieces", "4"],
+        nodes="4",
         node_memory=node_memory,
         disk_bytes=disk_bytes,
         compare=compare_matches,
@@ -73,8 +77,8 @@ def blast(sequences: int, queries: int, pieces: int, node_memory: str, disk_byte
 
 
 SCENARIOS = {
-    ("montage", "small"): montage(4, 256, "64MiB", 100_000_000),
-    ("montage", "normal"): montage(10, 512, "768MiB", 2_500_000_000),
+    ("montage", "small"): montage(4, 256, "4", "64MiB", 100_000_000),
+    ("montage", "normal"): montage(10, 512, "2..8", "192MiB", 2_500_000_000),
     ("blast", "small"): blast(2000, 64, 4, "64MiB", 100_000_000),
     ("blast", "normal"): blast(20_000, 256, 16, "256MiB", 500_000_000),
 }

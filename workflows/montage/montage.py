@@ -158,7 +158,7 @@ def add_up(names: list[str]) -> list[Task]:
         Task(
             ["mAdd", "-p", CORRECTED, corrected, REGION, MOSAIC],
             with_area(MOSAIC),
-            dead=[path for name in names for path in with_area(CORRECTED / name)],
+            dead=[area_of(MOSAIC), *(path for name in names for path in with_area(CORRECTED / name))],
         ),
     ]
 

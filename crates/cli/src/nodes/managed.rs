@@ -13,8 +13,9 @@ use tidefs_valkey::{Admin, MoveOptions, Timeouts, Valkey};
 
 use super::{ClusterHands, LocalNodes};
 
-/// How often the nodes are observed.
+/// How often the nodes are observed, unless a quiet period is too short for that.
 const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// A manager that runs until it is stopped.
 pub struct Managed {
     handle: Handle,
@@ -38,7 +39,9 @@ impl Managed {
             store: Arc::clone(store),
             clock: SystemClock,
         };
-        let (manager, handle) = Manager::new(parts, settings, INTERVAL)?;
+        let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
+        let interval = quiet.clamp(INTERVAL_MIN, INTERVAL);
+        let (manager, handle) = Manager::new(parts, settings, interval)?;
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let run = move || {
