@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may depend on whom inside the workspace, tests left out.
-const DEPENDENCIES: [(&str, &[&str]); 8] = [
+const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("control", &["model"]),
+    ("report", &["model"]),
     ("store", &["model"]),
     ("manager", &["model", "control", "store"]),
     ("valkey", &["model", "store"]),
@@ -16,7 +17,7 @@ const DEPENDENCIES: [(&str, &[&str]); 8] = [
 ];
 
 /// Words that must not appear in a crate's own code, and why.
-const ABSENCES: [(&str, &[&str], &str); 7] = [
+const ABSENCES: [(&str, &[&str], &str); 8] = [
     (
         "model",
         &["SystemTime::now", "Instant::now", "std::io", "std::fs", "getrandom", "Mutex"],
@@ -50,6 +51,11 @@ const ABSENCES: [(&str, &[&str], &str); 7] = [
         "fs",
         &["fuser", "libc::", "Valkey", "NodeId", "SystemTime::now", "Instant::now"],
         "file-system semantics know no FUSE, no node and no clock of their own",
+    ),
+    (
+        "report",
+        &["SystemTime::now", "Instant::now", "std::net", "std::process"],
+        "a report tells what it was told; it looks at no clock and at no cluster",
     ),
     ("store", &["tidefs_fs", "Valkey", "SystemTime::now"], "a store knows keys and bytes"),
     ("fuse", &["tidefs_valkey"], "the kernel adapter knows no server"),

@@ -1,0 +1,102 @@
+//! What a report is made of: plain data, as the manager or the simulator recorded it.
+//!
+//! All times are seconds since the run started, and the names are those of `report.json`.
+
+use serde::{Deserialize, Serialize};
+
+/// The run as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFacts {
+    /// Word for word, as it was started.
+    pub command: Vec<String>,
+    /// As a shell would say it: 0 is success, 128 and more a signal.
+    pub command_status: i32,
+    /// Seconds since 1970-01-01 UTC at the start.
+    pub started_unix_seconds: u64,
+    pub wall_seconds: f64,
+    /// System calls that a program saw fail because of the file system.
+    pub io_errors: u64,
+    /// `embedded`, or a server's name and version.
+    pub store: String,
+    pub nodes_min: u32,
+    pub nodes_max: u32,
+    /// Memory that each node offers; 0 where the store has no nodes.
+    pub node_memory_bytes: u64,
+    pub policy: String,
+}
+
+/// What was observed at one instant. It holds until the next row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    pub t: f64,
+    pub used_bytes: u64,
+    pub allocated_bytes: u64,
+    /// Nodes in service.
+    pub nodes: u32,
+    /// Each of those nodes; empty where nobody looked at them one by one.
+    #[serde(default)]
+    pub per_node: Vec<NodeUsage>,
+}
+
+/// What one node held at one instant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeUsage {
+    pub id: String,
+    pub used_bytes: u64,
+    pub capacity_bytes: u64,
+}
+
+/// What a reconfiguration was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Bring nodes into service.
+    Commission,
+    /// Take nodes out of service for good.
+    Decommission,
+    /// Only move partitions.
+    Rebalance,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Commission => "commission",
+            Kind::Decommission => "decommission",
+            Kind::Rebalance => "rebalance",
+        }
+    }
+}
+
+/// A reconfiguration that came to an end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reconfiguration {
+    pub kind: Kind,
+    pub reason: String,
+    pub started_at: f64,
+    pub seconds: f64,
+    pub nodes_before: u32,
+    pub nodes_after: u32,
+    pub partitions_moved: u64,
+    pub bytes_moved: u64,
+    /// What any plan must move to come from the old spread to the new one.
+    pub bytes_minimum: u64,
+    /// Longest time that one request waited meanwhile; `None` where nobody measured.
+    pub io_stall_max_ms: Option<f64>,
+    /// 99th percentile of those times; `None` where nobody measured.
+    pub io_stall_p99_ms: Option<f64>,
+    /// Afterwards, how far the node that is farthest from its share is off, in per cent of that
+    /// share. `None` lets the report read it from the timeline, if that shows it.
+    #[serde(default)]
+    pub imbalance_percent: Option<f64>,
+    /// `completed`, or what became of it and why.
+    pub outcome: String,
+}
+
+/// A decision of the policy, also one to do nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    pub t: f64,
+    pub what: String,
+    pub why: String,
+}

@@ -1,0 +1,84 @@
+//! Facts put in order, their sums, and the file.
+
+use std::fs;
+use std::path::Path;
+
+use crate::balance::imbalance_after;
+use crate::error::ReportError;
+use crate::facts::{Decision, Reconfiguration, Row, RunFacts};
+use crate::json;
+use crate::totals::Totals;
+
+/// The report of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub(crate) run: RunFacts,
+    pub(crate) timeline: Vec<Row>,
+    pub(crate) reconfigurations: Vec<Reconfiguration>,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) totals: Totals,
+}
+
+impl Report {
+    /// Everything may come in any order and may be empty.
+    ///
+    /// # Errors
+    /// [`ReportError::NotAFigure`] for a time or another figure that is negative, infinite or NaN.
+    pub fn new(
+        run: RunFacts,
+        mut timeline: Vec<Row>,
+        mut reconfigurations: Vec<Reconfiguration>,
+        mut decisions: Vec<Decision>,
+    ) -> Result<Report, ReportError> {
+        check(&run, &timeline, &reconfigurations, &decisions)?;
+        timeline.sort_by(|a, b| a.t.total_cmp(&b.t));
+        reconfigurations.sort_by(|a, b| a.started_at.total_cmp(&b.started_at));
+        decisions.sort_by(|a, b| a.t.total_cmp(&b.t));
+        let observed = imbalance_after(&reconfigurations, &timeline);
+        for (reconfiguration, observed) in reconfigurations.iter_mut().zip(observed) {
+            reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
+        }
+        let totals = Totals::new(&run, &timeline);
+        Ok(Report { run, timeline, reconfigurations, decisions, totals })
+    }
+
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Writes `report.json` into a folder, which is made where it is absent. An earlier report is
+    /// replaced.
+    pub fn write(&self, directory: &Path) -> Result<(), ReportError> {
+        fs::create_dir_all(directory)
+            .map_err(|source| ReportError::Directory { path: directory.to_owned(), source })?;
+        let json = json::encode(self).map_err(|source| ReportError::Json { source })?;
+        let path = directory.join("report.json");
+        fs::write(&path, json).map_err(|source| ReportError::File { path, source })
+    }
+}
+
+fn check(
+    run: &RunFacts,
+    timeline: &[Row],
+    reconfigurations: &[Reconfiguration],
+    decisions: &[Decision],
+) -> Result<(), ReportError> {
+    figure("the run's time", run.wall_seconds)?;
+    timeline.iter().try_for_each(|row| figure("the time of a row", row.t))?;
+    for reconfiguration in reconfigurations {
+        figure("the start of a reconfiguration", reconfiguration.started_at)?;
+        figure("the time of a reconfiguration", reconfiguration.seconds)?;
+        figure("a longest stall", reconfiguration.io_stall_max_ms.unwrap_or(0.0))?;
+        figure("a 99th percentile of stalls", reconfiguration.io_stall_p99_ms.unwrap_or(0.0))?;
+        figure("an imbalance", reconfiguration.imbalance_percent.unwrap_or(0.0))?;
+    }
+    decisions.iter().try_for_each(|decision| figure("the time of a decision", decision.t))
+}
+
+fn figure(what: &'static str, value: f64) -> Result<(), ReportError> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(())
+    } else {
+        Err(ReportError::NotAFigure { what, value })
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole reports, as they lie in the folder.
+
+mod facts;
+mod figures;
