@@ -7,6 +7,8 @@ use crate::facts::{NodeUsage, Reconfiguration, Row};
 pub(crate) struct Fill {
     /// Of all nodes together: each node's share goes by its capacity.
     pub mean: f64,
+    /// Standard deviation of the nodes' fills about that mean.
+    pub deviation: f64,
     pub emptiest: f64,
     pub fullest: f64,
 }
@@ -16,14 +18,17 @@ impl Fill {
     pub fn new(nodes: &[NodeUsage]) -> Option<Fill> {
         let nodes = || nodes.iter().filter(|node| node.capacity_bytes > 0);
         let fills = || nodes().map(|node| node.used_bytes as f64 / node.capacity_bytes as f64);
-        if nodes().count() == 0 {
+        let count = nodes().count();
+        if count == 0 {
             return None;
         }
         let used: f64 = nodes().map(|node| node.used_bytes as f64).sum();
         let capacity: f64 = nodes().map(|node| node.capacity_bytes as f64).sum();
         let mean = used / capacity;
+        let squares: f64 = fills().map(|fill| (fill - mean).powi(2)).sum();
         Some(Fill {
             mean,
+            deviation: (squares / count as f64).sqrt(),
             emptiest: fills().fold(f64::INFINITY, f64::min),
             fullest: fills().fold(0.0, f64::max),
         })
@@ -68,9 +73,10 @@ mod tests {
     #[test]
     fn shares_go_by_capacity() {
         let even = Fill::new(&[node(50, 100), node(100, 200)]).expect("nodes");
-        assert_eq!((even.mean, even.imbalance_percent()), (0.5, 0.0));
+        assert_eq!((even.mean, even.deviation, even.imbalance_percent()), (0.5, 0.0, 0.0));
         let uneven = Fill::new(&[node(60, 100), node(20, 100)]).expect("nodes");
         assert_eq!((uneven.mean, uneven.emptiest, uneven.fullest), (0.4, 0.2, 0.6));
+        assert!((uneven.deviation - 0.2).abs() < 1e-9, "{uneven:?}");
         assert!((uneven.imbalance_percent() - 50.0).abs() < 1e-9, "{uneven:?}");
     }
 

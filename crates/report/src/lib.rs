@@ -1,15 +1,21 @@
 //! The report of a run: what it used, what it held, how it grew and shrank, and why.
 //!
-//! [`Report::new`] takes plain facts, and [`Report::write`] makes `report.json` of them. This crate
-//! knows no cluster, reads no clock and measures nothing: a real run and a simulated one are told in
-//! the same way.
+//! [`Report::new`] takes plain facts, and [`Report::write`] makes three files of them:
+//! `report.json` for programs, `timeline.svg` for a paper or a slide, and `report.html`, one page
+//! that needs no network and no script. This crate knows no cluster, reads no clock and measures
+//! nothing: a real run and a simulated one are told in the same way.
 
 mod balance;
+mod chart;
 mod error;
 mod facts;
 mod json;
+mod markup;
+mod page;
 mod report;
+mod thin;
 mod totals;
+mod words;
 
 pub use error::ReportError;
 pub use facts::{Decision, Kind, NodeUsage, Reconfiguration, Row, RunFacts};

@@ -86,13 +86,20 @@ pub fn elastic() -> Report {
     Report::new(run(12.0), timeline(), reconfigurations(), decisions()).expect("good facts")
 }
 
+/// The three files of a report: JSON, picture, page.
 pub struct Files {
     pub json: Value,
+    pub picture: String,
+    pub page: String,
 }
 
 pub fn written(report: &Report) -> Files {
     let directory = tempfile::tempdir().expect("a folder");
     report.write(directory.path()).expect("a report");
     let read = |name| fs::read_to_string(directory.path().join(name)).expect("a file");
-    Files { json: serde_json::from_str(&read("report.json")).expect("JSON") }
+    Files {
+        json: serde_json::from_str(&read("report.json")).expect("JSON"),
+        picture: read("timeline.svg"),
+        page: read("report.html"),
+    }
 }

@@ -2,3 +2,5 @@
 
 mod facts;
 mod figures;
+mod files;
+mod markup;

@@ -1,0 +1,73 @@
+//! `report.html`: one page for people. It needs no network and no script, follows the reader's
+//! choice of light or dark, and reads on a phone.
+
+mod comparison;
+mod headline;
+mod tables;
+
+use crate::chart::{self, Width};
+use crate::markup::Markup;
+use crate::report::Report;
+use crate::words;
+
+const STYLE: &str = include_str!("page/style.css");
+
+pub(crate) fn document(report: &Report) -> String {
+    let mut page = Markup::default();
+    page.element("html", &[("lang", &"en")], |html| {
+        html.element("head", &[], |head| top(head, report));
+        html.line();
+        html.element("body", &[], |body| {
+            body.element("main", &[], |main| content(main, report));
+        });
+    });
+    page.into_document("<!DOCTYPE html>")
+}
+
+fn top(head: &mut Markup, report: &Report) {
+    head.empty("meta", &[("charset", &"utf-8")]);
+    head.empty(
+        "meta",
+        &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")],
+    );
+    head.empty("meta", &[("name", &"color-scheme"), ("content", &"light dark")]);
+    head.leaf("title", &[], format!("Tidefs: {}", words::command(&report.run.command)));
+    head.style(&[STYLE, chart::STYLE]);
+}
+
+fn content(main: &mut Markup, report: &Report) {
+    headline::draw(main, report);
+    section(main, "Memory over time", "", |section| {
+        for width in [Width::Wide, Width::Narrow] {
+            chart::timeline(report, width, false, section);
+        }
+    });
+    section(main, "Balance across nodes", BALANCE, |section| balance(section, report));
+    section(main, "Reconfigurations", "", |section| tables::reconfigurations(section, report));
+    section(main, "Against a static run", "", |section| comparison::draw(section, report));
+    section(main, "Decisions", "", |section| tables::decisions(section, report));
+}
+
+const BALANCE: &str = "Part of its memory that each node has in use. While nodes come and go the \
+     spread is wide; it closes when their partitions have moved.";
+
+fn balance(section: &mut Markup, report: &Report) {
+    for width in [Width::Wide, Width::Narrow] {
+        if !chart::balance(report, width, section) {
+            let text = "What each node held was not recorded.";
+            return section.leaf("p", &[("class", &"quiet")], text);
+        }
+    }
+}
+
+/// A part of the page with its heading, and a line on what it shows.
+fn section(main: &mut Markup, heading: &str, what: &str, inside: impl FnOnce(&mut Markup)) {
+    main.element("section", &[], |section| {
+        section.leaf("h2", &[], heading);
+        if !what.is_empty() {
+            section.leaf("p", &[("class", &"quiet")], what);
+        }
+        inside(section);
+    });
+    main.line();
+}

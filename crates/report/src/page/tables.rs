@@ -1,0 +1,131 @@
+//! What was done and what was decided, line by line.
+
+use crate::facts::{Decision, Reconfiguration};
+use crate::markup::Markup;
+use crate::report::Report;
+use crate::words;
+
+/// More lines than this nobody reads; `report.json` has them all.
+const LINES_MOST: usize = 500;
+/// More decisions than this are folded away.
+const DECISIONS_OPEN: usize = 12;
+
+pub(super) fn reconfigurations(section: &mut Markup, report: &Report) {
+    if report.reconfigurations.is_empty() {
+        let text = "There were none: the nodes stayed as they were.";
+        return section.leaf("p", &[("class", &"quiet")], text);
+    }
+    section.element("div", &[("class", &"scroll")], |div| {
+        div.element("table", &[("class", &"stacked")], |table| {
+            table.element("thead", &[], |head| {
+                head.element("tr", &[], |tr| {
+                    COLUMNS.iter().for_each(|name| tr.leaf("th", &[("scope", &"col")], name));
+                });
+            });
+            table.element("tbody", &[], |body| {
+                for (at, done) in report.reconfigurations.iter().enumerate().take(LINES_MOST) {
+                    line(body, at, done);
+                }
+            });
+        });
+    });
+    rest(section, report.reconfigurations.len(), "reconfigurations");
+}
+
+const COLUMNS: [&str; 10] = [
+    "no.",
+    "what",
+    "at",
+    "took",
+    "nodes",
+    "moved (\u{d7}\u{a0}minimum)",
+    "partitions",
+    "stall, longest (p99)",
+    "imbalance after",
+    "why, and outcome",
+];
+
+fn line(body: &mut Markup, at: usize, done: &Reconfiguration) {
+    let cells = [
+        (at + 1).to_string(),
+        done.kind.name().to_owned(),
+        words::duration(done.started_at),
+        words::duration(done.seconds),
+        format!("{} \u{2192} {}", done.nodes_before, done.nodes_after),
+        moved(done),
+        words::grouped(done.partitions_moved),
+        stall(done),
+        done.imbalance_percent
+            .map_or("not seen".to_owned(), |percent| words::percent(percent / 100.0)),
+    ];
+    body.element("tr", &[], |tr| {
+        for (at, (name, text)) in COLUMNS.iter().zip(cells).enumerate() {
+            let class = match at {
+                0 => "number".to_owned(),
+                1 => format!("kind {text}"),
+                2..=7 => "short".to_owned(),
+                _ => String::new(),
+            };
+            tr.leaf("td", &[("data-name", name), ("class", &class)], text);
+        }
+        tr.element("td", &[("data-name", &COLUMNS[9]), ("class", &"why")], |td| {
+            td.text(&done.reason);
+            let class = if done.outcome == "completed" { "outcome" } else { "outcome bad" };
+            td.leaf("span", &[("class", &class)], &done.outcome);
+        });
+    });
+    body.line();
+}
+
+fn moved(done: &Reconfiguration) -> String {
+    let ratio = match done.bytes_minimum {
+        0 => String::new(),
+        minimum => format!(" (\u{d7}\u{a0}{:.2})", done.bytes_moved as f64 / minimum as f64),
+    };
+    format!("{}{ratio}", words::bytes(done.bytes_moved))
+}
+
+fn stall(done: &Reconfiguration) -> String {
+    match (done.io_stall_max_ms, done.io_stall_p99_ms) {
+        (None, None) => words::milliseconds(None),
+        (most, None) => words::milliseconds(most),
+        (most, p99) => format!("{} ({})", words::milliseconds(most), words::milliseconds(p99)),
+    }
+}
+
+pub(super) fn decisions(section: &mut Markup, report: &Report) {
+    let decisions = &report.decisions;
+    match decisions.len() {
+        0 => section.leaf("p", &[("class", &"quiet")], "None were recorded."),
+        1..=DECISIONS_OPEN => list(section, decisions),
+        count => section.element("details", &[], |details| {
+            details.leaf("summary", &[], format!("All {} decisions", words::grouped(count)));
+            list(details, &decisions[..count.min(LINES_MOST)]);
+            rest(details, count, "decisions");
+        }),
+    }
+}
+
+fn list(section: &mut Markup, decisions: &[Decision]) {
+    section.element("ol", &[("class", &"decisions")], |list| {
+        for decision in decisions {
+            list.element("li", &[], |item| {
+                item.leaf("span", &[("class", &"time")], words::duration(decision.t));
+                item.element("span", &[], |said| {
+                    said.leaf("strong", &[], &decision.what);
+                    said.text(" ");
+                    said.text(&decision.why);
+                });
+            });
+            list.line();
+        }
+    });
+}
+
+/// Says how many lines are not shown.
+fn rest(section: &mut Markup, count: usize, of: &str) {
+    if let Some(more) = count.checked_sub(LINES_MOST).filter(|more| *more > 0) {
+        let more = words::grouped(more);
+        section.leaf("p", &[("class", &"quiet")], format!("{more} more {of} are in report.json."));
+    }
+}
