@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use tidefs_model::{NodeId, Time};
 
-use crate::decide::{Quiet, Situation, decide};
+use crate::decide::{Quiet, Silence, Situation, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::inventory::Observation;
@@ -58,6 +58,7 @@ pub struct Controller {
     /// Observations from before this say nothing of what is.
     changed_at: Option<Time>,
     quiet: Quiet,
+    silence: Silence,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
     last_rebalance: Option<Time>,
@@ -77,6 +78,7 @@ impl Controller {
             observed_at: None,
             changed_at: None,
             quiet: Quiet::default(),
+            silence: Silence::default(),
             full: None,
             requests: VecDeque::new(),
             last_rebalance: None,
@@ -155,6 +157,7 @@ impl Controller {
 
     fn observe(&mut self, at: Time, observed: Observation) {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
+        self.silence.observe(at, &observed);
         self.observed = observed;
         self.observed_at = Some(at);
     }
@@ -279,6 +282,7 @@ impl Controller {
             settings: &self.settings,
             observed: &self.observed,
             quiet: self.quiet,
+            silence: &self.silence,
             full: self.full,
             last_rebalance: self.last_rebalance,
         })

@@ -1,5 +1,6 @@
 //! The policy's answer to what was observed: a function of its arguments and nothing else.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidefs_model::{NodeId, Time};
@@ -18,6 +19,30 @@ const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
 const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
 const GROWTH_PART: u64 = 100;
+
+/// A node that does not answer for this long is dead: a loaded machine makes one late by seconds.
+const DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// Since when nodes have not answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Silence {
+    since: BTreeMap<NodeId, Time>,
+}
+
+impl Silence {
+    /// Takes an observation into account.
+    pub fn observe(&mut self, now: Time, observed: &Observation) {
+        let silent = |id: &NodeId| observed.node(*id).is_some_and(|node| !node.is_serving());
+        self.since.retain(|id, _| silent(id));
+        for node in observed.nodes().iter().filter(|node| !node.is_serving()) {
+            self.since.entry(node.id).or_insert(now);
+        }
+    }
+
+    pub fn is_dead(&self, node: NodeId, now: Time) -> bool {
+        self.since.get(&node).is_some_and(|&since| now - since >= DEAD_AFTER)
+    }
+}
 
 /// For how long usage has been low and has not grown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +81,7 @@ impl Quiet {
 /// What a decision rests on.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
+    pub silence: &'a Silence,
     pub now: Time,
     pub settings: &'a Settings,
     pub observed: &'a Observation,
@@ -74,6 +100,9 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(verdict) = settings.policy.scale_out.and_then(|out| grow(situation, &out, nodes)) {
         return verdict;
     }
+    if let Some(node) = dead_and_empty(situation) {
+        return Verdict::Shrink { leaving: vec![node], cause: Cause::DeadAndEmpty { node } };
+    }
     if let Some(cause) = uneven(situation) {
         return Verdict::Rebalance { cause };
     }
@@ -89,11 +118,13 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
 }
 
 fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<Verdict> {
-    let Situation { settings, observed, full, .. } = *situation;
+    let Situation { now, settings, observed, full, silence, .. } = *situation;
     let (min, max) = (settings.nodes_min, settings.nodes_max);
-    if nodes < min {
-        let cause = Cause::BelowMinimum { nodes, min };
-        return Some(Verdict::Grow { add: min - nodes, cause });
+    let there = observed.nodes().iter().filter(|node| !silence.is_dead(node.id, now)).count();
+    let there = there as u16;
+    if there < min {
+        let cause = Cause::BelowMinimum { nodes: there, min };
+        return Some(Verdict::Grow { add: min - there, cause });
     }
     let used_percent = percent(observed.used_bytes(), observed.capacity_bytes());
     let threshold_percent = scale_out.threshold_percent;
@@ -113,6 +144,13 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     }
     let add = scale_out.step(settings.nodes_initial, nodes).min(max - nodes);
     Some(Verdict::Grow { add, cause })
+}
+
+/// A node that is of no use to anybody, and nothing was lost with it.
+fn dead_and_empty(situation: &Situation<'_>) -> Option<NodeId> {
+    let nodes = situation.observed.nodes().iter();
+    let dead = |node: &&Node| situation.silence.is_dead(node.id, situation.now);
+    nodes.filter(dead).find(|node| node.partitions == 0).map(|node| node.id)
 }
 
 /// Whether spreading anew is due.

@@ -82,6 +82,10 @@ pub enum Cause {
     EmptyNode {
         node: NodeId,
     },
+    /// A node has not answered for long, and held nothing.
+    DeadAndEmpty {
+        node: NodeId,
+    },
 }
 
 /// Why nothing is done.
@@ -162,6 +166,9 @@ impl fmt::Display for Cause {
             ),
             Cause::Uneven { fullest_percent, mean_percent } => {
                 write!(f, "one node is at {fullest_percent:.1} %, the mean is {mean_percent:.1} %")
+            }
+            Cause::DeadAndEmpty { node } => {
+                write!(f, "{node} has not answered for long, and holds nothing")
             }
             Cause::EmptyNode { node } => write!(f, "{node} holds nothing"),
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidefs_control::{
-    Cause, Hold, Node, NodeState, Observation, Quiet, Refused, Request, Settings, Situation,
-    Verdict, decide, grant,
+    Cause, Hold, Node, NodeState, Observation, Quiet, Refused, Request, Settings, Silence,
+    Situation, Verdict, decide, grant,
 };
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
 
@@ -42,7 +42,10 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
     quiet.observe(Time::from_unix(1_000, 0), observed, settings.policy.scale_in.as_ref());
     quiet.observe(now, observed, settings.policy.scale_in.as_ref());
     let full = full.then_some(None);
-    decide(&Situation { now, settings, observed, quiet, full, last_rebalance: None })
+    let mut silence = Silence::default();
+    silence.observe(Time::from_unix(1_000, 0), observed);
+    let silence = &silence;
+    decide(&Situation { now, settings, observed, quiet, silence, full, last_rebalance: None })
 }
 
 fn size_of(verdict: &Verdict) -> i32 {
@@ -151,8 +154,24 @@ fn nodes_that_hold_nothing_are_filled_and_missing_ones_replaced() {
     let mut lost = nodes(&[30, 30]).nodes().to_vec();
     lost[1].state = NodeState::Unreachable;
     let lost = Observation::new(lost);
-    assert_eq!(size_of(&after(0, &settings("nso", 2, 4, 2), &lost, false)), 1);
-    assert_eq!(size_of(&after(0, &settings("static", 2, 4, 2), &lost, false)), 0);
+    assert_eq!(size_of(&after(9, &settings("nso", 2, 4, 2), &lost, false)), 0, "it may be slow");
+    assert_eq!(size_of(&after(10, &settings("nso", 2, 4, 2), &lost, false)), 1);
+    assert_eq!(size_of(&after(10, &settings("static", 2, 4, 2), &lost, false)), 0);
+}
+
+#[test]
+fn dead_nodes_that_hold_nothing_are_removed_and_others_are_not() {
+    let mut dead = nodes(&[30, 0, 0]).nodes().to_vec();
+    dead[1].state = NodeState::Unreachable;
+    dead[2].state = NodeState::Unreachable;
+    dead[2].partitions = 0;
+    let dead = Observation::new(dead);
+    let settings = settings("static", 1, 4, 1);
+    assert_eq!(size_of(&after(9, &settings, &dead, false)), 0);
+    let verdict = after(10, &settings, &dead, false);
+    let node = id(2);
+    let cause = Cause::DeadAndEmpty { node };
+    assert_eq!(verdict, Verdict::Shrink { leaving: vec![node], cause });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidefs_model::{NodeId, Time};
 use super::{Phase, Reconfiguration, Tasks};
 use crate::check::check;
 use crate::events::{Failure, Moved, Outcome};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Node};
 use crate::planner::{Plan, Refusal, Step, plan};
 use crate::record::Kind;
 use crate::settings::Settings;
@@ -40,8 +40,9 @@ impl Reconfiguration {
             let failure = Failure::new("a node that was started is not among the nodes yet");
             return self.failed(Phase::Surveying, failure, now, settings, tasks);
         }
-        self.nodes_after = inventory.observation().serving().count() as u16;
         let leaving = self.leaving_in(inventory);
+        let stays = |node: &&Node| !leaving.contains(&node.id);
+        self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
         match plan(inventory, &leaving, &settings.spreading) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
@@ -85,7 +86,8 @@ impl Reconfiguration {
         let empty = |id: &NodeId| {
             inventory.observation().node(*id).is_some_and(|node| node.partitions == 0)
         };
-        let useless = self.joined.iter().copied().filter(empty).collect();
+        let useless: Vec<_> = self.joined.iter().copied().filter(empty).collect();
+        self.nodes_after = self.nodes_after.saturating_sub(useless.len() as u16);
         self.outcome = Outcome::Failed { why };
         self.remove(useless, tasks);
     }

@@ -73,7 +73,6 @@ impl Reconfiguration {
 
     /// Removes the nodes, if any, and ends.
     pub(super) fn remove(&mut self, nodes: Vec<NodeId>, tasks: &mut Tasks) {
-        self.nodes_after = self.nodes_after.saturating_sub(nodes.len() as u16);
         self.to_remove = nodes;
         self.plan = None;
         self.failures = 0;
