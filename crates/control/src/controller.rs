@@ -23,13 +23,13 @@ const REQUESTS_MOST: usize = 16;
 /// Whether a writer that met a full node may hope for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// It will be decided on at once.
+    /// It will be decided on with the next observation, or a failed growth will be tried again.
     Possible,
     /// Partitions are on the move, or will be.
     Underway,
     /// No more nodes are allowed.
     AtMaximum { nodes: u16 },
-    /// The policy changes nothing by itself.
+    /// The policy does not grow by itself.
     NotByItself,
 }
 
@@ -112,12 +112,14 @@ impl Controller {
         matches!(self.state, State::Idle)
     }
 
+    /// To be asked right after a writer's alarm was told: then it rests on that alarm.
     pub fn growth(&self) -> Growth {
-        let nodes = self.observed.serving().count() as u16;
-        match &self.state {
-            State::Busy(_) => Growth::Underway,
-            _ if self.settings.policy.scale_out.is_none() => Growth::NotByItself,
-            _ if nodes >= self.settings.nodes_max => Growth::AtMaximum { nodes },
+        if matches!(self.state, State::Busy(_)) {
+            return Growth::Underway;
+        }
+        match self.decision.as_ref().map(|decision| &decision.verdict) {
+            Some(Verdict::Hold(Hold::AtMaximum { max })) => Growth::AtMaximum { nodes: *max },
+            Some(Verdict::Hold(Hold::NoScaleOut)) => Growth::NotByItself,
             _ => Growth::Possible,
         }
     }

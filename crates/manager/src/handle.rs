@@ -1,6 +1,6 @@
 //! How the rest of a process talks to its manager.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use crate::account::{Account, Report};
 use crate::message::Message;
 use crate::status::{NodeStatus, Progress, Status};
 
+/// The loop never waits for anything but messages, so an answer takes microseconds.
+const ALARM_LONGEST: Duration = Duration::from_secs(1);
+
 /// What the loop and the handles share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub status: Mutex<Status>,
     pub account: Mutex<Account>,
-    /// An alarm is on its way to the loop.
-    pub alarmed: AtomicBool,
     pub requests: AtomicU64,
 }
 
@@ -72,21 +73,21 @@ impl Handle {
         Ok(Ticket { answer })
     }
 
-    /// A writer met a node without room. It is heard at once; the writer says so again, every tenth
-    /// of a second or so, for as long as it waits.
-    pub fn alarm_full(&self, node: Option<NodeId>) {
-        if !self.shared.alarmed.swap(true, Ordering::AcqRel) {
-            // A queue that is full is being worked off, and the writer says it again.
-            let sent = self.sender.try_send(Message::Full(node));
-            if sent.is_err() {
-                self.shared.alarmed.store(false, Ordering::Release);
-            }
-        }
+    /// A writer met a node without room, and asks whether it may hope for some. It is heard at once;
+    /// the writer says so again, every tenth of a second or so, for as long as it waits. Where there
+    /// is no hope, it has to fail.
+    pub fn alarm_full(&self, node: Option<NodeId>) -> Result<Growth, AskError> {
+        let (reply, answer) = bounded(1);
+        self.send(Message::Full { node, reply })?;
+        answer.recv_timeout(ALARM_LONGEST).map_err(|error| match error {
+            RecvTimeoutError::Timeout => AskError::Busy,
+            RecvTimeoutError::Disconnected => AskError::Stopped,
+        })
     }
 
-    /// Whether a writer that met a full node may hope for room.
-    pub fn growth(&self) -> Growth {
-        lock(&self.shared.status).growth
+    fn send(&self, message: Message) -> Result<(), AskError> {
+        let sent = self.sender.try_send(message);
+        sent.map_err(|error| if error.is_full() { AskError::Busy } else { AskError::Stopped })
     }
 
     pub fn status(&self) -> Status {

@@ -78,7 +78,6 @@ where
         let shared = Arc::new(Shared {
             status: Mutex::new(status(&controller, now, 0, None)),
             account: Mutex::new(Account::new(settings.node_memory, settings.nodes_min)),
-            alarmed: AtomicBool::new(false),
             requests: AtomicU64::new(1),
         });
         let (sender, receiver) = bounded(MESSAGES_MOST);

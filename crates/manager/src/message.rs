@@ -1,14 +1,18 @@
 //! What reaches the manager's loop from other threads.
 
 use crossbeam_channel::Sender;
-use tidefs_control::{Answer, Done, Failure, Observation, Request, RequestId, TaskId};
+use tidefs_control::{Answer, Done, Failure, Growth, Observation, Request, RequestId, TaskId};
 use tidefs_model::{NodeId, Time};
 
 #[derive(Debug)]
 pub enum Message {
     /// The nodes as they were when they began to be asked.
     Observed(Time, Result<Observation, Failure>),
-    Full(Option<NodeId>),
+    /// Answered at once.
+    Full {
+        node: Option<NodeId>,
+        reply: Sender<Growth>,
+    },
     Request {
         id: RequestId,
         request: Request,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidefs_control::{Controller, Decision, Growth, Kind, NodeState, Phase};
+use tidefs_control::{Controller, Decision, Kind, NodeState, Phase};
 use tidefs_model::{NodeClass, NodeId, Time};
 
 /// The manager as it was a moment ago.
@@ -13,8 +13,6 @@ pub struct Status {
     pub reconfiguration: Option<Progress>,
     /// What was decided last, on which numbers, and why.
     pub last_decision: Option<Decision>,
-    /// Whether a writer that met a full node may hope for room.
-    pub growth: Growth,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +110,6 @@ pub(crate) fn status(
         nodes: controller.observed().nodes().iter().map(node).collect(),
         reconfiguration: progress,
         last_decision: controller.last_decision().cloned(),
-        growth: controller.growth(),
     }
 }
 

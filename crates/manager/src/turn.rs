@@ -78,12 +78,17 @@ where
                 self.end();
                 return if superseded { Err(ManagerError::Superseded) } else { Ok(()) };
             }
-            let event = match self.manager.receiver.recv_timeout(self.wait()) {
-                Ok(message) => self.hear(message),
-                Err(_) => Some(Event::Tick),
+            let (event, alarm) = match self.manager.receiver.recv_timeout(self.wait()) {
+                Ok(Message::Full { node, reply }) => (Some(Event::NodeFull(node)), Some(reply)),
+                Ok(message) => (self.hear(message), None),
+                Err(_) => (Some(Event::Tick), None),
             };
             if let Some(event) = event {
                 self.tell(scope, event);
+            }
+            if let Some(reply) = alarm {
+                // Whoever asked may have gone.
+                let _ = reply.try_send(self.controller.growth());
             }
         }
     }
@@ -108,10 +113,7 @@ where
                 tracing::warn!(%failure, "the nodes cannot be observed");
                 None
             }
-            Message::Full(node) => {
-                self.manager.shared.alarmed.store(false, Ordering::Release);
-                Some(Event::NodeFull(node))
-            }
+            Message::Full { node, .. } => Some(Event::NodeFull(node)),
             Message::Request { id, request, reply } => {
                 self.replies.insert(id, reply);
                 Some(Event::Request(id, request))

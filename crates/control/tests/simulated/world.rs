@@ -187,10 +187,10 @@ impl World {
             let content = self.cluster.content();
             if content + MIB / 2 <= self.wished {
                 if let Err(node) = self.cluster.write(number, MIB / 2) {
+                    self.tell(Event::NodeFull(Some(node)));
                     if matches!(self.controller.growth(), Growth::AtMaximum { .. }) {
                         self.refused_writes_at_maximum += 1;
                     }
-                    self.tell(Event::NodeFull(Some(node)));
                 }
             } else if content > self.wished {
                 let bytes = &mut self.cluster.bytes[usize::from(number)];

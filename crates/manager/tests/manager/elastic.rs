@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidefs_control::{Answer, Growth, Outcome, Refused, Request, Settings};
-use tidefs_manager::ManagerError;
+use tidefs_manager::{AskError, ManagerError};
 use tidefs_model::{ByteSize, NodeId};
 
 use crate::world::{Life, MIB, NODE_BYTES, Stage, lock, until};
@@ -30,7 +30,8 @@ fn it_grows_with_the_data_and_shrinks_when_that_is_gone() {
         let write = || match lock(&stage.world).fill(mib * MIB) {
             Ok(()) => true,
             Err(node) => {
-                running.handle.alarm_full(Some(node));
+                let growth = running.handle.alarm_full(Some(node)).expect("an answer");
+                assert!(!matches!(growth, Growth::AtMaximum { .. } | Growth::NotByItself));
                 false
             }
         };
@@ -55,18 +56,19 @@ fn it_grows_with_the_data_and_shrinks_when_that_is_gone() {
 }
 
 #[test]
-fn at_the_maximum_writers_are_told_so() {
-    let stage = stage("nso", 1, 2, 2);
-    let running = stage.start(&Life::without_end());
-    let say = || format!("{:?}", running.handle.status());
-    lock(&stage.world).fill(8 * MIB).expect("room");
-    until("room at last", || running.handle.growth() == Growth::AtMaximum { nodes: 2 }, say);
-    running.handle.alarm_full(None);
-    let decided = || {
-        running.handle.alarm_full(None);
-        running.handle.last_decision().is_some_and(|it| it.to_string().contains("2 nodes are the"))
-    };
-    until("a decision", decided, say);
+fn where_there_is_no_hope_for_room_writers_are_told_so() {
+    for (policy, growth) in
+        [("nso", Growth::AtMaximum { nodes: 2 }), ("static", Growth::NotByItself)]
+    {
+        let stage = stage(policy, 1, 2, 2);
+        let running = stage.start(&Life::without_end());
+        let say = || format!("{:?}", running.handle.status());
+        until("an answer", || running.handle.alarm_full(None) == Ok(growth), say);
+        assert_eq!(stage.nodes(), 2);
+        let handle = running.handle.clone();
+        running.stop().expect("a manager that is stopped");
+        assert_eq!(handle.alarm_full(None), Err(AskError::Stopped));
+    }
 }
 
 #[test]
