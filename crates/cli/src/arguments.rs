@@ -99,6 +99,10 @@ pub struct Run {
     #[command(flatten)]
     pub storage: StorageOptions,
 
+    /// Write report.json, report.html and timeline.svg there
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
     /// Leave out the summary at the end
     #[arg(short, long)]
     pub quiet: bool,

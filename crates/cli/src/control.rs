@@ -26,10 +26,8 @@ pub enum Request {
     Mount(MountPoint),
     Unmount(PathBuf),
     Stop,
-    /// A writer met a full node. `alarm`: and what is being removed did not help.
-    Full {
-        alarm: bool,
-    },
+    /// A writer met a full node.
+    Full,
     /// Have so many nodes; answered when there are.
     Scale(u16),
     /// Empty and remove a node, by number, endpoint or id; answered when that is done.

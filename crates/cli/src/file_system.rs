@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use tidefs_fuse::Requests;
 use tidefs_manager::Handle;
 use tidefs_model::ByteSize;
 use tidefs_store::Overview;
@@ -115,7 +116,7 @@ impl FileSystem {
             Err(error) => Answer::Refused(format!("{error:#}")),
         };
         match request {
-            Request::Full { alarm } => Answer::Room { hopeful: self.hopes_for_room(alarm) },
+            Request::Full => Answer::Room { hopeful: self.hopes_for_room() },
             Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
             Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
             Request::Status => match self.status() {
@@ -175,12 +176,8 @@ impl FileSystem {
     }
 
     /// Another process's writer met a full node.
-    fn hopes_for_room(&self, alarm: bool) -> bool {
-        let Some(manager) = self.manager() else { return false };
-        if alarm {
-            manager.alarm_full(None);
-        }
-        is_hopeful(manager.growth())
+    fn hopes_for_room(&self) -> bool {
+        self.manager().is_some_and(|manager| is_hopeful(manager.alarm_full(None)))
     }
 
     fn change_nodes(&self, wish: &Wish) -> Answer {
@@ -234,6 +231,13 @@ impl FileSystem {
         let mut totals = parts.earlier;
         parts.mounts.iter().for_each(|mount| totals += mount.totals());
         totals
+    }
+
+    /// Requests that the mounts of this process have served, those that are there.
+    pub fn requests(&self) -> Requests {
+        let parts = self.parts();
+        let each = parts.mounts.iter().map(ServedMount::requests);
+        each.fold(Requests::default(), |all, one| all.and(&one))
     }
 
     /// Takes every mount away, stops the nodes and removes the directory. What was stored is

@@ -4,24 +4,36 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tidefs_fuse::{Requests, SystemClock};
+use tidefs_manager::Report;
+use tidefs_model::{Clock, Time};
 use tidefs_store::Overview;
 
 use crate::file_system::FileSystem;
+use crate::history::History;
 use crate::say;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// What was seen until now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Observed {
     pub memory_used_bytes_max: u64,
     pub memory_capacity_bytes: u64,
     pub nodes: usize,
     /// By number, counted from 1: the endpoint of each node that died.
     pub dead: BTreeMap<usize, String>,
+    /// What the store calls itself.
+    pub store: String,
+    pub history: History,
+    pub started: Time,
+    /// Served until now.
+    pub requests: Requests,
+    /// What the manager accounts for, where there is one.
+    pub managed: Option<Report>,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
@@ -34,7 +46,7 @@ impl Monitor {
     pub fn start(file_system: Weak<FileSystem>) -> Monitor {
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
-            let mut observed = Observed::default();
+            let mut observed = Observed::new();
             loop {
                 let next = stopped.recv_timeout(EVERY);
                 // Once more at the end, since the most may have come since the last look.
@@ -50,11 +62,25 @@ impl Monitor {
 
     pub fn finish(self) -> Observed {
         drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        self.thread.join().unwrap_or_else(|_| Observed::new())
     }
 }
 
 impl Observed {
+    pub fn new() -> Observed {
+        Observed {
+            memory_used_bytes_max: 0,
+            memory_capacity_bytes: 0,
+            nodes: 0,
+            dead: BTreeMap::new(),
+            store: String::new(),
+            history: History::new(Instant::now()),
+            started: SystemClock.now(),
+            requests: Requests::default(),
+            managed: None,
+        }
+    }
+
     fn look(&mut self, file_system: &FileSystem) {
         for (number, endpoint) in file_system.dead_nodes() {
             if self.dead.insert(number, endpoint.clone()).is_none() {
@@ -66,9 +92,16 @@ impl Observed {
             Ok(overview) => self.count(&overview),
             Err(error) => tracing::debug!("the store does not say how it is: {error}"),
         }
+        self.requests = file_system.requests();
+        if let Some(manager) = file_system.manager() {
+            self.history.saw_manager(&manager.status(), || self.requests.clone());
+            self.managed = Some(manager.report());
+        }
     }
 
     fn count(&mut self, overview: &Overview) {
+        self.store.clone_from(&overview.store);
+        self.history.saw_nodes(overview);
         self.memory_used_bytes_max = self.memory_used_bytes_max.max(overview.memory_used_bytes());
         self.memory_capacity_bytes =
             self.memory_capacity_bytes.max(overview.memory_capacity_bytes());

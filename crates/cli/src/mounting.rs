@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidefs_fs::{Config, Counters, Fs};
-use tidefs_fuse::{MountOptions, Session, SystemClock};
+use tidefs_fuse::{MountOptions, Requests, Session, SystemClock};
 use tidefs_model::MountId;
 use tidefs_store::Store;
 
@@ -42,6 +42,7 @@ impl AddAssign for Totals {
 /// A mount of either store; what differs is hidden here.
 trait Mount: Send {
     fn counters(&self) -> &Counters;
+    fn requests(&self) -> Requests;
     fn is_direct(&self) -> bool;
     fn is_over(&self) -> bool;
     fn end(self: Box<Self>) -> anyhow::Result<()>;
@@ -98,6 +99,11 @@ impl ServedMount {
         }
     }
 
+    /// That it has served until now.
+    pub fn requests(&self) -> Requests {
+        self.mount.requests()
+    }
+
     /// Writes back and unmounts.
     pub fn end(self) -> anyhow::Result<()> {
         let ended = self.mount.end();
@@ -125,6 +131,10 @@ fn mount<S: Store>(store: Arc<S>, path: &Path, direct: bool) -> anyhow::Result<B
 impl<S: Store> Mount for Served<S> {
     fn counters(&self) -> &Counters {
         self.fs.counters()
+    }
+
+    fn requests(&self) -> Requests {
+        self.session.requests()
     }
 
     fn is_direct(&self) -> bool {

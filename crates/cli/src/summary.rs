@@ -9,14 +9,14 @@ use crate::file_system::Totals;
 use crate::monitor::{Observed, death};
 
 /// What a run did.
-#[derive(Clone, Debug)]
-pub struct Summary {
+#[derive(Debug)]
+pub struct Summary<'o> {
     pub totals: Totals,
-    pub observed: Observed,
+    pub observed: &'o Observed,
     pub wall: Duration,
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals { files_made, bytes_written, bytes_read, direct } = self.totals;
         let files =
@@ -47,7 +47,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl Summary {
+impl Summary<'_> {
     /// Bytes with the rate that they were moved at, over the whole run.
     fn amount(&self, bytes: u64) -> String {
         let rate = bytes as f64 / self.wall.as_secs_f64().max(0.001);
@@ -73,11 +73,12 @@ mod tests {
     fn a_summary_names_amounts_rates_and_dead_nodes() {
         let summary = Summary {
             totals: Totals { files_made: 12, bytes_written: 4 << 20, bytes_read: 0, direct: false },
-            observed: Observed {
+            observed: &Observed {
                 memory_used_bytes_max: 6 << 20,
                 memory_capacity_bytes: 1 << 30,
                 nodes: 3,
                 dead: [(2, "127.0.0.1:7001".to_owned())].into(),
+                ..Observed::new()
             },
             wall: Duration::from_secs(2),
         };

@@ -14,6 +14,7 @@ mod requests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use fuser::Errno;
 use tidefs_fs::{Error, Fs, Lifetimes};
@@ -47,16 +48,23 @@ impl<S: Store> Adapter<S> {
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
-        match catch_unwind(AssertUnwindSafe(|| work(&self.fs))) {
+        let begun = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| work(&self.fs)));
+        self.kernel.latencies.count(begun.elapsed());
+        match done {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 let number = errno::of(&error);
+                if matches!(number, Errno::EIO | Errno::ENOSPC) {
+                    self.kernel.latencies.failed();
+                }
                 if number == Errno::EIO {
                     tracing::warn!(request, %error, "a request failed");
                 }
                 Err(number)
             }
             Err(_) => {
+                self.kernel.latencies.failed();
                 tracing::error!(request, "a request panicked; it is answered with an I/O error");
                 Err(errno::PANICKED)
             }

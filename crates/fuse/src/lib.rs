@@ -12,6 +12,7 @@ mod clock;
 mod device;
 mod errno;
 mod error;
+mod latency;
 mod mounts;
 pub mod null;
 mod options;
@@ -21,6 +22,7 @@ mod unmount;
 
 pub use clock::SystemClock;
 pub use error::{MountError, UnmountError};
+pub use latency::Requests;
 pub use mounts::FS_TYPE;
 pub use options::{AllowOther, MountOptions};
 pub use passthrough::passthrough_available;

@@ -21,6 +21,7 @@ use tidefs_store::Store;
 use crate::adapter::{Adapter, Kernel};
 use crate::device;
 use crate::error::{MountError, UnmountError};
+use crate::latency::Requests;
 use crate::mounts::{self, Mount};
 use crate::options::MountOptions;
 use crate::unmount::{self, Left};
@@ -141,6 +142,11 @@ impl Session {
     /// The kernel reads and writes pinned files by itself.
     pub fn passes_through(&self) -> bool {
         self.kernel.passes_through()
+    }
+
+    /// The requests that were served until now, and how long they took.
+    pub fn requests(&self) -> Requests {
+        self.kernel.latencies.snapshot()
     }
 
     /// The mount is gone, by whoever's doing.

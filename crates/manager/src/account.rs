@@ -43,6 +43,9 @@ pub struct ReportedReconfiguration {
 /// The part of `report.json` that the manager knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// What the seconds in it are counted from.
+    #[serde(skip)]
+    pub first_observed_at: Option<Time>,
     pub peak_used_bytes: u64,
     pub used_byte_seconds: f64,
     pub allocated_byte_seconds: f64,
@@ -152,6 +155,7 @@ impl Account {
         let last = self.last.map(|(_, row)| row);
         timeline.extend(last.filter(|row| timeline.last() != Some(row)));
         Report {
+            first_observed_at: self.first,
             peak_used_bytes: self.peak_used_bytes,
             used_byte_seconds: self.used_byte_seconds,
             allocated_byte_seconds: self.allocated_byte_seconds,

@@ -13,7 +13,7 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("valkey", &["model", "store"]),
     ("fs", &["model", "store"]),
     ("fuse", &["model", "store", "fs"]),
-    ("cli", &["model", "control", "store", "manager", "valkey", "fs", "fuse"]),
+    ("cli", &["model", "control", "report", "store", "manager", "valkey", "fs", "fuse"]),
 ];
 
 /// Words that must not appear in a crate's own code, and why.

@@ -17,6 +17,7 @@ use crate::monitor::Monitor;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
 use crate::process::ProcessId;
+use crate::reporting::{self, Ended};
 use crate::say;
 use crate::signals::Signals;
 use crate::state::{Base, Kind};
@@ -40,12 +41,13 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     if !options.quiet {
         announce(&size, &point);
     }
-    carry_out(options, &file_system, &point.path, &signals, open_files)
+    carry_out(options, &size, &file_system, &point.path, &signals, open_files)
 }
 
 /// Runs the command on the mounted file system, and ends everything.
 fn carry_out(
     options: &Run,
+    size: &Size,
     file_system: &Arc<FileSystem>,
     mount: &Path,
     signals: &Signals,
@@ -61,11 +63,21 @@ fn carry_out(
     }
     let observed = monitor.finish();
     file_system.stop();
-    let status = outcome?;
+    let status = supervise::exit_status(outcome?);
     if !options.quiet {
-        say::note(Summary { totals: file_system.totals(), observed, wall });
+        say::note(Summary { totals: file_system.totals(), observed: &observed, wall });
     }
-    Ok(ExitCode::from(supervise::exit_status(status)))
+    if let Some(directory) = &options.report {
+        let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let ended = Ended { command: words.collect(), status, wall, size, observed: &observed };
+        // What the command did counts, not what could be told of it.
+        match reporting::write(&ended, directory) {
+            Ok(()) if options.quiet => {}
+            Ok(()) => say::note(format!("report in {}", directory.display())),
+            Err(error) => say::note(format!("there is no report: {error:#}")),
+        }
+    }
+    Ok(ExitCode::from(status))
 }
 
 fn supervised(

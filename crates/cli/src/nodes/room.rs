@@ -3,26 +3,35 @@
 use std::time::Duration;
 
 use tidefs_control::Growth;
-use tidefs_manager::Handle;
+use tidefs_manager::{AskError, Handle};
 use tidefs_store::Room;
 
 use crate::control::{self, Answer, Request};
 use crate::state::Paths;
 
 /// Between two tries of one writer.
-const PAUSE: Duration = Duration::from_millis(25);
+const PAUSE: Duration = Duration::from_millis(50);
 /// A writer is told that there is no room after so many tries: two minutes, longer than a node takes
 /// to start and to be given data.
 const TRIES_MAX: u32 = 120_000 / PAUSE.as_millis() as u32;
-/// Removals that are under way make room sooner than a node does.
-const TRIES_BEFORE_ALARM: u32 = 2;
 
 /// Whether there is any use in waiting for the manager.
-pub fn is_hopeful(growth: Growth) -> bool {
-    match growth {
-        Growth::Possible | Growth::Underway => true,
-        Growth::AtMaximum { .. } | Growth::NotByItself => false,
+pub fn is_hopeful(answer: Result<Growth, AskError>) -> bool {
+    match answer {
+        Ok(Growth::Possible | Growth::Underway) => true,
+        Ok(Growth::AtMaximum { .. } | Growth::NotByItself) => false,
+        Err(AskError::Busy | AskError::UnderWay) => true,
+        Err(AskError::Stopped) => false,
     }
+}
+
+/// Removals that are under way make room sooner than a node does, so the first try alarms nobody.
+fn wait(attempt: u32, alarm: impl FnOnce() -> bool) -> bool {
+    let hopeful = attempt == 0 || attempt < TRIES_MAX && alarm();
+    if hopeful {
+        std::thread::sleep(PAUSE);
+    }
+    hopeful
 }
 
 /// Where nobody makes room.
@@ -39,14 +48,7 @@ pub struct ManagedRoom(pub Handle);
 
 impl Room for ManagedRoom {
     fn wait(&self, _endpoint: &str, attempt: u32) -> bool {
-        if attempt >= TRIES_BEFORE_ALARM {
-            self.0.alarm_full(None);
-        }
-        let hopeful = is_hopeful(self.0.growth()) && attempt < TRIES_MAX;
-        if hopeful {
-            std::thread::sleep(PAUSE);
-        }
-        hopeful
+        wait(attempt, || is_hopeful(self.0.alarm_full(None)))
     }
 }
 
@@ -55,11 +57,8 @@ pub struct AskingRoom(pub Paths);
 
 impl Room for AskingRoom {
     fn wait(&self, _endpoint: &str, attempt: u32) -> bool {
-        let answer = control::ask(&self.0, &Request::Full { alarm: attempt >= TRIES_BEFORE_ALARM });
-        let hopeful = matches!(answer, Ok(Answer::Room { hopeful: true })) && attempt < TRIES_MAX;
-        if hopeful {
-            std::thread::sleep(PAUSE);
-        }
-        hopeful
+        wait(attempt, || {
+            matches!(control::ask(&self.0, &Request::Full), Ok(Answer::Room { hopeful: true }))
+        })
     }
 }

@@ -34,8 +34,11 @@ fn run(world: &World, options: &[&str], script: &str) -> Ran {
 #[test]
 fn a_run_grows_when_it_is_full_and_shrinks_when_it_is_empty() {
     let Some(world) = world() else { return };
-    let options =
-        ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "nso+asi", "--quiet-period", "1"];
+    let options = [
+        &["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "nso+asi"][..],
+        &["--quiet-period", "1", "--report", "report"],
+    ]
+    .concat();
     let script = r#"
         cd "$TIDEFS_MOUNT"
         for i in $(seq 15); do make $i 10 > $i || exit 3; done
@@ -48,7 +51,36 @@ fn a_run_grows_when_it_is_full_and_shrinks_when_it_is_empty() {
     "#;
     let ran = run(&world, &options, script).succeeded();
     assert!(!ran.stderr.contains("died"), "{}", ran.stderr);
+    let report = std::fs::read(world.work().join("report/report.json")).expect("a report");
+    check_report(&serde_json::from_slice(&report).expect("JSON"));
+    for name in ["report.html", "timeline.svg"] {
+        assert!(world.work().join("report").join(name).exists(), "no {name}");
+    }
+    world.shell("rm -r report").succeeded();
     world.is_as_before();
+}
+
+fn check_report(report: &Value) {
+    assert_eq!(
+        (report["command_status"].as_u64(), report["io_errors"].as_u64()),
+        (Some(0), Some(0))
+    );
+    let peak = report["peak_used_bytes"].as_u64().unwrap();
+    assert!(peak > 150 << 20, "a peak of {peak}");
+    assert!(report["used_byte_seconds"].as_f64() < report["allocated_byte_seconds"].as_f64());
+    let made = report["reconfigurations"].as_array().unwrap();
+    let kinds: Vec<_> = made.iter().filter_map(|one| one["kind"].as_str()).collect();
+    assert!(kinds.contains(&"commission") && kinds.contains(&"decommission"), "{kinds:?}");
+    for one in made {
+        assert_eq!(one["outcome"], "completed", "{one}");
+        let (moved, least) = (one["bytes_moved"].as_u64(), one["bytes_minimum"].as_u64());
+        assert!(moved.is_some() && least.is_some() && one["reason"].is_string(), "{one}");
+    }
+    let nodes = |row: &Value| row["nodes"].as_u64().unwrap();
+    let timeline = report["timeline"].as_array().unwrap();
+    assert!(timeline.iter().map(nodes).max() >= Some(3), "{timeline:?}");
+    assert_eq!(timeline.last().map(nodes), Some(1));
+    assert!(!report["decisions"].as_array().unwrap().is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fuser::{InitFlags, KernelConfig};
 use tidefs_fs::Lifetimes;
 
+use crate::latency::Latencies;
 use crate::passthrough::kernel_release;
 
 /// The largest request: one stripe of the default size, and the most pages (256) that a kernel
@@ -28,6 +29,8 @@ pub struct Kernel {
     answers: RwLock<()>,
     over: AtomicBool,
     requests: AtomicUsize,
+    /// How long each of them took.
+    pub latencies: Latencies,
 }
 
 /// A request under way.

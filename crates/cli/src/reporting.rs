@@ -1,0 +1,84 @@
+//! The report of a run, out of what the monitor and the manager saw.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use tidefs_control::Kind;
+use tidefs_manager::ReportedReconfiguration;
+use tidefs_report::{Reconfiguration, Report, RunFacts};
+
+use crate::file_system::Size;
+use crate::history::History;
+use crate::monitor::Observed;
+
+/// What is known when the command has ended.
+pub struct Ended<'a> {
+    pub command: Vec<String>,
+    pub status: u8,
+    pub wall: Duration,
+    pub size: &'a Size,
+    pub observed: &'a Observed,
+}
+
+/// Writes the three files of the report.
+pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
+    let Ended { size, observed, .. } = ended;
+    let facts = RunFacts {
+        command: ended.command.clone(),
+        command_status: ended.status.into(),
+        started_unix_seconds: observed.started.seconds(),
+        wall_seconds: ended.wall.as_secs_f64(),
+        io_errors: observed.requests.failed,
+        store: observed.store.clone(),
+        nodes_min: size.nodes.map_or(0, |nodes| nodes.min.into()),
+        nodes_max: size.nodes.map_or(0, |nodes| nodes.max.into()),
+        node_memory_bytes: size.nodes.map_or(0, |_| size.each_bytes),
+        policy: size.nodes.map_or("static", |nodes| size.elasticity.policy_name(nodes)).to_owned(),
+    };
+    let history = &observed.history;
+    let reconfigurations = reconfigurations(observed);
+    let (rows, decisions) = (history.rows().to_vec(), history.decisions().to_vec());
+    let report = Report::new(facts, rows, reconfigurations, decisions)?;
+    report.write(directory).with_context(|| format!("cannot write to {}", directory.display()))
+}
+
+fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {
+    let Some(managed) = &observed.managed else { return Vec::new() };
+    // The manager counts from when it first looked, a little earlier or later than we did.
+    let first = managed.first_observed_at.unwrap_or(observed.started);
+    let (later, earlier) = (first - observed.started, observed.started - first);
+    let offset = later.as_secs_f64() - earlier.as_secs_f64();
+    managed.reconfigurations.iter().map(|one| reported(one, offset, &observed.history)).collect()
+}
+
+fn reported(one: &ReportedReconfiguration, offset: f64, history: &History) -> Reconfiguration {
+    let started_at = (one.started_at + offset).max(0.0);
+    let stall = history.stall(started_at, started_at + one.seconds);
+    let milliseconds = |part: f64| Some(stall?.quantile(part)?.as_secs_f64() * 1_000.0);
+    Reconfiguration {
+        kind: kind(one.kind),
+        reason: one.reason.clone(),
+        started_at,
+        seconds: one.seconds,
+        nodes_before: one.nodes_before.into(),
+        nodes_after: one.nodes_after.into(),
+        partitions_moved: one.partitions_moved.into(),
+        bytes_moved: one.bytes_moved,
+        bytes_minimum: one.bytes_minimum,
+        io_stall_max_ms: milliseconds(1.0),
+        io_stall_p99_ms: milliseconds(0.99),
+        imbalance_percent: one.imbalance_percent,
+        outcome: one.outcome.clone(),
+    }
+}
+
+fn kind(name: &str) -> tidefs_report::Kind {
+    if name == Kind::Commission.name() {
+        tidefs_report::Kind::Commission
+    } else if name == Kind::Decommission.name() {
+        tidefs_report::Kind::Decommission
+    } else {
+        tidefs_report::Kind::Rebalance
+    }
+}
