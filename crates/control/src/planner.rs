@@ -54,17 +54,20 @@ pub fn plan(
         steps,
         bytes_minimum: minimum as u64,
         left_out,
-        imbalance_percent_before: imbalance(&before, &fair),
-        imbalance_percent_after: imbalance(&after, &fair),
+        imbalance_percent_before: imbalance(&before, &fair, &problem.memory),
+        imbalance_percent_after: imbalance(&after, &fair, &problem.memory),
     })
 }
 
-/// By how much the node that is farthest from its share is off, in per cent of that share.
-fn imbalance(loads: &[u64], fair: &[f64]) -> f64 {
-    let off = |(&load, &fair): (&u64, &f64)| {
-        if fair < 1.0 { 0.0 } else { (load as f64 / fair - 1.0).abs() * 100.0 }
+/// By how much the node that is farthest from its share is off, in per cent of that share, or of
+/// the part of its memory below which bytes do not matter.
+fn imbalance(loads: &[u64], fair: &[f64], memory: &[u64]) -> f64 {
+    let off = |node: usize| {
+        let matters = memory[node] as f64 * spread::SMALL_PART_OF_MEMORY;
+        let off = (loads[node] as f64 - fair[node]).abs();
+        if off == 0.0 { 0.0 } else { off * 100.0 / fair[node].max(matters).max(1.0) }
     };
-    loads.iter().zip(fair).map(off).fold(0.0, f64::max)
+    (0..loads.len()).filter(|&node| fair[node] > 0.0).map(off).fold(0.0, f64::max)
 }
 
 struct Problem<'a> {

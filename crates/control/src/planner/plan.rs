@@ -38,8 +38,10 @@ pub struct Plan {
     pub bytes_minimum: u64,
     /// Moves that an even spread wants and for which there is no room at any time.
     pub left_out: u32,
+    /// By how much the node that is farthest from its share of all bytes is off, of that share; of
+    /// 2 % of its memory where the share is smaller.
     pub imbalance_percent_before: f64,
-    /// By how much the node that is farthest from its share of all bytes is off, of that share.
+    /// The same when the plan has been carried out.
     pub imbalance_percent_after: f64,
 }
 

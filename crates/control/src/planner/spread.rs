@@ -16,7 +16,7 @@ const TOLERANCE_OF_SHARE: f64 = 0.005;
 /// ... or this part of its memory.
 const TOLERANCE_OF_MEMORY: f64 = 0.001;
 /// A range that takes less than this part of all memory is spread by number rather than by bytes.
-const SMALL_PART_OF_MEMORY: f64 = 0.02;
+pub const SMALL_PART_OF_MEMORY: f64 = 0.02;
 /// How much an uneven number weighs beside uneven bytes.
 const NUMBER_WEIGHT: f64 = 0.25;
 /// A pass must remove this part of the unevenness to be worth its moves.

@@ -12,6 +12,9 @@ use crate::planner::{Plan, Refusal, Step, plan};
 use crate::record::Kind;
 use crate::settings::Settings;
 
+/// Where files are written meanwhile, a node this far from its share is not worth another round.
+const EVEN_ENOUGH_PERCENT: f64 = 2.0;
+
 /// Data is written while it is moved, so a spread may be uneven again; then another plan follows,
 /// but not without end.
 const ROUNDS_TO_SPREAD: u32 = 3;
@@ -60,18 +63,19 @@ impl Reconfiguration {
         if let Some(finding) = check(&plan, inventory).first() {
             return self.give_up(format!("the plan is unsound: {finding}"), tasks);
         }
-        self.bytes_minimum.get_or_insert(plan.bytes_minimum);
         let leaving = &plan.leaving;
         let still_holds =
             |&id: &NodeId| inventory.observation().node(id).is_some_and(|node| node.partitions > 0);
         let to_empty = leaving.iter().any(still_holds);
         let rounds = if to_empty { ROUNDS_TO_EMPTY } else { ROUNDS_TO_SPREAD };
-        if plan.is_empty() || self.rounds >= rounds && !to_empty {
+        let even_enough = self.rounds > 0 && plan.imbalance_percent_before <= EVEN_ENOUGH_PERCENT;
+        if plan.is_empty() || !to_empty && (even_enough || self.rounds >= rounds) {
             return self.remove(plan.leaving, tasks);
         }
         if self.rounds >= rounds {
             return self.give_up("the nodes that leave are filled again and again".into(), tasks);
         }
+        self.bytes_minimum += plan.bytes_minimum;
         self.rounds += 1;
         self.next_step = 0;
         self.plan = Some(plan);
@@ -119,6 +123,9 @@ impl Reconfiguration {
     /// again, without nodes that do not answer any more.
     fn step_failed(&mut self, failure: Failure, now: Time, settings: &Settings, tasks: &mut Tasks) {
         self.phase = Phase::Recovering;
+        // The next plan has to move what this one has not.
+        let left = self.bytes_left();
+        self.bytes_minimum = self.bytes_minimum.saturating_sub(left);
         self.plan = None;
         // A round that failed is not one in which nodes were filled again.
         self.rounds = self.rounds.saturating_sub(1);
