@@ -60,6 +60,11 @@ impl<'s, S: Store> Journal<'s, S> {
         self.change(Batch::new().delete(RECORD))
     }
 
+    /// Changes nothing; fails when another manager has taken over.
+    pub fn confirm(&self) -> Result<(), JournalError> {
+        self.change(Batch::new())
+    }
+
     /// May use the head-room of a full node: without the journal nothing can make room.
     fn change(&self, batch: Batch) -> Result<(), JournalError> {
         let batch = batch.equals(TERM, self.term.to_be_bytes()).reclaims();
@@ -99,6 +104,8 @@ mod tests {
         let (second, found) = Journal::open(&store).unwrap();
         assert_eq!(found, Some(record()));
         assert_eq!(first.erase(), Err(JournalError::Superseded { term: 1 }));
+        assert_eq!(first.confirm(), Err(JournalError::Superseded { term: 1 }));
+        assert_eq!(second.confirm(), Ok(()));
         assert_eq!(first.write(&record()), Err(JournalError::Superseded { term: 1 }));
         assert_eq!(Journal::look(&store), Ok(Some(record())));
         second.erase().unwrap();

@@ -98,7 +98,10 @@ where
         Done::Moved { moved: carried.moved, failure: carried.failure }
     }
 
+    /// The store's client learns of other nodes from those that it knows. The journal is hardly ever
+    /// used, so it is used now, before all that its client knows may be gone.
     fn remove_node(&self, node: NodeId) -> Result<(), Failure> {
+        self.noted(self.journal.confirm())?;
         self.hands.remove_node(node)?;
         self.provisioner.stop(node)
     }
