@@ -12,6 +12,7 @@ mod limit;
 mod members;
 mod moves;
 mod observe;
+mod phases;
 mod placement;
 mod sizes;
 mod unfinished;
@@ -39,7 +40,7 @@ use crate::wire::{Reply, Request};
 
 /// Connections to a node: one for each pair of nodes that move partitions at the same time, and
 /// one to look.
-const CONNECTIONS_PER_NODE: usize = moves::PAIRS_AT_ONCE + 1;
+const CONNECTIONS_PER_NODE: usize = phases::PAIRS_AT_ONCE + 1;
 
 /// Changes a running cluster with the rights of its admin account.
 pub struct Admin {
@@ -56,7 +57,8 @@ struct Managed {
 }
 
 impl Admin {
-    /// Connects to the nodes of a running cluster; later connections are made when needed.
+    /// Connects to the nodes of a running cluster; later connections are made when needed. Nodes
+    /// that run and are no members are left out.
     ///
     /// # Errors
     /// When no node answers or none lets the admin in.
@@ -77,7 +79,24 @@ impl Admin {
                 break;
             }
         }
-        Ok(Admin { nodes: RwLock::new(nodes), access, server: server? })
+        let admin = Admin { nodes: RwLock::new(nodes), access, server: server? };
+        admin.leave_out_strangers();
+        Ok(admin)
+    }
+
+    /// A node that nobody knows and that holds nothing has been started, but is no member.
+    fn leave_out_strangers(&self) {
+        let known = self.knowing();
+        let is_known = |id: NodeId| {
+            let others = known.iter().filter(|(other, _)| other.id() != id);
+            others.flat_map(|(_, view)| view).any(|seen| seen.id == id)
+        };
+        let holds =
+            |view: &[ViewNode]| view.iter().any(|seen| seen.is_myself && seen.slot_count() > 0);
+        let strangers = known.iter().filter(|(node, view)| !is_known(node.id()) && !holds(view));
+        let strangers: Vec<_> = strangers.map(|(node, _)| node.id()).collect();
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|managed| !strangers.contains(&managed.id()));
     }
 
     /// The nodes that are managed now.
@@ -114,12 +133,10 @@ impl Admin {
 
     /// What each node knows; `None` of those that do not answer.
     fn views(&self) -> Vec<(Managed, Option<Vec<ViewNode>>)> {
-        let views = self.each(|managed| {
+        self.each(|managed| {
             let view = managed.view();
             view.inspect_err(|error| tracing::debug!(node = %managed.id(), %error, "no view")).ok()
-        });
-        // A node that leaves takes its view of itself along.
-        views
+        })
     }
 }
 

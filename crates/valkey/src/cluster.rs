@@ -5,6 +5,7 @@
 //! holds no secret.
 
 mod formation;
+mod found;
 mod newcomer;
 mod plan;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
+pub use self::found::find_nodes;
 pub use self::newcomer::{NewNode, socket_beside};
 
 use crate::error::{ClusterError, ConnectError, ProcessError};

@@ -1,8 +1,9 @@
 //! A [`Store`](tidefs_store::Store) on a Valkey Cluster, and the processes that make one.
 //!
 //! [`Cluster`] starts storage nodes on this machine and makes a cluster of them; [`Valkey`] is the
-//! store on any such cluster. Partition *p* is slot *p*. This crate alone speaks the protocol of
-//! the servers; it knows keys and bytes, and no files.
+//! store on any such cluster; [`Admin`] adds and removes nodes and moves partitions while clients
+//! use them. Partition *p* is slot *p*. This crate alone speaks the protocol of the servers; it
+//! knows keys and bytes, and no files.
 //!
 //! From the wire upwards: `wire` lays out requests and takes replies apart; `connection` and
 //! `inbound` move them over one socket; `pool` lends a node's connections; `lane` and `exchange`
@@ -40,6 +41,7 @@ pub use admin::{
 };
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
+    find_nodes,
 };
 pub use endpoint::{Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};

@@ -4,19 +4,16 @@
 //! other; pairs of nodes work at the same time. They are grouped into phases in which no node both
 //! gives and takes; `epochs` says why.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
 use super::limit::Limit;
-use super::placement::{Owner, Ownership};
+use super::phases::{Pair, sort_out, take_phase};
 use super::sizes::sizes_of;
 use super::{Admin, AdminError, Managed, keywise, observe, whole};
 
-/// Pairs of nodes that move partitions at the same time.
-pub const PAIRS_AT_ONCE: usize = 8;
 /// Partitions that are looked at together.
 const LOOK_PARTITIONS: usize = 32;
 /// What a target takes beside the bytes themselves: one in so many, and a little for each batch.
@@ -90,13 +87,6 @@ pub struct MoveFailure {
     pub error: AdminError,
 }
 
-/// Slots that one node gives to another.
-struct Pair {
-    from: NodeId,
-    to: NodeId,
-    slots: Vec<u16>,
-}
-
 /// What the pairs have in common.
 pub struct Work<'w> {
     pub options: MoveOptions,
@@ -148,7 +138,7 @@ impl Admin {
             return Err(AdminError::Unfinished { partitions: unfinished.len() });
         }
         let mut report = MoveReport::default();
-        let mut pairs = pairs(moves, &self.placement()?, &mut report);
+        let mut pairs = sort_out(moves, &self.placement()?, &mut report);
         let limit = Limit::new(options.bytes_per_second);
         let work = Work { options, limit, progress, stop };
         while !pairs.is_empty() && !work.is_stopped() {
@@ -262,68 +252,5 @@ impl Carriage<'_> {
         let needed = ByteSize(bytes + bytes / ROOM_SHARE + ROOM_BYTES);
         let free = ByteSize(capacity.saturating_sub(readings.used.0));
         Ok(AdminError::NoRoom { node: self.to.id(), needed, free })
-    }
-}
-
-/// Sorts moves by the nodes between which they are; those that cannot be are reported.
-fn pairs(moves: &[Move], ownership: &Ownership, report: &mut MoveReport) -> Vec<Pair> {
-    let mut slots: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
-    for &Move { partition, from, to } in moves {
-        match ownership.owner(partition) {
-            Owner::One(owner) if *owner == to || from == to => {}
-            Owner::One(owner) if *owner == from => {
-                slots.entry((from, to)).or_default().push(partition.number());
-            }
-            other => {
-                let found = if let Owner::One(found) = other { Some(*found) } else { None };
-                let error = AdminError::HeldElsewhere { partition, expected: from, found };
-                let partitions = vec![partition];
-                report.failures.push(MoveFailure { from, to, partitions, error });
-            }
-        }
-    }
-    let pair = |((from, to), mut slots): ((NodeId, NodeId), Vec<u16>)| {
-        slots.sort_unstable();
-        slots.dedup();
-        Pair { from, to, slots }
-    };
-    slots.into_iter().map(pair).collect()
-}
-
-/// Takes pairs out that can work at the same time: no node both gives and takes.
-fn take_phase(pairs: &mut Vec<Pair>) -> Vec<Pair> {
-    let mut phase: Vec<Pair> = Vec::new();
-    let mut left = Vec::new();
-    for pair in pairs.drain(..) {
-        let clashes = |other: &Pair| other.to == pair.from || other.from == pair.to;
-        if phase.len() < PAIRS_AT_ONCE && !phase.iter().any(clashes) {
-            phase.push(pair);
-        } else {
-            left.push(pair);
-        }
-    }
-    *pairs = left;
-    phase
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_node_gives_and_takes_in_one_phase() {
-        let node = |byte| NodeId([byte; 20]);
-        let pair = |from, to| Pair { from: node(from), to: node(to), slots: vec![] };
-        let mut pairs = vec![pair(1, 2), pair(2, 3), pair(3, 1), pair(1, 4), pair(5, 2)];
-        let mut phases = Vec::new();
-        while !pairs.is_empty() {
-            let phase = take_phase(&mut pairs);
-            assert!(!phase.is_empty());
-            for pair in &phase {
-                assert!(phase.iter().all(|other| other.to != pair.from));
-            }
-            phases.push(phase.len());
-        }
-        assert_eq!(phases, [3, 1, 1]);
     }
 }

@@ -16,50 +16,51 @@ const SAMPLE_MIN: usize = 16;
 /// Sizes as they were when each partition was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionSizes {
-    /// By the number of the partition, with what the server adds to each key.
-    bytes: Vec<u64>,
-    keys: Vec<u64>,
+    /// Keys and bytes by the number of the partition.
+    sizes: Vec<Option<(u64, u64)>>,
 }
 
 impl PartitionSizes {
-    pub fn bytes(&self, partition: Partition) -> u64 {
-        self.bytes[usize::from(partition.number())]
+    /// What a partition takes, with what the server adds to each key; `None` when its node does not
+    /// answer.
+    pub fn bytes(&self, partition: Partition) -> Option<u64> {
+        self.sizes[usize::from(partition.number())].map(|(_, bytes)| bytes)
     }
 
-    pub fn keys(&self, partition: Partition) -> u64 {
-        self.keys[usize::from(partition.number())]
+    pub fn keys(&self, partition: Partition) -> Option<u64> {
+        self.sizes[usize::from(partition.number())].map(|(keys, _)| keys)
     }
 }
 
 impl Admin {
-    /// Measures all partitions, all nodes at the same time. Of a partition that is on its way key by
-    /// key, what its owner still has is counted.
-    ///
-    /// # Errors
-    /// When a node does not answer: sizes that lack a node's would look like free memory.
-    pub fn partition_sizes(&self) -> Result<PartitionSizes, AdminError> {
+    /// Measures the partitions of all nodes that answer, all nodes at the same time. Of a partition
+    /// that is on its way key by key, what its owner still has is counted.
+    pub fn partition_sizes(&self) -> PartitionSizes {
         let statistics = self.server().abilities.slot_statistics;
-        let measured = self.each(|managed| measure_node(managed, statistics));
-        let all = vec![0; usize::from(PARTITIONS)];
-        let mut sizes = PartitionSizes { bytes: all.clone(), keys: all };
-        for (_, measured) in measured {
-            for (slot, keys, bytes) in measured? {
-                sizes.bytes[usize::from(slot)] += bytes;
-                sizes.keys[usize::from(slot)] += keys;
+        let mut sizes = vec![None; usize::from(PARTITIONS)];
+        for (managed, measured) in self.each(|managed| measure_node(managed, statistics)) {
+            match measured {
+                Ok(measured) => {
+                    for (slot, keys, bytes) in measured {
+                        sizes[usize::from(slot)] = Some((keys, bytes));
+                    }
+                }
+                Err(error) => tracing::debug!(node = %managed.id(), %error, "is not measured"),
             }
         }
-        Ok(sizes)
+        PartitionSizes { sizes }
     }
 }
 
-/// Slot, keys and bytes of every slot of a node that is not empty.
+/// Slot, keys and bytes of every slot of a node.
 fn measure_node(managed: &Managed, statistics: bool) -> Result<Vec<(u16, u64, u64)>, AdminError> {
     let itself = managed.itself()?;
     let slots: Vec<u16> = itself.slots.iter().cloned().flatten().collect();
     let counts = if statistics { statistics_of(managed)? } else { count_keys(managed, &slots)? };
-    let filled: Vec<_> = counts.into_iter().filter(|(_, keys)| *keys > 0).collect();
-    let bytes = weigh(managed, &filled)?;
-    Ok(filled.into_iter().zip(bytes).map(|((slot, keys), bytes)| (slot, keys, bytes)).collect())
+    let (empty, filled): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(_, keys)| *keys == 0);
+    let bytes = weigh(managed, &filled)?.into_iter();
+    let filled = filled.into_iter().zip(bytes).map(|((slot, keys), bytes)| (slot, keys, bytes));
+    Ok(filled.chain(empty.into_iter().map(|(slot, _)| (slot, 0, 0))).collect())
 }
 
 /// Bytes of a few slots.

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefs_model::{ByteSize, NodeId, PARTITIONS, Partition, StripeKey};
 use tidefs_store::{Batch, Store};
-use tidefs_valkey::{Admin, AdminError, Move, MoveOptions, MoveReport, Owner, StepKind};
+use tidefs_valkey::{
+    Admin, AdminError, ClusterDescription, Move, MoveOptions, MoveReport, Owner, StepKind,
+    Timeouts, find_nodes,
+};
 
 use crate::fixture::{Kind, on_each_server, start, write};
 use crate::load::Load;
@@ -98,22 +101,25 @@ fn what_is_observed_is_so(kind: Kind) {
     let batch = fields.fold(Batch::new(), |batch, field| batch.put(field.into_bytes(), [1; 200]));
     assert!(store.batch(shard, &batch).unwrap().applied());
     *written.entry(shard.partition()).or_default() += 2_000 * 205;
-    let sizes = admin.partition_sizes().unwrap();
+    let sizes = admin.partition_sizes();
     let close = |bytes: u64, payload: u64| (payload..payload * 2).contains(&bytes);
     for number in 0..PARTITIONS {
         let partition = Partition::new(number);
         let payload = written.get(&partition).copied().unwrap_or(0);
-        let bytes = sizes.bytes(partition);
+        let bytes = sizes.bytes(partition).unwrap();
         assert!(payload == 0 && bytes == 0 || close(bytes, payload), "{number} {payload} {bytes}");
     }
-    let measured: u64 = (0..PARTITIONS).map(|number| sizes.bytes(Partition::new(number))).sum();
+    let measured = |sizes: &tidefs_valkey::PartitionSizes| -> u64 {
+        (0..PARTITIONS).filter_map(|number| sizes.bytes(Partition::new(number))).sum()
+    };
+    let all = measured(&sizes);
     let used = |observed: &[tidefs_valkey::Observation]| -> u64 {
         observed.iter().map(|seen| seen.readings.unwrap().used.0).sum()
     };
     let after = admin.observe();
     let grown = used(&after) - used(&before);
     // What connections and tables take is not the partitions'.
-    assert!(measured.abs_diff(grown) < grown / 10 + (2 << 20), "{measured} of {grown}");
+    assert!(all.abs_diff(grown) < grown / 10 + (2 << 20), "{all} of {grown}");
     for (node, number) in after.iter().zip(0..) {
         let readings = node.readings.unwrap();
         assert_eq!(node.node, running.node(number).id);
@@ -123,7 +129,11 @@ fn what_is_observed_is_so(kind: Kind) {
     assert_eq!(after.iter().map(|seen| seen.readings.unwrap().keys).sum::<u64>(), 301);
     running.node(1).process.stop().unwrap();
     assert!(admin.observe()[1].readings.is_none());
-    assert!(admin.partition_sizes().is_err(), "sizes would lack a node's");
+    let rest = admin.partition_sizes();
+    assert!(measured(&rest) > 0 && measured(&rest) < all);
+    let known = |number: u16| rest.bytes(Partition::new(number)).is_some();
+    let owned = |number: u16| running.owner(Partition::new(number)) == 0;
+    assert!((0..PARTITIONS).all(|number| known(number) == owned(number)));
     let gone = admin.placement().unwrap();
     assert_eq!(gone.disputed(), [], "the other's word is taken");
     assert_eq!(gone.partitions_of(running.node(1).id).count(), usize::from(PARTITIONS / 2));
@@ -183,7 +193,55 @@ fn a_request_to_stop_leaves_nothing_half_done(kind: Kind) {
     load.end();
 }
 
+fn nodes_that_nobody_wrote_down_are_found(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let secret = &running.cluster().secrets().admin;
+    let find = || find_nodes(running.directory.path(), secret, Timeouts::default());
+    let member = running.newcomer(kind);
+    running.changer(&[]).add_node(&member.0).unwrap();
+    let stranger = running.newcomer(kind);
+    let mut all = running.nodes().to_vec();
+    all.extend([member.0.clone(), stranger.0.clone()]);
+    all.sort_by_key(|node| node.id);
+    assert_eq!(find(), all);
+    let cluster = ClusterDescription { nodes: find() };
+    let admin = Admin::connect(&cluster, secret.clone(), Timeouts::default()).unwrap();
+    let members = admin.description().nodes;
+    assert_eq!(members.len(), 3);
+    assert!(!members.contains(&stranger.0));
+    stranger.0.stop().unwrap();
+    member.0.stop().unwrap();
+    let mut first = running.nodes().to_vec();
+    first.sort_by_key(|node| node.id);
+    assert_eq!(find(), first);
+    let wrong = tidefs_valkey::Secret::from_text("wrong");
+    assert_eq!(find_nodes(running.directory.path(), &wrong, Timeouts::default()), []);
+}
+
+/// Four nodes give to each other in a ring, so that each both gives and takes.
+fn many_nodes_give_and_take(kind: Kind) {
+    let Some(running) = start(kind, 4) else { return };
+    let load = Load::start(running.connect());
+    let admin = running.changer(&[]);
+    let ids: Vec<_> = running.nodes().iter().map(|node| node.id).collect();
+    let placement = admin.placement().unwrap();
+    let moves = ids.iter().enumerate().flat_map(|(number, &from)| {
+        let to = [ids[(number + 1) % 4], ids[(number + 2) % 4]];
+        let shares = placement.partitions_of(from).step_by(4).zip(to.into_iter().cycle());
+        shares.map(move |(partition, to)| Move { partition, from, to }).collect::<Vec<_>>()
+    });
+    let moves: Vec<_> = moves.collect();
+    let report = carry_out(&admin, &moves);
+    assert_whole(&admin, &report);
+    assert_eq!(report.partitions, moves.len());
+    let placement = admin.placement().unwrap();
+    assert!(moves.iter().all(|each| *placement.owner(each.partition) == Owner::One(each.to)));
+    load.end();
+}
+
 on_each_server![
+    nodes_that_nobody_wrote_down_are_found,
+    many_nodes_give_and_take,
     two_nodes_become_three_and_two_again_under_load,
     what_is_observed_is_so,
     a_target_without_room_is_not_begun_with,

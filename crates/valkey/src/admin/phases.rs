@@ -1,0 +1,82 @@
+//! Which moves can be made at the same time: the pure part of moving.
+
+use std::collections::BTreeMap;
+
+use tidefs_model::NodeId;
+
+use super::AdminError;
+use super::moves::{Move, MoveFailure, MoveReport};
+use super::placement::{Owner, Ownership};
+
+/// Pairs of nodes that move partitions at the same time.
+pub const PAIRS_AT_ONCE: usize = 8;
+
+/// Slots that one node gives to another.
+pub struct Pair {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub slots: Vec<u16>,
+}
+
+/// Sorts moves by the nodes between which they are; those that cannot be are reported.
+pub fn sort_out(moves: &[Move], ownership: &Ownership, report: &mut MoveReport) -> Vec<Pair> {
+    let mut slots: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
+    for &Move { partition, from, to } in moves {
+        match ownership.owner(partition) {
+            Owner::One(owner) if *owner == to || from == to => {}
+            Owner::One(owner) if *owner == from => {
+                slots.entry((from, to)).or_default().push(partition.number());
+            }
+            other => {
+                let found = if let Owner::One(found) = other { Some(*found) } else { None };
+                let error = AdminError::HeldElsewhere { partition, expected: from, found };
+                let partitions = vec![partition];
+                report.failures.push(MoveFailure { from, to, partitions, error });
+            }
+        }
+    }
+    let pair = |((from, to), mut slots): ((NodeId, NodeId), Vec<u16>)| {
+        slots.sort_unstable();
+        slots.dedup();
+        Pair { from, to, slots }
+    };
+    slots.into_iter().map(pair).collect()
+}
+
+/// Takes pairs out that can work at the same time: no node both gives and takes.
+pub fn take_phase(pairs: &mut Vec<Pair>) -> Vec<Pair> {
+    let mut phase: Vec<Pair> = Vec::new();
+    let mut left = Vec::new();
+    for pair in pairs.drain(..) {
+        let clashes = |other: &Pair| other.to == pair.from || other.from == pair.to;
+        if phase.len() < PAIRS_AT_ONCE && !phase.iter().any(clashes) {
+            phase.push(pair);
+        } else {
+            left.push(pair);
+        }
+    }
+    *pairs = left;
+    phase
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_node_gives_and_takes_in_one_phase() {
+        let node = |byte| NodeId([byte; 20]);
+        let pair = |from, to| Pair { from: node(from), to: node(to), slots: vec![] };
+        let mut pairs = vec![pair(1, 2), pair(2, 3), pair(3, 1), pair(1, 4), pair(5, 2)];
+        let mut phases = Vec::new();
+        while !pairs.is_empty() {
+            let phase = take_phase(&mut pairs);
+            assert!(!phase.is_empty());
+            for pair in &phase {
+                assert!(phase.iter().all(|other| other.to != pair.from));
+            }
+            phases.push(phase.len());
+        }
+        assert_eq!(phases, [3, 1, 1]);
+    }
+}
