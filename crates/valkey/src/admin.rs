@@ -24,6 +24,7 @@ use std::thread;
 use tidefs_model::NodeId;
 
 pub use self::error::AdminError;
+pub use self::limit::Pace;
 pub use self::moves::{Move, MoveFailure, MoveOptions, MoveReport, Step, StepKind};
 pub use self::observe::{Observation, Readings};
 pub use self::placement::{Owner, Ownership};

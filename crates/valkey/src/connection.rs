@@ -26,6 +26,8 @@ use crate::wire::{Malformed, Reply, Request};
 const CLIENT_NAME: &str = "tidefs";
 /// Slices given to the kernel at once: about 20 requests.
 const SLICES_MAX: usize = 64;
+/// Short requests that are sent together: what a server reads at once.
+const TOGETHER_BYTES: usize = 16 << 10;
 
 pub struct Connection {
     pub(crate) socket: OwnedFd,
@@ -72,27 +74,29 @@ impl Connection {
     /// some may be errors. The requests must be short.
     pub fn ask_all(&mut self, requests: &[Request<'_>]) -> Result<Vec<Reply>, Fault> {
         let mut replies = Vec::with_capacity(requests.len());
-        for together in requests.chunks(SLICES_MAX) {
-            self.send_together(together)?;
-            for _ in together {
+        let mut requests = requests.iter().peekable();
+        while requests.peek().is_some() {
+            let (mut together, mut count) = (Vec::with_capacity(TOGETHER_BYTES), 0);
+            while let Some(request) = requests.next_if(|request| {
+                together.is_empty() || together.len() + request.bytes() <= TOGETHER_BYTES
+            }) {
+                let mut slices = Vec::new();
+                request.gather(0, &mut slices);
+                slices.iter().for_each(|slice| together.extend_from_slice(slice));
+                count += 1;
+            }
+            self.send_bytes(&together)?;
+            for _ in 0..count {
                 replies.push(self.receive_reply()?);
             }
         }
         Ok(replies)
     }
 
-    fn send_together(&mut self, requests: &[Request<'_>]) -> Result<(), Fault> {
-        let whole: usize = requests.iter().map(Request::bytes).sum();
-        let mut sent = 0;
-        while sent < whole {
-            let (mut slices, mut skip) = (Vec::with_capacity(requests.len()), sent);
-            for request in requests {
-                if skip < request.bytes() {
-                    request.gather(skip, &mut slices);
-                }
-                skip = skip.saturating_sub(request.bytes());
-            }
-            sent += self.send(&slices, false)?.ok_or(Fault::TimedOut)?;
+    fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
+        while !bytes.is_empty() {
+            let sent = self.send(&[IoSlice::new(bytes)], false)?.ok_or(Fault::TimedOut)?;
+            bytes = &bytes[sent..];
         }
         Ok(())
     }

@@ -4,10 +4,11 @@
 //! claim with the highest epoch. Servers may raise an epoch on their own, when two happen to be
 //! alike, and before version 8 they tell nobody until the next greeting. A node that gives a slot
 //! away with such an epoch makes a third one correct the target, and the target then drops the keys
-//! that it was just given. So before slots move, all epochs differ and are known to all; and while
-//! they move, no node both gives and takes, so that no giver's epoch can change.
+//! that it was just given. So before slots move, all epochs differ, those of takers are above those
+//! of givers, and all are known to all; and while they move, no node both gives and takes, so that
+//! no giver's epoch can change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,18 @@ const GREET_EVERY: Duration = Duration::from_millis(400);
 pub type Knowing = (Managed, Vec<ViewNode>);
 
 impl Admin {
+    /// Raises the epochs of nodes that are about to take partitions above all others.
+    pub(super) fn raise_epochs(
+        &self,
+        takers: impl Iterator<Item = NodeId>,
+    ) -> Result<(), AdminError> {
+        self.settle_epochs()?;
+        for taker in takers.collect::<BTreeSet<_>>() {
+            self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;
+        }
+        self.settle_epochs()
+    }
+
     /// Waits until all nodes that answer have epochs of their own and know each other's; sees to it
     /// that they tell.
     pub(super) fn settle_epochs(&self) -> Result<(), AdminError> {

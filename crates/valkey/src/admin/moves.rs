@@ -9,8 +9,8 @@ use std::thread;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
-use super::limit::Limit;
-use super::phases::{Pair, sort_out, take_phase};
+use super::limit::{Limit, Pace};
+use super::phases::{Pair, leave_out, sort_out, take_phase};
 use super::sizes::sizes_of;
 use super::{Admin, AdminError, Managed, keywise, observe, whole};
 
@@ -30,6 +30,7 @@ pub struct Move {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveOptions {
+    pub pace: Pace,
     /// Over all nodes; `None` is as fast as they can.
     pub bytes_per_second: Option<u64>,
     /// What is on its way between two nodes before ownership changes; what a dying target may take
@@ -39,7 +40,7 @@ pub struct MoveOptions {
 
 impl Default for MoveOptions {
     fn default() -> MoveOptions {
-        MoveOptions { bytes_per_second: None, batch: ByteSize::mib(16) }
+        MoveOptions { pace: Pace::Gentle, bytes_per_second: None, batch: ByteSize::mib(16) }
     }
 }
 
@@ -139,12 +140,14 @@ impl Admin {
         }
         let mut report = MoveReport::default();
         let mut pairs = sort_out(moves, &self.placement()?, &mut report);
-        let limit = Limit::new(options.bytes_per_second);
+        let limit = Limit::new(options.pace, options.bytes_per_second);
         let work = Work { options, limit, progress, stop };
         while !pairs.is_empty() && !work.is_stopped() {
-            self.settle_epochs()?;
             let phase = take_phase(&mut pairs);
-            self.run_phase(phase, &work, &mut report);
+            match self.raise_epochs(phase.iter().map(|pair| pair.to)) {
+                Ok(()) => self.run_phase(phase, &work, &mut report),
+                Err(error) => pairs.extend(leave_out(phase, error, &mut report)?),
+            }
         }
         report.stopped |= !pairs.is_empty();
         self.settle_epochs()?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidefs_model::NodeId;
+use tidefs_model::{NodeId, Partition};
 
 use super::AdminError;
 use super::moves::{Move, MoveFailure, MoveReport};
@@ -59,6 +59,26 @@ pub fn take_phase(pairs: &mut Vec<Pair>) -> Vec<Pair> {
     phase
 }
 
+/// Pairs of a phase that are left when a target does not answer. An error that is not about a
+/// target is passed on.
+pub fn leave_out(
+    phase: Vec<Pair>,
+    error: AdminError,
+    report: &mut MoveReport,
+) -> Result<Vec<Pair>, AdminError> {
+    let AdminError::Node { node, endpoint, fault } = error else { return Err(error) };
+    let told = || AdminError::Node { node, endpoint: endpoint.clone(), fault: fault.clone() };
+    let (left_out, left): (Vec<_>, Vec<_>) = phase.into_iter().partition(|pair| pair.to == node);
+    if left_out.is_empty() {
+        return Err(told());
+    }
+    report.failures.extend(left_out.into_iter().map(|Pair { from, to, slots }| {
+        let partitions = slots.into_iter().map(Partition::new).collect();
+        MoveFailure { from, to, partitions, error: told() }
+    }));
+    Ok(left)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +98,23 @@ mod tests {
             phases.push(phase.len());
         }
         assert_eq!(phases, [3, 1, 1]);
+    }
+
+    #[test]
+    fn a_target_that_does_not_answer_costs_its_pairs_only() {
+        let node = |byte| NodeId([byte; 20]);
+        let pair = |from, to| Pair { from: node(from), to: node(to), slots: vec![3] };
+        let error = |byte| AdminError::Node {
+            node: node(byte),
+            endpoint: "there".into(),
+            fault: crate::fault::Fault::Broken,
+        };
+        let mut report = MoveReport::default();
+        let phase = vec![pair(1, 2), pair(1, 3)];
+        let left = leave_out(phase, error(2), &mut report).unwrap();
+        assert!(matches!(left[..], [Pair { to, .. }] if to == node(3)));
+        assert_eq!(report.failures[0].partitions, [Partition::new(3)]);
+        assert!(leave_out(left, error(1), &mut report).is_err());
+        assert_eq!(report.failures.len(), 1);
     }
 }

@@ -71,7 +71,8 @@ impl Admin {
             pairs.entry((from, to)).or_default().push(partition.number());
         }
         let stop = AtomicBool::new(false);
-        let (options, limit) = (MoveOptions::default(), Limit::new(None));
+        let options = MoveOptions::default();
+        let limit = Limit::new(options.pace, None);
         let work = Work { options, limit, progress, stop: &stop };
         for ((from, to), slots) in pairs {
             let answers = |id| self.managed(id).is_ok_and(|managed| managed.view().is_ok());
@@ -80,7 +81,7 @@ impl Admin {
                 finished.left.extend(left.map(|partition| Unfinished { from, to, partition }));
                 continue;
             }
-            self.settle_epochs()?;
+            self.raise_epochs([to].into_iter())?;
             let carriage = self.carriage(from, to, &work)?;
             for slots in slots.chunks(keywise::BATCH_SLOTS_MAX) {
                 end_slots(&carriage, slots, &mut finished)?;

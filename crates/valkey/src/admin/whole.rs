@@ -52,12 +52,27 @@ impl Job {
 /// Moves slots from a source that holds them; answers with the bytes that they had.
 pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
     prepare(carriage)?;
+    let Carriage { from, to, work, .. } = carriage;
+    if bytes == 0 {
+        // Such slots cost nobody anything.
+        run_jobs(carriage, slots, bytes)?;
+    } else {
+        let (pair, stopped) = ((from.id(), to.id()), || work.is_stopped());
+        work.limit.moving(pair, bytes, stopped, || run_jobs(carriage, slots, bytes))?;
+    }
+    Ok(bytes)
+}
+
+/// Until the servers have done it.
+fn run_jobs(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<(), AdminError> {
     let mut tries = 0;
     loop {
         tries += 1;
         let ended = run_job(carriage, slots, bytes)?;
         if ended.state == "success" {
-            break;
+            carriage.step(StepKind::Carried, 0, bytes);
+            carriage.step(StepKind::Closed, slots.len(), 0);
+            return Ok(());
         }
         // The source may know no more than that the target hung up.
         let theirs = jobs(&carriage.to)?.into_iter().find(|job| job.name == ended.name);
@@ -73,10 +88,6 @@ pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<
         tracing::debug!(said, tries, "slots did not move");
         sleep(LOOK_EVERY * 2_u32.pow(tries + 1));
     }
-    carriage.step(StepKind::Carried, 0, bytes);
-    carriage.step(StepKind::Closed, slots.len(), 0);
-    carriage.work.limit.spend(bytes, || carriage.work.is_stopped());
-    Ok(bytes)
 }
 
 /// The source needs the admin's secret to be let in by the target; it keeps it in memory only.

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use tidefs_model::{ByteSize, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store};
-use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Step, StepKind};
+use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind};
 
 use crate::fixture::{Kind, Running, on_each_server, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
 use crate::load::{Load, is_readable, still, write_still};
 
 /// Small batches, so that there are many steps.
-const OPTIONS: MoveOptions = MoveOptions { bytes_per_second: None, batch: ByteSize(128 << 10) };
+const OPTIONS: MoveOptions =
+    MoveOptions { pace: Pace::Urgent, bytes_per_second: None, batch: ByteSize(128 << 10) };
 
 /// Partitions that hold something, from one node to another, and some that hold nothing.
 fn moves(admin: &Admin, from: NodeId, to: NodeId) -> Vec<Move> {

@@ -1,11 +1,12 @@
 //! Nodes and clients that have not heard the news yet.
 
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tidefs_model::{NodeId, StripeKey};
 use tidefs_store::{Batch, Store};
-use tidefs_valkey::Move;
+use tidefs_valkey::{Move, MoveOptions, Step, StepKind};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out};
@@ -24,15 +25,20 @@ fn current_epoch(running: &Running, at: usize) -> u64 {
     line.parse().unwrap()
 }
 
+/// Has a node tell another of itself.
+fn greet(running: &Running, from: usize, to: usize) {
+    let to = running.node(to);
+    let (port, bus_port) = (to.address.port(), to.bus_port);
+    let said = running.admin(from).say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus_port}"));
+    assert_eq!(said, "+OK\r\n");
+}
+
 /// A node raises its epoch and tells one other of it. Servers raise theirs on their own when two
 /// happen to be alike; newer ones tell everybody.
 fn raise(running: &Running, node: usize, confidant: usize) -> u64 {
     let id = running.node(node).id;
     running.admin(node).say("CLUSTER BUMPEPOCH");
-    let other = running.node(confidant);
-    let (port, bus_port) = (other.address.port(), other.bus_port);
-    let said = running.admin(node).say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus_port}"));
-    assert_eq!(said, "+OK\r\n");
+    greet(running, node, confidant);
     let raised = epoch_at(running, node, id);
     let until = Instant::now() + Duration::from_secs(30);
     while epoch_at(running, confidant, id) != raised {
@@ -69,10 +75,18 @@ fn an_epoch_that_was_not_told_costs_no_keys(kind: Kind) {
     assert!(secret || kind == Kind::Valkey, "the epoch was never a secret");
     let moves: Vec<_> =
         keys.iter().map(|key| Move { partition: key.partition(), from, to }).collect();
-    let report = carry_out(&admin, &moves);
+    // The target claims what it was given before the third has been told by anybody else.
+    let claim = |step: Step| {
+        if step.kind == StepKind::TakenOver {
+            greet(&running, 2, 1);
+            sleep(Duration::from_millis(400));
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let report = admin.move_partitions(&moves, MoveOptions::default(), &claim, &stop).unwrap();
     assert_whole(&admin, &report);
     // A correction, if there were one, would come by itself.
-    sleep(Duration::from_millis(1_500));
+    sleep(Duration::from_millis(1_000));
     for &key in &keys {
         assert_eq!(read(&store, key, 4).unwrap(), b"kept", "{key:?}");
     }
