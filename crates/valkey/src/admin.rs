@@ -9,6 +9,7 @@ mod epochs;
 mod error;
 mod keywise;
 mod limit;
+mod links;
 mod members;
 mod moves;
 mod observe;

@@ -32,6 +32,7 @@ impl Admin {
         &self,
         takers: impl Iterator<Item = NodeId>,
     ) -> Result<(), AdminError> {
+        self.mend_links()?;
         self.settle_epochs()?;
         for taker in takers.collect::<BTreeSet<_>>() {
             self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;

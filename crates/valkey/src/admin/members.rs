@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::NodeId;
 
 use super::epochs::greet;
+use super::links::set_node_timeout;
 use super::{Admin, AdminError, Managed};
 use crate::cluster::NodeDescription;
 use crate::fault::Fault;
@@ -161,9 +162,4 @@ fn forget(managed: &Managed, id: &str) -> Result<(), AdminError> {
 fn is_well(view: &[ViewNode], id: NodeId) -> bool {
     let seen = view.iter().find(|seen| seen.id == id);
     seen.is_some_and(|seen| seen.is_linked && !seen.is_failing)
-}
-
-fn set_node_timeout(managed: &Managed, timeout_ms: u64) -> Result<(), AdminError> {
-    let timeout_ms = timeout_ms.to_string();
-    managed.say(&["CONFIG", "SET", "cluster-node-timeout", &timeout_ms]).map(|_| ())
 }

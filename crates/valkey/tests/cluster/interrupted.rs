@@ -168,7 +168,39 @@ fn a_target_that_dies_at_once_takes_nothing(kind: Kind) {
     assert!(still().all(|key| is_readable(&store, key)));
 }
 
+fn a_target_that_others_fill_keeps_what_it_was_promised(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    let (from, to) = (running.node(0).id, running.node(1).id);
+    let used = admin.observe()[1].readings.unwrap().used.0;
+    let full = used - (64 << 10);
+    let fill = |step: Step| {
+        if step.kind == StepKind::Opened {
+            let said = running.admin(1).say(&format!("CONFIG SET maxmemory {full}"));
+            assert_eq!(said, "+OK\r\n");
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let mut moves = drain(&admin, from);
+    moves.retain(|each| !each.partition.is_metadata());
+    let report = admin.move_partitions(&moves, MoveOptions::default(), &fill, &stop).unwrap();
+    assert!(matches!(report.failures[..], [ref failure] if failure.error.is_full()), "{report:?}");
+    assert!(report.failures[0].to == to && report.partitions < moves.len());
+    // What was opened before there was no room is finished where it cannot be undone.
+    assert!(kind == Kind::Valkey || report.bytes > 50_000, "{report:?}");
+    assert_eq!(admin.observe()[1].readings.unwrap().capacity.0, full, "its bound is put back");
+    assert_eq!(admin.placement().unwrap().disputed(), []);
+    assert_eq!(admin.unfinished().unwrap(), []);
+    assert!(still().all(|key| is_readable(&store, key)));
+    // A successor gives the node what it was started with.
+    admin.finish(&|_| {}).unwrap();
+    assert_eq!(admin.observe()[1].readings.unwrap().capacity, crate::fixture::NODE_MEMORY);
+}
+
 on_each_server![
+    a_target_that_others_fill_keeps_what_it_was_promised,
     a_mover_killed_at_any_step_is_succeeded,
     a_way_that_nobody_was_sent_is_closed_again,
     a_target_that_dies_takes_only_what_it_was_given,

@@ -9,7 +9,8 @@ use tidefs_store::{Batch, Store};
 use tidefs_valkey::{Move, MoveOptions, Step, StepKind};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
-use crate::growing::{assert_whole, carry_out};
+use crate::growing::{assert_whole, carry_out, shares};
+use crate::load::Load;
 
 /// The epoch of a node as another one has it.
 fn epoch_at(running: &Running, at: usize, of: NodeId) -> u64 {
@@ -131,4 +132,35 @@ fn a_node_that_left_is_missed_by_nobody(kind: Kind) {
     }
 }
 
-on_each_server![an_epoch_that_was_not_told_costs_no_keys, a_node_that_left_is_missed_by_nobody,];
+fn nodes_that_lost_each_other_move_partitions_all_the_same(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let load = Load::start(running.connect());
+    let admin = running.changer(&[]);
+    // A node that may keep nothing for its links drops them.
+    let links = |bytes| {
+        let set = format!("CONFIG SET cluster-link-sendbuf-limit {bytes}");
+        assert_eq!(running.admin(2).say(&set), "+OK\r\n");
+    };
+    links(1);
+    let until = Instant::now() + Duration::from_secs(30);
+    // Older servers make them again a moment later.
+    while kind == Kind::Valkey && !running.admin(2).say("CLUSTER NODES").contains("disconnected") {
+        assert!(Instant::now() < until, "the links do not break");
+        sleep(Duration::from_millis(10));
+    }
+    links(0);
+    let report = carry_out(&admin, &shares(&admin, running.node(2).id, 8));
+    assert_whole(&admin, &report);
+    assert!(report.partitions > 1_000, "{report:?}");
+    for number in 0..3 {
+        let said = running.admin(number).say("CONFIG GET cluster-node-timeout");
+        assert!(said.contains("315360000000"), "{said}");
+    }
+    load.end();
+}
+
+on_each_server![
+    an_epoch_that_was_not_told_costs_no_keys,
+    a_node_that_left_is_missed_by_nobody,
+    nodes_that_lost_each_other_move_partitions_all_the_same,
+];
