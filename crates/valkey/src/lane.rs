@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use crate::fault::Fault;
 use crate::inbound::Landed;
 use crate::job::{Answer, Job, JobResult};
-use crate::pool::Lease;
+use crate::pool::{Lease, Patience};
 use crate::wire::Request;
 
 /// Bytes in flight on a lane: four stripes keep a server busy while replies travel.
 const WINDOW_BYTES: usize = 4 << 20;
 /// Requests offered to the kernel at once.
 const REQUESTS_MAX: usize = 20;
+/// With no more than this in flight the reply is a matter of microseconds.
+const SOON_BYTES_MAX: usize = 32 << 10;
 
 pub struct Lane<'j, 'a> {
     lease: Lease,
@@ -123,8 +125,13 @@ impl<'j, 'a> Lane<'j, 'a> {
     /// Takes in what has arrived, or waits for more when not `at_once`; answers whether any came.
     pub fn receive(&mut self, at_once: bool) -> Result<bool, Fault> {
         if !self.take_answers()? {
+            let patience = match at_once {
+                true => Patience::None,
+                false if self.in_flight_bytes <= SOON_BYTES_MAX => Patience::Short,
+                false => Patience::Long,
+            };
             let buffer = self.jobs[self.answered].buffer.as_deref_mut().unwrap_or_default();
-            if self.lease.fill(buffer, at_once)?.is_none() {
+            if self.lease.fill(buffer, patience)?.is_none() {
                 return Ok(false);
             }
             self.take_answers()?;

@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
+use crate::spin::{Fortune, spin};
 use crate::wire::{Reply, Request};
 
 /// How long a node that could not be reached is left alone.
@@ -38,6 +39,7 @@ pub struct Node {
     access: Arc<Access>,
     gate: Mutex<Gate>,
     freed: Condvar,
+    fortune: Fortune,
 }
 
 #[derive(Default)]
@@ -45,6 +47,9 @@ struct Gate {
     idle: Vec<Connection>,
     /// Connections that exist or are being made.
     open: usize,
+    /// Callers that wait for a connection.
+    waiting: usize,
+    /// Why the node could not be reached, and until when nobody needs to try again.
     down: Option<Down>,
     /// Grows when all connections made so far are to be dropped.
     generation: u64,
@@ -66,8 +71,8 @@ impl Node {
         capacity: ByteSize,
         access: Arc<Access>,
     ) -> Arc<Node> {
-        let (gate, freed) = (Mutex::default(), Condvar::new());
-        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed })
+        let (gate, freed, fortune) = (Mutex::default(), Condvar::new(), Fortune::default());
+        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, fortune })
     }
 
     pub fn name(&self) -> Box<str> {
@@ -98,8 +103,10 @@ impl Node {
             if left.is_zero() {
                 return Err(Fault::Busy);
             }
+            gate.waiting += 1;
             let woken = self.freed.wait_timeout(gate, left);
             gate = woken.unwrap_or_else(PoisonError::into_inner).0;
+            gate.waiting -= 1;
         }
     }
 
@@ -153,7 +160,7 @@ impl Node {
                 let now = Instant::now();
                 let since = gate.down.as_ref().map_or(now, |down| down.since);
                 gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
-                self.freed.notify_one();
+                self.tell_a_waiter(gate);
                 tracing::debug!(node = %self.id, endpoint = %self.endpoint, %fault, "cannot connect");
                 Err(fault)
             }
@@ -171,9 +178,29 @@ impl Node {
         self.gate().down.as_ref().map(|down| down.since)
     }
 
+    /// A connection is free, or may be made again. Waking nobody would cost a system call too.
+    fn tell_a_waiter(&self, gate: MutexGuard<'_, Gate>) {
+        let any = gate.waiting > 0;
+        drop(gate);
+        if any {
+            self.freed.notify_one();
+        }
+    }
+
     fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How to wait for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// As long as the socket's time-out; the reply should be here in a moment.
+    Short,
+    /// As long as the socket's time-out.
+    Long,
 }
 
 /// A connection in use, to be released when all its requests are answered.
@@ -197,9 +224,19 @@ impl Lease {
     }
 
     /// Receives into the connection's own bytes, or into `buffer` where a reply is to land.
-    pub fn fill(&mut self, buffer: &mut [u8], at_once: bool) -> Result<Option<usize>, Fault> {
-        let Connection { inbound, socket } = self.connection_mut();
-        inbound.fill(socket.as_fd(), buffer, at_once)
+    pub fn fill(&mut self, buffer: &mut [u8], patience: Patience) -> Result<Option<usize>, Fault> {
+        let Lease { node, connection, .. } = self;
+        let Connection { inbound, socket } =
+            connection.as_mut().expect("a lease in use has its connection");
+        let mut ask = |at_once| inbound.fill(socket.as_fd(), buffer, at_once);
+        match patience {
+            Patience::None => ask(true),
+            Patience::Long => ask(false),
+            Patience::Short => match spin(&node.fortune, || ask(true))? {
+                Some(bytes) => Ok(Some(bytes)),
+                None => ask(false),
+            },
+        }
     }
 
     /// Gives the connection back: nothing is under way on it.
@@ -211,8 +248,7 @@ impl Lease {
         } else {
             gate.open -= 1;
         }
-        drop(gate);
-        self.node.freed.notify_one();
+        self.node.tell_a_waiter(gate);
     }
 
     /// Drops the connection. After a silence the others are dropped too: on each of them somebody
@@ -231,8 +267,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.connection.take().is_some() {
-            self.node.gate().open -= 1;
-            self.node.freed.notify_one();
+            let mut gate = self.node.gate();
+            gate.open -= 1;
+            self.node.tell_a_waiter(gate);
         }
     }
 }
