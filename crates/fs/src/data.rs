@@ -61,10 +61,10 @@ pub use run::ReadAhead;
 use crate::Config;
 use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
-use deletions::Deletions;
+use delete::{Removed, delete_files};
+use deletions::{Deletions, Next};
 use pool::{Job, Pool};
 use read_buffers::ReadBuffers;
-use record::Record;
 use striped::Striped;
 use unsent::Unsent;
 
@@ -127,33 +127,53 @@ impl<S: Store> DataPath<S> {
         })
     }
 
-    /// Removes all stripes of a file that has no name and no handle any more, and its inode. It is
-    /// done in the background, except where the kernel writes by itself; the call waits while the
-    /// queue is full. What a failure leaves behind is unreachable, and an inode without links says
-    /// what it is.
+    /// Removes all stripes of a file that has no name and no handle any more, and its inode: in the
+    /// background, many files at a time, except where the kernel writes by itself. The call waits
+    /// while the queue is full. What a failure leaves behind is unreachable, and an inode without
+    /// links says what it is.
     pub fn delete(&self, home: ShardKey, ino: Ino, size: u64) {
-        let (record, stripe_size) =
-            (Record { store: Arc::clone(&self.store), home, ino }, self.stripe_size);
-        let deletions = Arc::clone(&self.deletions);
-        deletions.begin();
-        let job: Job = Box::new(move || {
-            let _under_way = deletions::UnderWay(&deletions);
-            if let Err(error) = delete::delete_file(&record, stripe_size, size) {
-                tracing::warn!(%error, %ino, "a removed file's stripes could not all be freed");
-            }
-        });
-        if self.deletes_at_once { job() } else { self.helpers.push(job) }
+        let removed = Removed { home, ino, size };
+        match self.deletions.add(removed, self.is_in_doubt()) {
+            _ if self.deletes_at_once => self.free_removed(),
+            Next::Wait => {}
+            Next::Call => self.helpers.push(self.freeing()),
+            Next::Free => self.free_removed(),
+        }
     }
 
-    /// After the store was full: waits for removals that are under way, for a bounded time.
-    /// `false`: there were none, so trying again is in vain.
+    /// To be called now and then: has removed files freed that wait for others to come.
+    pub fn free_waiting(&self) {
+        if self.deletions.is_uncalled() {
+            // Where there is no room in the queue they wait for the next time.
+            drop(self.helpers.try_push(self.freeing()));
+        }
+    }
+
+    fn freeing(&self) -> Job {
+        let (store, stripe_size) = (Arc::clone(&self.store), self.stripe_size);
+        let deletions = Arc::clone(&self.deletions);
+        Box::new(move || delete_files(&store, stripe_size, &deletions.take().files))
+    }
+
+    fn free_removed(&self) {
+        delete_files(&self.store, self.stripe_size, &self.deletions.take().files);
+    }
+
+    /// After the store was full: frees what waits for that, and waits for removals that are under
+    /// way, for a bounded time. `false`: there were none, so trying again is in vain.
     pub fn wait_for_room(&self) -> bool {
-        self.deletions.wait()
+        let group = self.deletions.take();
+        delete_files(&self.store, self.stripe_size, &group.files);
+        let freed = !group.files.is_empty();
+        drop(group);
+        self.deletions.wait() || freed
     }
 
     /// Waits until everything handed over is done and stops the threads. What is handed over later
     /// is done by the caller.
     pub fn close(&self) {
+        self.deletions.close();
+        self.free_removed();
         self.senders.close();
         self.helpers.close();
     }

@@ -120,14 +120,16 @@ impl<S: Store> Fs<S> {
         })
     }
 
-    /// Housekeeping, to be called every 100 ms or so: sends bytes that have waited long, and keeps
-    /// this mount's registration alive. `true`: another mount is about to start, and before the
-    /// next call the kernel must have dropped every name and attribute that it keeps.
+    /// Housekeeping, to be called every 100 ms or so: sends bytes that have waited long, frees what
+    /// removed files leave, and keeps this mount's registration alive. `true`: another mount is
+    /// about to start, and before the next call the kernel must have dropped every name and
+    /// attribute that it keeps.
     pub fn tick(&self) -> Result<bool, Error> {
         let now = self.now();
         for handle in self.handles.all_files() {
             handle.file.flush_aged(now);
         }
+        self.data.free_waiting();
         let news = self.membership.tick(&self.store, now);
         if news.is_err() {
             // Without the register nobody knows who else is there.

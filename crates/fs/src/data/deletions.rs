@@ -1,67 +1,169 @@
-//! How many removed files still hold memory in the store.
+//! Removed files that still hold memory in the store: those that wait for others, so that many go
+//! in one round, and those that are being freed.
 //!
 //! A program that removes a file and writes another expects the room of the first. Bytes are freed
-//! in the background, so whoever finds the store full waits for that before it gives up.
+//! in the background, so whoever finds the store full frees what waits, and waits for the rest,
+//! before it gives up. Little is ever left waiting: a large file waits for nobody.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::delete::Removed;
+
 /// Freeing the largest file takes longer, but then there is room long before its end.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Files that wait before they are freed without being asked for.
+const WAITING_MAX: usize = 64;
+/// Bytes of theirs.
+const WAITING_BYTES_MAX: u64 = 4 << 20;
+/// So many more may come before whoever was called takes them.
+const OVERDUE: usize = 4 * WAITING_MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Deletions {
-    under_way: Mutex<u64>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Removed>,
+    waiting_bytes: u64,
+    /// Somebody was told that it is time, and has not come yet.
+    called: bool,
+    /// Files that are being freed.
+    under_way: usize,
+    /// No file waits any more.
+    closed: bool,
+}
+
+/// What to do about a file that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It may wait for others.
+    Wait,
+    /// Somebody should free what waits.
+    Call,
+    /// The caller should: nobody else is there, or comes.
+    Free,
+}
+
 impl Deletions {
-    pub fn begin(&self) {
-        *self.count() += 1;
+    /// `hurry`: memory is short.
+    pub fn add(&self, removed: Removed, hurry: bool) -> Next {
+        let mut state = self.state();
+        state.waiting_bytes = state.waiting_bytes.saturating_add(removed.size);
+        state.waiting.push(removed);
+        if state.closed || state.waiting.len() >= OVERDUE {
+            return Next::Free;
+        }
+        let due =
+            hurry || state.waiting.len() >= WAITING_MAX || state.waiting_bytes >= WAITING_BYTES_MAX;
+        if !due || std::mem::replace(&mut state.called, true) { Next::Wait } else { Next::Call }
     }
 
-    fn end(&self) {
-        *self.count() -= 1;
-        self.changed.notify_all();
+    /// Whether anything waits that nobody was called for.
+    pub fn is_uncalled(&self) -> bool {
+        let state = self.state();
+        !state.called && !state.waiting.is_empty()
+    }
+
+    /// Hands out what waits, to be freed by the caller; it is under way until the answer is
+    /// dropped, also by a panic.
+    pub fn take(&self) -> Group<'_> {
+        let mut state = self.state();
+        state.called = false;
+        state.waiting_bytes = 0;
+        let files = std::mem::take(&mut state.waiting);
+        state.under_way += files.len();
+        Group { files, deletions: self }
     }
 
     /// Waits for what is under way, for a bounded time. `false`: there was nothing to wait for.
     pub fn wait(&self) -> bool {
-        let under_way = self.count();
-        if *under_way == 0 {
+        let state = self.state();
+        if state.under_way == 0 {
             return false;
         }
-        let waited = self.changed.wait_timeout_while(under_way, PATIENCE, |count| *count > 0);
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.under_way > 0);
         drop(waited);
         true
     }
 
-    fn count(&self) -> MutexGuard<'_, u64> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    /// From now on whoever adds a file frees it.
+    pub fn close(&self) {
+        self.state().closed = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One removal; over when it is dropped, also by a panic.
-pub(super) struct UnderWay<'a>(pub &'a Deletions);
+/// Files that are freed together.
+pub(super) struct Group<'d> {
+    pub files: Vec<Removed>,
+    deletions: &'d Deletions,
+}
 
-impl Drop for UnderWay<'_> {
+impl Drop for Group<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.deletions.state().under_way -= self.files.len();
+        self.deletions.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidefs_model::{Ino, ShardKey};
+
     use super::*;
+
+    fn file(size: u64) -> Removed {
+        let home = ShardKey { directory: Ino::ROOT, index: 0 };
+        Removed { home, ino: Ino(16), size }
+    }
+
+    #[test]
+    fn small_files_wait_for_each_other_and_one_caller_is_called_for_all() {
+        let deletions = Deletions::default();
+        let next: Vec<_> = (0..WAITING_MAX + 1).map(|_| deletions.add(file(10), false)).collect();
+        assert!(next[..WAITING_MAX - 1].iter().all(|next| *next == Next::Wait));
+        assert_eq!(next[WAITING_MAX - 1..], [Next::Call, Next::Wait]);
+        assert!(!deletions.is_uncalled());
+        assert_eq!(deletions.take().files.len(), WAITING_MAX + 1);
+        assert_eq!(deletions.add(file(10), false), Next::Wait);
+        assert!(deletions.is_uncalled());
+    }
+
+    #[test]
+    fn a_large_file_and_one_in_a_hurry_wait_for_nobody() {
+        let deletions = Deletions::default();
+        assert_eq!(deletions.add(file(WAITING_BYTES_MAX), false), Next::Call);
+        drop(deletions.take());
+        assert_eq!(deletions.add(file(0), true), Next::Call);
+    }
+
+    #[test]
+    fn where_nobody_comes_the_caller_frees() {
+        let deletions = Deletions::default();
+        let next: Vec<_> = (0..OVERDUE).map(|_| deletions.add(file(10), false)).collect();
+        assert_eq!(next.iter().filter(|next| **next == Next::Call).count(), 1);
+        assert_eq!(next.last(), Some(&Next::Free));
+        drop(deletions.take());
+        deletions.close();
+        assert_eq!(deletions.add(file(10), false), Next::Free);
+    }
 
     #[test]
     fn waiting_ends_when_nothing_is_under_way() {
         let deletions = Deletions::default();
         assert!(!deletions.wait());
-        deletions.begin();
+        deletions.add(file(10), false);
+        let group = deletions.take();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| deletions.wait());
-            deletions.end();
+            drop(group);
             // Either it saw the deletion and its end, or it came after both.
             let _ = waiter.join().expect("the waiter returns");
         });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Outcome, Store};
 
+use super::delete::without_record;
 use super::state::Stored;
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
 use crate::{Error, FILE_BYTES_MAX, keys};
@@ -62,8 +63,7 @@ impl<S: Store> Record<S> {
 
     /// Removes the inode and its extended attributes.
     pub fn remove(&self) -> Result<(), Error> {
-        let batch = Batch::new().delete(keys::inode(self.ino)).delete(keys::xattrs(self.ino));
-        self.store.batch(self.home, &batch.reclaims())?;
+        self.store.batch(self.home, &without_record(Batch::new(), self.ino))?;
         Ok(())
     }
 
