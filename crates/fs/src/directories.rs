@@ -10,11 +10,12 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey};
-use tidefs_store::{Batch, Bytes, Outcome, Store};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::keys;
+use crate::known_names::KnownNames;
 use crate::table::Node;
 
 /// The record of a directory and the header of each shard, where it has one.
@@ -28,10 +29,12 @@ pub(crate) struct Memory {
     parts: Option<Parts>,
     /// The record as it was last read, alone or not, for when its node does not answer.
     last_record: Option<Bytes>,
+    /// All of the directory's names, where they are known.
+    pub names: Option<KnownNames>,
 }
 
 impl<S: Store> Node<S> {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,18 +86,42 @@ impl<S: Store> Fs<S> {
     /// Applies a batch that changes the entries of a shard, and learns its new header.
     pub(crate) fn change_entries(&self, shard: ShardKey, batch: Batch) -> Result<Outcome, Error> {
         let node = self.table.find(shard.directory);
-        let generation = node.as_ref().map(|node| node.memory().generation);
+        let begun = node.as_ref().map(|node| node.memory().begin(&batch));
         let header = batch.reads.len();
-        let outcome = self.store.batch(shard, &batch.read(keys::HEADER));
-        if let (Some(node), Some(generation)) = (node, generation) {
+        let batch = batch.read(keys::HEADER);
+        let outcome = self.store.batch(shard, &batch);
+        if let (Some(node), Some(begun)) = (node, begun) {
             let learnt = outcome.as_ref().ok().and_then(|outcome| outcome.values.get(header));
-            node.memory().learn(shard.index, generation, learnt.cloned());
+            let mut memory = node.memory();
+            memory.learn(shard.index, begun.generation, learnt.cloned());
+            memory.end(&batch, &begun, &outcome);
         }
         Ok(outcome?)
     }
 }
 
+/// How a memory was when a batch began.
+struct Begun {
+    generation: u64,
+    names: Option<u64>,
+}
+
 impl Memory {
+    fn begin(&mut self, batch: &Batch) -> Begun {
+        let names = self.names.as_mut().and_then(|names| names.begin(batch));
+        if names.is_none() {
+            self.names = None;
+        }
+        Begun { generation: self.generation, names }
+    }
+
+    fn end(&mut self, batch: &Batch, begun: &Begun, outcome: &Result<Outcome, StoreError>) {
+        let (Some(names), Some(begun)) = (&mut self.names, begun.names) else { return };
+        if !names.end(batch, begun, outcome) {
+            self.names = None;
+        }
+    }
+
     /// `header` is what the batch answered; `None` when it is not known whether it was applied.
     fn learn(&mut self, shard: u16, generation: u64, header: Option<Option<Bytes>>) {
         let known = self.parts.as_mut().filter(|_| self.generation == generation);

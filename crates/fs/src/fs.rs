@@ -16,6 +16,7 @@ use crate::data::DataPath;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
+use crate::known_names::Budget;
 use crate::membership::{LIFETIME_ALONE, Membership};
 use crate::superblock::{self, InoSource};
 use crate::table::Table;
@@ -33,6 +34,7 @@ pub struct Fs<S: Store> {
     pub(crate) hints: Hints,
     pub(crate) membership: Membership,
     pub(crate) counters: Counters,
+    pub(crate) names_budget: Budget,
     inos: InoSource,
     transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
@@ -71,6 +73,7 @@ impl<S: Store> Fs<S> {
             hints: Hints::new(),
             membership,
             counters: Counters::default(),
+            names_budget: Budget::default(),
             inos: InoSource::default(),
             transactions: AtomicU64::new(0),
             closed: Mutex::default(),

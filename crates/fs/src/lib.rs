@@ -19,6 +19,7 @@ mod hints;
 mod inode;
 mod inodes;
 mod keys;
+mod known_names;
 mod listing;
 mod membership;
 mod names;

@@ -80,6 +80,11 @@ impl<S: Store> Node<S> {
         alone.is_some_and(|alone| alone == self.bare.load(Ordering::SeqCst))
     }
 
+    /// It was looked up once only.
+    pub fn was_just_found(&self) -> bool {
+        self.lookups.load(Ordering::Relaxed) == 1
+    }
+
     pub fn is_open(&self) -> bool {
         self.handles.load(Ordering::SeqCst) > 0
     }

@@ -3,4 +3,5 @@
 mod bed;
 mod interrupted;
 mod remembering;
+mod round_trips;
 mod sharing;

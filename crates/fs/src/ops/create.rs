@@ -51,8 +51,11 @@ impl<S: Store> Fs<S> {
         mode: u32,
     ) -> Result<Entry, Error> {
         let new = New { kind: Kind::Directory, mode, rdev: 0, target: b"" };
+        let alone = self.membership.time_alone();
         let (reference, inode) = self.make(caller, parent, name, &new)?;
-        Ok(self.enter(reference, &inode))
+        let entry = self.enter(reference, &inode);
+        self.know_empty(reference, alone);
+        Ok(entry)
     }
 
     pub fn symlink(

@@ -19,6 +19,9 @@ impl<S: Store> Fs<S> {
             return Err(Error::NameTooLong);
         }
         let place = self.place(parent, name);
+        if self.is_surely_free(&place) {
+            return Err(Error::NotFound);
+        }
         for _ in 0..ATTEMPTS {
             let (reference, inode) = match self.find(&place)? {
                 Found::Nothing => return Err(Error::NotFound),

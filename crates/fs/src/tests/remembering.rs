@@ -6,7 +6,7 @@ use tidefs_model::{Ino, Time};
 use tidefs_store::Embedded;
 
 use super::bed::{Bed, ME};
-use crate::{Fs, Kind, RenameMode, SetAttr, SetTime};
+use crate::{Error, Fs, Kind, RenameMode, SetAttr, SetTime};
 
 type Mount = Fs<std::sync::Arc<Embedded>>;
 
@@ -79,4 +79,52 @@ fn nothing_is_remembered_with_company() {
     second.lookup(Ino::ROOT, b"d").expect("seen");
     second.mkdir(ME, made, b"sub", 0o755).expect("made");
     assert_eq!(attr_now(&first, made).0, 3);
+}
+
+/// Waits until `second` is let in, which the first mount hears of when it ticks.
+fn admit(first: &Mount, second: &Mount) {
+    while second.is_admitted() != Ok(true) {
+        first.tick().expect("ticks");
+    }
+}
+
+#[test]
+fn what_was_known_to_be_absent_is_asked_for_again_with_company_and_after_it() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let made = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    assert_eq!(first.lookup(made, b"x").err(), Some(Error::NotFound));
+    let second = bed.mount(2);
+    admit(&first, &second);
+    second.lookup(Ino::ROOT, b"d").expect("seen");
+    second.mknod(ME, made, b"x", Kind::File, 0o644, 0).expect("made");
+    let seen = first.lookup(made, b"x").expect("seen at once").attr.ino;
+    second.mknod(ME, made, b"y", Kind::File, 0o644, 0).expect("made");
+    second.unlink(made, b"x").expect("removed");
+    second.unmount().expect("left");
+    bed.pass(Duration::from_secs(2));
+    first.tick().expect("ticks");
+    assert!(first.lifetimes().entry > Duration::ZERO, "alone again");
+    assert!(first.lookup(made, b"y").is_ok(), "made while there was company");
+    assert_eq!(first.lookup(made, b"x").err(), Some(Error::NotFound));
+    assert_eq!(first.getattr(seen, None).err(), Some(Error::Stale));
+}
+
+#[test]
+fn a_name_that_stands_for_another_file_now_is_not_taken_for_the_old_one() {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    admit(&first, &second);
+    let old = first.mknod(ME, Ino::ROOT, b"x", Kind::File, 0o644, 0).expect("made").attr.ino;
+    assert_eq!(second.lookup(Ino::ROOT, b"x").expect("seen").attr.ino, old);
+    first.unlink(Ino::ROOT, b"x").expect("removed");
+    assert_eq!(second.lookup(Ino::ROOT, b"x").err(), Some(Error::NotFound));
+    let new = first.mknod(ME, Ino::ROOT, b"x", Kind::Fifo, 0o644, 0).expect("made").attr.ino;
+    let seen = second.lookup(Ino::ROOT, b"x").expect("seen").attr;
+    assert_eq!((seen.ino, seen.kind), (new, Kind::Fifo));
+    first.rename(Ino::ROOT, b"x", Ino::ROOT, b"y", RenameMode::Replace).expect("renamed");
+    first.mkdir(ME, Ino::ROOT, b"x", 0o755).expect("made");
+    assert_eq!(second.lookup(Ino::ROOT, b"x").expect("seen").attr.kind, Kind::Directory);
+    assert_eq!(second.lookup(Ino::ROOT, b"y").expect("seen").attr.ino, new);
 }

@@ -1,0 +1,233 @@
+//! The names of directories that this mount made while it was alone: it knows them all, so it
+//! knows what is absent, and a program that makes a file pays no round to the store for the
+//! kernel's question whether the name is free.
+//!
+//! What is known is never less than what is there: a name is added before the batch that may make
+//! it is sent, and removed when a batch has removed it and nobody was adding any meanwhile. Where
+//! the outcome of a batch that adds a name is not known, nothing is known any more. What was learnt
+//! in one time of being alone is not used in another.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidefs_store::{Batch, Outcome, Store, StoreError, Update};
+
+use crate::entry::{Place, Reference};
+use crate::fs::Fs;
+use crate::keys;
+
+/// Of all directories together: some tens of MiB. A directory that would need more is not known.
+const NAMES_MAX: usize = 1 << 18;
+
+/// How many names are known.
+pub(crate) type Budget = Arc<AtomicUsize>;
+
+/// All names of one directory, and perhaps some that are not there.
+#[derive(Debug)]
+pub(crate) struct KnownNames {
+    /// The time of being alone to which they belong.
+    alone: u64,
+    names: HashSet<Box<[u8]>>,
+    /// Batches under way that may make names.
+    adding: u32,
+    /// Grows with each beginning and end of such a batch.
+    stamp: u64,
+    budget: Budget,
+}
+
+impl KnownNames {
+    /// Of a directory that was made just now.
+    pub fn of_empty(alone: u64, budget: &Budget) -> KnownNames {
+        let (names, budget) = (HashSet::new(), Arc::clone(budget));
+        KnownNames { alone, names, adding: 0, stamp: 0, budget }
+    }
+
+    pub fn belongs_to(&self, alone: Option<u64>) -> bool {
+        alone == Some(self.alone)
+    }
+
+    pub fn lacks(&self, name: &[u8]) -> bool {
+        !self.names.contains(name)
+    }
+
+    /// A batch is about to be sent. `None`: there is no room for its names. Otherwise what to hand
+    /// to [`KnownNames::end`].
+    pub fn begin(&mut self, batch: &Batch) -> Option<u64> {
+        let mut adds = false;
+        for name in batch.updates.iter().filter_map(made) {
+            adds = true;
+            if !self.names.contains(name) {
+                if self.budget.fetch_add(1, Ordering::Relaxed) >= NAMES_MAX {
+                    self.budget.fetch_sub(1, Ordering::Relaxed);
+                    return None;
+                }
+                self.names.insert(name.into());
+            }
+        }
+        if adds {
+            self.adding += 1;
+            self.stamp += 1;
+        }
+        Some(self.stamp)
+    }
+
+    /// The batch has come to its end. `false`: nothing is known any more.
+    pub fn end(
+        &mut self,
+        batch: &Batch,
+        begun: u64,
+        outcome: &Result<Outcome, StoreError>,
+    ) -> bool {
+        let adds = batch.updates.iter().any(|update| made(update).is_some());
+        if adds {
+            self.adding -= 1;
+            self.stamp += 1;
+            return outcome.is_ok();
+        }
+        let is_quiet = self.adding == 0 && self.stamp == begun;
+        if is_quiet && outcome.as_ref().is_ok_and(Outcome::applied) {
+            for name in batch.updates.iter().filter_map(removed) {
+                if self.names.remove(name) {
+                    self.budget.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for KnownNames {
+    fn drop(&mut self) {
+        self.budget.fetch_sub(self.names.len(), Ordering::Relaxed);
+    }
+}
+
+fn made(update: &Update) -> Option<&[u8]> {
+    match update {
+        Update::Put { field, .. } => field.strip_prefix(&[keys::ENTRY_PREFIX]),
+        _ => None,
+    }
+}
+
+fn removed(update: &Update) -> Option<&[u8]> {
+    match update {
+        Update::Delete { field } => field.strip_prefix(&[keys::ENTRY_PREFIX]),
+        _ => None,
+    }
+}
+
+impl<S: Store> Fs<S> {
+    /// This mount knows that there is no such name.
+    pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
+        let Some(node) = self.table.find(place.shard.directory) else { return false };
+        // Asked before the lock is taken: whoever holds that of being alone may take this one.
+        let alone = self.membership.time_alone();
+        let mut memory = node.memory();
+        if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone)) {
+            memory.names = None;
+        }
+        memory.names.as_ref().is_some_and(|names| names.lacks(&place.name))
+    }
+
+    /// A directory was made, all of it while this mount was alone. Unless somebody has found it
+    /// meanwhile, nobody has made anything in it.
+    pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
+        let (Some(alone), Some(node)) = (alone, self.table.find(directory.ino)) else { return };
+        if self.membership.time_alone() == Some(alone) && node.was_just_found() {
+            node.memory().names = Some(KnownNames::of_empty(alone, &self.names_budget));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn making(name: &str) -> Batch {
+        Batch::new().put(keys::entry(name.as_bytes()), "")
+    }
+
+    fn removing(name: &str) -> Batch {
+        Batch::new().delete(keys::entry(name.as_bytes()))
+    }
+
+    fn outcome(applied: bool) -> Result<Outcome, StoreError> {
+        let refused_by = (!applied).then_some(0);
+        Ok(Outcome { refused_by, shard_was_empty: false, values: Vec::new() })
+    }
+
+    fn perform(names: &mut KnownNames, batch: &Batch, applied: bool) {
+        let begun = names.begin(batch).expect("room");
+        assert!(names.end(batch, begun, &outcome(applied)));
+    }
+
+    fn known() -> KnownNames {
+        KnownNames::of_empty(1, &Budget::default())
+    }
+
+    #[test]
+    fn a_name_is_known_from_before_it_is_made_until_it_was_removed() {
+        let mut names = known();
+        assert!(names.lacks(b"a"));
+        let begun = names.begin(&making("a")).expect("room");
+        assert!(!names.lacks(b"a"));
+        assert!(names.end(&making("a"), begun, &outcome(true)));
+        perform(&mut names, &removing("a"), false);
+        assert!(!names.lacks(b"a"), "it was not removed");
+        perform(&mut names, &removing("a"), true);
+        assert!(names.lacks(b"a"));
+        // Somebody else may have made it.
+        perform(&mut names, &making("b"), false);
+        assert!(!names.lacks(b"b"));
+    }
+
+    #[test]
+    fn a_name_that_was_made_while_it_was_removed_stays() {
+        for begins_first in [true, false] {
+            let mut names = known();
+            perform(&mut names, &making("a"), true);
+            let (made, removed) = match begins_first {
+                true => {
+                    let made = names.begin(&making("a")).expect("room");
+                    (made, names.begin(&removing("a")).expect("room"))
+                }
+                false => {
+                    let removed = names.begin(&removing("a")).expect("room");
+                    (names.begin(&making("a")).expect("room"), removed)
+                }
+            };
+            assert!(names.end(&making("a"), made, &outcome(true)));
+            assert!(names.end(&removing("a"), removed, &outcome(true)));
+            assert!(!names.lacks(b"a"));
+        }
+    }
+
+    #[test]
+    fn a_batch_of_unknown_outcome_ends_the_knowledge() {
+        let mut names = known();
+        let lost = Err(StoreError::Indeterminate { endpoint: "node".into() });
+        let begun = names.begin(&making("a")).expect("room");
+        assert!(!names.end(&making("a"), begun, &lost));
+        let mut names = known();
+        perform(&mut names, &making("a"), true);
+        let begun = names.begin(&removing("a")).expect("room");
+        assert!(names.end(&removing("a"), begun, &lost));
+        assert!(!names.lacks(b"a"), "it may still be there");
+    }
+
+    #[test]
+    fn names_are_counted_and_there_is_an_end() {
+        let budget = Budget::default();
+        let mut names = KnownNames::of_empty(1, &budget);
+        perform(&mut names, &making("a"), true);
+        perform(&mut names, &making("a"), false);
+        perform(&mut names, &making("b"), true);
+        perform(&mut names, &removing("b"), true);
+        assert_eq!(budget.load(Ordering::Relaxed), 1);
+        budget.store(NAMES_MAX, Ordering::Relaxed);
+        assert_eq!(names.begin(&making("c")), None);
+        drop(names);
+        assert_eq!(budget.load(Ordering::Relaxed), NAMES_MAX - 1);
+    }
+}

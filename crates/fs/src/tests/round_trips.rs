@@ -1,0 +1,186 @@
+//! How many calls of the store an operation waits for. Each is a round to a server, and rounds are
+//! most of what an operation on a small file takes; `docs/decisions/round-trips.md` has the table.
+
+use std::sync::Arc;
+
+use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize};
+use tidefs_store::{Embedded, Faulty, Operation};
+
+use super::bed::ME;
+use crate::{Config, Error, Format, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr};
+
+type Counted = Faulty<Embedded>;
+
+const WRITE: OpenMode = OpenMode {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+};
+const ALL: [Operation; 8] = [
+    Operation::Batch,
+    Operation::List,
+    Operation::DeleteShards,
+    Operation::Read,
+    Operation::Write,
+    Operation::Trim,
+    Operation::Lengths,
+    Operation::Overview,
+];
+
+struct Counting {
+    store: Arc<Counted>,
+    fs: Fs<Counted>,
+    /// A directory that was made here.
+    directory: Ino,
+}
+
+impl Counting {
+    fn new() -> Counting {
+        let stripe_size = StripeSize::new(1 << 20).expect("a stripe size");
+        let embedded = Embedded::in_heap(ByteSize::mib(64), stripe_size);
+        let store = Arc::new(Faulty::new(embedded, Vec::new()));
+        let clock = Arc::new(ManualClock::default());
+        let format = Format { stripe_size, ..Format::default() };
+        Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
+        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+        let fs = Fs::mount(store.clone(), config, clock).expect("mounted");
+        assert_eq!(fs.is_admitted(), Ok(true));
+        let directory = fs.mkdir(ME, Ino::ROOT, b"made", 0o755).expect("made").attr.ino;
+        fs.getattr(directory, None).expect("attributes");
+        let counting = Counting { store, fs, directory };
+        // The first file of a mount pays for its range of inode numbers.
+        counting.make(b"first");
+        counting
+    }
+
+    fn calls(&self) -> u64 {
+        ALL.iter().map(|&operation| self.store.count(operation)).sum()
+    }
+
+    /// The answer of `work`, and how many calls it made.
+    fn count<T>(&self, work: impl FnOnce(&Fs<Counted>, Ino) -> T) -> (T, u64) {
+        let before = self.calls();
+        let answer = work(&self.fs, self.directory);
+        (answer, self.calls() - before)
+    }
+
+    fn make(&self, name: &[u8]) -> Ino {
+        let (entry, opened) = self.fs.create(ME, self.directory, name, 0o644, WRITE).expect("made");
+        self.write_and_close(opened.handle);
+        entry.attr.ino
+    }
+
+    fn write_and_close(&self, handle: Handle) {
+        self.fs.write(handle, 0, &[7; 4096], false, false).expect("written");
+        self.fs.flush(handle).expect("flushed");
+        self.fs.release(handle).expect("released");
+    }
+}
+
+#[test]
+fn a_new_small_file_takes_three_calls() {
+    let counting = Counting::new();
+    let (absent, calls) = counting.count(|fs, directory| fs.lookup(directory, b"new"));
+    assert_eq!((absent.err(), calls), (Some(Error::NotFound), 0), "a free name is known to be");
+    let create = |fs: &Fs<Counted>, directory| fs.create(ME, directory, b"new", 0o644, WRITE);
+    let (made, calls) = counting.count(create);
+    let (entry, opened) = made.expect("made");
+    assert_eq!(calls, 1, "entry and inode");
+    let ((), calls) = counting.count(|fs, directory| {
+        assert_eq!(fs.getxattr(entry.attr.ino, b"security.capability"), Err(Error::NoAttribute));
+        fs.write(opened.handle, 0, &[7; 4096], false, false).expect("written");
+        fs.getattr(directory, None).expect("attributes");
+    });
+    assert_eq!(calls, 0, "what the kernel asks in between");
+    let (flushed, calls) = counting.count(|fs, _| fs.flush(opened.handle));
+    assert_eq!((flushed, calls), (Ok(()), 2), "bytes, then size and times");
+    let (released, calls) = counting.count(|fs, _| fs.release(opened.handle));
+    assert_eq!((released, calls), (Ok(()), 0));
+}
+
+#[test]
+fn reading_takes_a_call_each_for_name_inode_and_bytes() {
+    let counting = Counting::new();
+    let ino = counting.make(b"file");
+    assert_eq!(counting.count(|fs, directory| fs.lookup(directory, b"file")).1, 1);
+    assert_eq!(counting.count(|fs, _| fs.getattr(ino, None)).1, 1);
+    let (opened, calls) = counting.count(|fs, _| fs.open(ino, WRITE));
+    let handle = opened.expect("opened").handle;
+    assert_eq!(calls, 1);
+    let (bytes, calls) = counting.count(|fs, _| fs.read(handle, 0, 4096));
+    assert_eq!((bytes.expect("read").as_slice(), calls), (&[7; 4096][..], 1));
+    assert_eq!(counting.count(|fs, _| fs.flush(handle)).1, 0);
+    assert_eq!(counting.count(|fs, _| fs.release(handle)).1, 0);
+}
+
+#[test]
+fn removing_takes_one_call_and_freeing_two_for_many_files() {
+    let counting = Counting::new();
+    for number in 0..20_u8 {
+        counting.make(&[b'a' + number]);
+    }
+    let ((), calls) = counting.count(|fs, directory| {
+        (0..20).for_each(|number| fs.unlink(directory, &[b'a' + number]).expect("removed"));
+    });
+    assert_eq!(calls, 20);
+    let batches = counting.store.count(Operation::Batch);
+    counting.fs.unmount().expect("left");
+    assert_eq!(counting.store.count(Operation::Trim), 1);
+    assert_eq!(counting.store.count(Operation::Batch) - batches, 2, "records, and leaving");
+}
+
+#[test]
+fn a_name_that_this_mount_never_saw_takes_one_call_too() {
+    let counting = Counting::new();
+    counting.make(b"file");
+    assert_eq!(counting.count(|fs, _| fs.lookup(Ino::ROOT, b"absent")).1, 1);
+    let directory = counting.directory;
+    counting.fs.forget(directory, 1);
+    let (found, calls) = counting.count(|fs, _| fs.lookup(Ino::ROOT, b"made"));
+    assert_eq!(found.expect("found").attr.ino, directory);
+    assert_eq!(calls, 2, "the entry, then the record with all shards' headers");
+    let (absent, calls) = counting.count(|fs, directory| fs.lookup(directory, b"absent"));
+    assert_eq!((absent.err(), calls), (Some(Error::NotFound), 1), "names are forgotten with it");
+}
+
+#[test]
+fn a_name_is_found_however_it_came_into_a_known_directory() {
+    let counting = Counting::new();
+    let (fs, directory) = (&counting.fs, counting.directory);
+    let ino = counting.make(b"file");
+    fs.mknod(ME, directory, b"fifo", Kind::Fifo, 0o644, 0).expect("made");
+    fs.symlink(ME, directory, b"symlink", b"target").expect("made");
+    fs.mkdir(ME, directory, b"directory", 0o755).expect("made");
+    fs.link(ino, directory, b"link").expect("linked");
+    for number in 0..20_u8 {
+        fs.mknod(ME, Ino::ROOT, &[number + b'a'], Kind::Fifo, 0o644, 0).expect("made");
+        let mode = RenameMode::NoReplace;
+        fs.rename(Ino::ROOT, &[number + b'a'], directory, &[number + b'a'], mode).expect("moved");
+        fs.rename(directory, &[number + b'a'], directory, &[number + b'A'], mode).expect("moved");
+        assert!(fs.lookup(directory, &[number + b'A']).is_ok());
+        assert_eq!(fs.lookup(directory, &[number + b'a']).err(), Some(Error::NotFound));
+    }
+    fs.rename(directory, b"A", Ino::ROOT, b"made", RenameMode::Replace).expect_err("a directory");
+    for name in ["file", "fifo", "symlink", "directory", "link"] {
+        assert!(fs.lookup(directory, name.as_bytes()).is_ok(), "{name}");
+    }
+    let mode = RenameMode::Exchange;
+    fs.mknod(ME, Ino::ROOT, b"other", Kind::Fifo, 0o644, 0).expect("made");
+    fs.rename(Ino::ROOT, b"other", directory, b"file", mode).expect("exchanged");
+    assert!(fs.lookup(directory, b"file").is_ok() && fs.lookup(Ino::ROOT, b"other").is_ok());
+    fs.unlink(directory, b"file").expect("removed");
+    assert_eq!(counting.count(|fs, directory| fs.lookup(directory, b"file").err()).1, 0);
+    counting.make(b"file");
+    assert!(fs.lookup(directory, b"file").is_ok());
+}
+
+#[test]
+fn a_change_of_attributes_takes_two_calls() {
+    let counting = Counting::new();
+    let ino = counting.make(b"file");
+    let changes = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    assert_eq!(counting.count(|fs, _| fs.setattr(ino, None, &changes)).1, 2);
+}
