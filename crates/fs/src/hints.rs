@@ -33,6 +33,10 @@ impl Hints {
         names.insert(place.clone(), reference);
     }
 
+    pub fn get(&self, place: &Place) -> Option<Reference> {
+        self.stripe(place).get(place).copied()
+    }
+
     /// The hint for a name, which is given up: a name is removed once.
     pub fn take(&self, place: &Place) -> Option<Reference> {
         self.stripe(place).remove(place)

@@ -60,9 +60,30 @@ impl<S: Store> Fs<S> {
         Entry { attr: inode.attr(reference.ino) }
     }
 
+    /// The inode behind a name that stands for what it did when it was last seen. Both fields are
+    /// named, which costs a store less than following the entry to the inode.
+    fn find_as_hinted(&self, place: &Place) -> Result<Option<Found>, Error> {
+        let Some(reference) = self.hints.get(place) else { return Ok(None) };
+        if reference.home != place.shard || reference.kind == Kind::Directory {
+            return Ok(None);
+        }
+        let (entry, inode) = (keys::entry(&place.name), keys::inode(reference.ino));
+        let mut outcome = self.store.batch(place.shard, &Batch::new().read(entry).read(inode))?;
+        let Some(raw) = outcome.take(0) else { return Ok(Some(Found::Nothing)) };
+        match outcome.take(1) {
+            Some(inode) if raw == EntryRecord::settled(reference).encode() => {
+                Ok(Some(Found::Inode(reference, self.complete(reference, &inode, &[])?)))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The inode behind a name. For most names this is one operation on one shard, since an inode
     /// lives where its file was created.
     fn find(&self, place: &Place) -> Result<Found, Error> {
+        if let Some(found) = self.find_as_hinted(place)? {
+            return Ok(found);
+        }
         let field = keys::entry(&place.name);
         let prefix = [keys::INODE_PREFIX];
         let batch = Batch::new().read(field.clone()).read_linked(
