@@ -35,6 +35,8 @@ pub struct Fs<S: Store> {
     pub(crate) membership: Membership,
     pub(crate) counters: Counters,
     pub(crate) names_budget: Budget,
+    /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
+    pub(crate) record_changes: AtomicU64,
     inos: InoSource,
     transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
@@ -74,6 +76,7 @@ impl<S: Store> Fs<S> {
             membership,
             counters: Counters::default(),
             names_budget: Budget::default(),
+            record_changes: AtomicU64::new(0),
             inos: InoSource::default(),
             transactions: AtomicU64::new(0),
             closed: Mutex::default(),

@@ -20,6 +20,7 @@ mod inode;
 mod inodes;
 mod keys;
 mod known_names;
+mod known_records;
 mod listing;
 mod membership;
 mod names;

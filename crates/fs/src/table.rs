@@ -16,6 +16,7 @@ use crate::directories::Memory;
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::keys;
+use crate::known_records::KnownRecord;
 
 /// Locks over which the table is spread.
 const STRIPES: usize = 64;
@@ -49,11 +50,13 @@ pub struct Slot<S: Store> {
     pub unlinked: bool,
     /// The version of the bytes that the kernel may have cached.
     pub version_cached: Option<u64>,
+    /// The file's record, where it was read lately.
+    pub known: Option<KnownRecord>,
 }
 
 impl<S: Store> Node<S> {
     fn new(reference: Reference) -> Node<S> {
-        let slot = Slot { file: None, unlinked: false, version_cached: None };
+        let slot = Slot { file: None, unlinked: false, version_cached: None, known: None };
         Node {
             ino: reference.ino,
             home: reference.home,

@@ -32,7 +32,7 @@ pub(super) fn delete_files<S: Store>(store: &Arc<S>, stripe_size: StripeSize, fi
     let together = small.len() > 1 && delete_small(&**store, stripe_size, &small).is_ok();
     let one_by_one = if together { &[] } else { &small[..] };
     for file in large.iter().chain(one_by_one) {
-        let record = Record { store: Arc::clone(store), home: file.home, ino: file.ino };
+        let record = Record::new(Arc::clone(store), file.home, file.ino);
         if let Err(error) = delete_file(&record, stripe_size, file.size) {
             let ino = file.ino;
             tracing::warn!(%error, %ino, "a removed file's stripes could not all be freed");

@@ -35,7 +35,7 @@ impl<S: Store> OpenFile<S> {
         inode: &Inode,
         pinned: Option<Arc<File>>,
     ) -> OpenFile<S> {
-        let record = Record { store: Arc::clone(&path.store), home, ino };
+        let record = Record::new(Arc::clone(&path.store), home, ino);
         OpenFile(match pinned {
             Some(file) => Bytes::Pinned(Pinned::new(path, record, inode, file)),
             None => Bytes::Striped(Arc::new(Striped::new(path, record, inode))),
@@ -169,6 +169,14 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.state().stored.version,
             Bytes::Pinned(pinned) => pinned.version(),
+        }
+    }
+
+    /// A change of the record may have been made or not.
+    pub fn is_record_doubtful(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.record.is_doubtful(),
+            Bytes::Pinned(_) => true,
         }
     }
 

@@ -4,6 +4,7 @@
 //! with the record as it was right after.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Outcome, Store};
@@ -17,6 +18,8 @@ pub(super) struct Record<S> {
     pub store: Arc<S>,
     pub home: ShardKey,
     pub ino: Ino,
+    /// A change of the record failed, so what is known of it may be wrong.
+    doubtful: AtomicBool,
 }
 
 /// What became of a new size.
@@ -27,6 +30,14 @@ pub(super) enum Resized {
 }
 
 impl<S: Store> Record<S> {
+    pub fn new(store: Arc<S>, home: ShardKey, ino: Ino) -> Record<S> {
+        Record { store, home, ino, doubtful: AtomicBool::new(false) }
+    }
+
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::SeqCst)
+    }
+
     /// The file was written at `time` and reaches to `size` at least.
     pub fn commit(&self, size: u64, time: Time) -> Result<Stored, Error> {
         let field = keys::inode(self.ino);
@@ -75,7 +86,11 @@ impl<S: Store> Record<S> {
             .add(field, VERSION, 1)
             .read(field)
             .reclaims();
-        Ok(self.store.batch(self.home, &batch)?)
+        let outcome = self.store.batch(self.home, &batch);
+        if outcome.is_err() {
+            self.doubtful.store(true, Ordering::SeqCst);
+        }
+        Ok(outcome?)
     }
 
     fn applied(&self, outcome: Outcome) -> Result<Stored, Error> {

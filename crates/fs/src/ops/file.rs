@@ -1,6 +1,6 @@
 //! Opening files, and what goes through a handle.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
 use tidefs_store::Store;
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
 use crate::inode::Inode;
+use crate::known_records::Before;
 use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
 use crate::table::{Node, Slot};
 
@@ -23,8 +24,18 @@ impl<S: Store> Fs<S> {
             Kind::Directory => return Err(Error::IsADirectory),
             _ => return Err(Error::NotPermitted),
         }
-        let inode = self.fetch(node.reference())?;
-        let opened = self.open_known(&node, &inode, mode)?;
+        let opened = match self.open_by_memory(&node, mode) {
+            Some(opened) => opened,
+            None => {
+                let before = self.before_reading();
+                let inode = self.fetch(node.reference())?;
+                if inode.nlink == 0 && !node.is_open() {
+                    // It is removed; what is left of it is about to be freed.
+                    return Err(Error::Stale);
+                }
+                self.open_known(&node, &inode, Some(before), mode)
+            }
+        };
         if mode.truncate {
             let handle = self.handles.file(opened.handle)?;
             if let Err(error) = handle.file.truncate(0) {
@@ -42,17 +53,47 @@ impl<S: Store> Fs<S> {
         inode: &Inode,
         mode: OpenMode,
     ) -> Result<Opened, Error> {
-        self.open_known(&self.table.get(reference.ino)?, inode, mode)
+        Ok(self.open_known(&self.table.get(reference.ino)?, inode, None, mode))
     }
 
+    /// Opens a file whose record is known, or that is open already and nobody else's to change.
+    fn open_by_memory(&self, node: &Arc<Node<S>>, mode: OpenMode) -> Option<Opened> {
+        let alone = self.membership.time_alone();
+        let mut slot = node.slot();
+        if self.config.passthrough || !self.is_record_known(&slot, alone) {
+            return None;
+        }
+        let inode = slot.known.as_ref()?.inode.clone();
+        let file = match &slot.file {
+            Some(file) => file.clone(),
+            None => self.file_in(node, &mut slot, &inode),
+        };
+        Some(self.open_file(node, slot, file, mode))
+    }
+
+    /// `before`: how things stood before the record was read, if it was.
     fn open_known(
         &self,
         node: &Arc<Node<S>>,
         inode: &Inode,
+        before: Option<Before>,
         mode: OpenMode,
-    ) -> Result<Opened, Error> {
+    ) -> Opened {
         let mut slot = node.slot();
+        if let (None, Some(before)) = (&slot.file, before) {
+            self.keep_record_in(&mut slot, inode, before);
+        }
         let file = self.file_in(node, &mut slot, inode);
+        self.open_file(node, slot, file, mode)
+    }
+
+    fn open_file(
+        &self,
+        node: &Arc<Node<S>>,
+        mut slot: MutexGuard<'_, Slot<S>>,
+        file: Arc<OpenFile<S>>,
+        mode: OpenMode,
+    ) -> Opened {
         node.add_handle(&slot);
         let keep_cache = slot.version_cached == Some(file.version());
         slot.version_cached = Some(file.version());
@@ -68,7 +109,7 @@ impl<S: Store> Fs<S> {
             errors,
         });
         let uncached = mode.append && !self.membership.is_alone();
-        Ok(Opened { handle, keep_cache, uncached, pinned })
+        Opened { handle, keep_cache, uncached, pinned }
     }
 
     /// The open file of a node, made if there is none.
@@ -186,6 +227,10 @@ impl<S: Store> Fs<S> {
         };
         slot.version_cached = Some(file.version());
         slot.file = None;
+        let version_known = slot.known.as_ref().map(|known| known.inode.version);
+        if version_known != slot.version_cached || file.is_record_doubtful() || done.is_err() {
+            self.record_changed(Some(&mut slot));
+        }
         if file.pinned().is_some() {
             self.store.unpin(node.ino);
         }

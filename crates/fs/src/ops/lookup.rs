@@ -23,13 +23,16 @@ impl<S: Store> Fs<S> {
             return Err(Error::NotFound);
         }
         for _ in 0..ATTEMPTS {
+            let before = self.before_reading();
             let (reference, inode) = match self.find(&place)? {
                 Found::Nothing => return Err(Error::NotFound),
                 Found::Changed => continue,
                 Found::Inode(reference, inode) => (reference, inode),
             };
             self.hints.note(&place, reference);
-            return Ok(self.enter(reference, &inode));
+            let entry = self.enter(reference, &inode);
+            self.keep_record(reference.ino, &inode, before);
+            return Ok(entry);
         }
         Err(Error::Contended)
     }

@@ -59,12 +59,26 @@ impl<S: Store> Fs<S> {
         // Held so that nobody opens or releases the file between the count and its consequence.
         let mut slot = node.as_ref().map(|node| node.slot());
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
+        let open = slot.as_deref_mut().filter(|_| is_open);
+        let removed = self.unlink_locked(place, found, open);
+        self.record_changed(slot.as_deref_mut());
+        removed
+    }
+
+    /// `open` is the slot of a file that is open.
+    fn unlink_locked(
+        &self,
+        place: &Place,
+        found: &Settled,
+        open: Option<&mut Slot<S>>,
+    ) -> Result<bool, Error> {
+        let reference = found.reference;
         if reference.home != place.shard {
             if !self.change_entries(place.shard, self.removal(place, found))?.applied() {
                 return Ok(false);
             }
             let left = self.drop_link(reference)?;
-            self.bury(reference, left, slot.as_deref_mut().filter(|_| is_open))?;
+            self.bury(reference, left, open)?;
             return Ok(true);
         }
         let field = keys::inode(reference.ino);
@@ -75,7 +89,7 @@ impl<S: Store> Fs<S> {
             return Ok(false);
         }
         let left = decode(reference, outcome.take(0))?;
-        self.bury(reference, left, slot.as_deref_mut().filter(|_| is_open))?;
+        self.bury(reference, left, open)?;
         Ok(true)
     }
 
@@ -154,8 +168,10 @@ impl<S: Store> Fs<S> {
         let node = self.table.find(replaced.ino);
         let mut slot = node.as_ref().map(|node| node.slot());
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
-        let left = self.drop_link(replaced)?;
-        self.bury(replaced, left, slot.as_deref_mut().filter(|_| is_open))
+        let open = slot.as_deref_mut().filter(|_| is_open);
+        let dropped = self.drop_link(replaced).and_then(|left| self.bury(replaced, left, open));
+        self.record_changed(slot.as_deref_mut());
+        dropped
     }
 
     fn rmdir_settled(&self, place: &Place, found: &Settled) -> Result<bool, Error> {

@@ -34,6 +34,7 @@ impl<S: Store> Fs<S> {
                 .prepare_times(reference, changes)
                 .and_then(|()| self.change(reference, changes));
             self.forget_directory(reference.ino);
+            self.record_of_changed(reference.ino);
             changed?;
         }
         Ok(self.fetch(reference)?.attr(ino))
@@ -101,7 +102,9 @@ impl<S: Store> Fs<S> {
     /// What a write or a change of owner does to the bits that lend privileges.
     pub(crate) fn clear_privileges(&self, ino: Ino) -> Result<(), Error> {
         let changes = SetAttr { clear_privileges: true, ..SetAttr::default() };
-        self.change(self.table.get(ino)?.reference(), &changes)
+        let changed = self.change(self.table.get(ino)?.reference(), &changes);
+        self.record_of_changed(ino);
+        changed
     }
 }
 

@@ -91,6 +91,7 @@ impl<S: Store> Fs<S> {
             let batch = batch.patch(record.clone(), inode::CTIME, self.now().0.to_be_bytes());
             let refused_by = self.store.batch(node.home, &batch)?.refused_by;
             self.forget_directory(ino);
+            self.record_of_changed(ino);
             match refused_by {
                 None => return Ok(()),
                 Some(0) => return Err(Error::Stale),

@@ -2,12 +2,15 @@
 //! most of what an operation on a small file takes; `docs/decisions/round-trips.md` has the table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize};
+use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize, Time};
 use tidefs_store::{Embedded, Faulty, Operation};
 
 use super::bed::ME;
-use crate::{Config, Error, Format, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr};
+use crate::{
+    Config, Error, Format, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode,
+};
 
 type Counted = Faulty<Embedded>;
 
@@ -32,6 +35,7 @@ const ALL: [Operation; 8] = [
 
 struct Counting {
     store: Arc<Counted>,
+    clock: Arc<ManualClock>,
     fs: Fs<Counted>,
     /// A directory that was made here.
     directory: Ino,
@@ -46,11 +50,11 @@ impl Counting {
         let format = Format { stripe_size, ..Format::default() };
         Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
         let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
-        let fs = Fs::mount(store.clone(), config, clock).expect("mounted");
+        let fs = Fs::mount(store.clone(), config, clock.clone()).expect("mounted");
         assert_eq!(fs.is_admitted(), Ok(true));
         let directory = fs.mkdir(ME, Ino::ROOT, b"made", 0o755).expect("made").attr.ino;
         fs.getattr(directory, None).expect("attributes");
-        let counting = Counting { store, fs, directory };
+        let counting = Counting { store, clock, fs, directory };
         // The first file of a mount pays for its range of inode numbers.
         counting.make(b"first");
         counting
@@ -65,6 +69,12 @@ impl Counting {
         let before = self.calls();
         let answer = work(&self.fs, self.directory);
         (answer, self.calls() - before)
+    }
+
+    fn open_and_close(&self, ino: Ino) -> u64 {
+        let (opened, calls) = self.count(|fs, _| fs.open(ino, WRITE));
+        self.fs.release(opened.expect("opened").handle).expect("released");
+        calls
     }
 
     fn make(&self, name: &[u8]) -> Ino {
@@ -102,18 +112,77 @@ fn a_new_small_file_takes_three_calls() {
 }
 
 #[test]
-fn reading_takes_a_call_each_for_name_inode_and_bytes() {
+fn reading_takes_a_call_each_for_name_and_bytes() {
     let counting = Counting::new();
     let ino = counting.make(b"file");
-    assert_eq!(counting.count(|fs, directory| fs.lookup(directory, b"file")).1, 1);
     assert_eq!(counting.count(|fs, _| fs.getattr(ino, None)).1, 1);
+    assert_eq!(counting.count(|fs, directory| fs.lookup(directory, b"file")).1, 1);
     let (opened, calls) = counting.count(|fs, _| fs.open(ino, WRITE));
     let handle = opened.expect("opened").handle;
-    assert_eq!(calls, 1);
+    assert_eq!(calls, 0, "the record came with the name");
     let (bytes, calls) = counting.count(|fs, _| fs.read(handle, 0, 4096));
     assert_eq!((bytes.expect("read").as_slice(), calls), (&[7; 4096][..], 1));
     assert_eq!(counting.count(|fs, _| fs.flush(handle)).1, 0);
     assert_eq!(counting.count(|fs, _| fs.release(handle)).1, 0);
+    assert_eq!(counting.open_and_close(ino), 0, "nothing has changed");
+    counting.clock.advance(Duration::from_secs(10));
+    assert_eq!(counting.open_and_close(ino), 1, "as old as the kernel's attributes may be");
+    assert_eq!(counting.open_and_close(ino), 0);
+}
+
+#[test]
+fn a_record_that_this_mount_changed_is_read_again() {
+    let counting = Counting::new();
+    let (fs, ino) = (&counting.fs, counting.make(b"file"));
+    let length = || {
+        let handle = fs.open(ino, WRITE).expect("opened").handle;
+        let bytes = fs.read(handle, 0, 1 << 20).expect("read").as_slice().len();
+        fs.release(handle).expect("released");
+        bytes
+    };
+    let changed = |what: &str, expected: usize, change: &dyn Fn()| {
+        fs.lookup(counting.directory, b"file").expect("found");
+        change();
+        assert_eq!(counting.open_and_close(ino), 1, "{what}");
+        assert_eq!(length(), expected, "{what}");
+    };
+    changed("cut", 10, &|| {
+        fs.setattr(ino, None, &SetAttr { size: Some(10), ..SetAttr::default() }).expect("cut");
+    });
+    changed("written", 4096, &|| {
+        counting.write_and_close(fs.open(ino, WRITE).expect("opened").handle);
+    });
+    changed("emptied", 0, &|| {
+        let mode = OpenMode { truncate: true, ..WRITE };
+        fs.release(fs.open(ino, mode).expect("opened").handle).expect("released");
+    });
+    changed("times", 0, &|| {
+        let mtime = Some(SetTime::At(Time(5)));
+        fs.setattr(ino, None, &SetAttr { mtime, ..SetAttr::default() }).expect("set");
+    });
+    changed("attributes", 0, &|| {
+        fs.setxattr(ino, b"user.a", b"b", XattrMode::Any).expect("set");
+    });
+    changed("one of two names", 0, &|| {
+        fs.link(ino, counting.directory, b"other").expect("linked");
+        fs.unlink(counting.directory, b"other").expect("removed");
+    });
+    assert_eq!(fs.getattr(ino, None).expect("attributes").mtime, Time(5));
+}
+
+#[test]
+fn a_file_without_names_is_not_opened_by_memory() {
+    let counting = Counting::new();
+    let (fs, directory) = (&counting.fs, counting.directory);
+    let ino = counting.make(b"file");
+    fs.lookup(directory, b"file").expect("found");
+    fs.unlink(directory, b"file").expect("removed");
+    assert_eq!(fs.open(ino, WRITE).err(), Some(Error::Stale));
+    let ino = counting.make(b"file");
+    counting.make(b"other");
+    fs.lookup(directory, b"file").expect("found");
+    fs.rename(directory, b"other", directory, b"file", RenameMode::Replace).expect("renamed");
+    assert_eq!(fs.open(ino, WRITE).err(), Some(Error::Stale));
 }
 
 #[test]
