@@ -13,11 +13,11 @@ use super::delete::Removed;
 /// Freeing the largest file takes longer, but then there is room long before its end.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Files that wait before they are freed without being asked for.
-const WAITING_MAX: usize = 64;
+const WAITING_MAX: usize = 256;
 /// Bytes of theirs.
 const WAITING_BYTES_MAX: u64 = 4 << 20;
 /// So many more may come before whoever was called takes them.
-const OVERDUE: usize = 4 * WAITING_MAX;
+const OVERDUE: usize = 2 * WAITING_MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Deletions {
