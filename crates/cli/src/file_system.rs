@@ -21,7 +21,6 @@ use crate::failure::Failure;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
-use crate::nodes::is_hopeful;
 use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
@@ -177,7 +176,11 @@ impl FileSystem {
 
     /// Another process's writer met a full node.
     fn hopes_for_room(&self) -> bool {
-        self.manager().is_some_and(|manager| is_hopeful(manager.alarm_full(None)))
+        let room = {
+            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+            storage.as_ref().and_then(|storage| storage.room().cloned())
+        };
+        room.is_some_and(|room| room.alarm())
     }
 
     fn change_nodes(&self, wish: &Wish) -> Answer {

@@ -9,4 +9,4 @@ mod room;
 pub use hands::ClusterHands;
 pub use local::LocalNodes;
 pub use managed::Managed;
-pub use room::{AskingRoom, ManagedRoom, NoRoom, is_hopeful};
+pub use room::{AskingRoom, ManagedRoom, NoRoom};

@@ -100,7 +100,7 @@ impl Storage {
             false => None,
         };
         let room: Arc<dyn Room> = match &managed {
-            Some(managed) => Arc::new(ManagedRoom(managed.handle().clone())),
+            Some(managed) => Arc::new(managed.room().clone()),
             None => Arc::new(NoRoom),
         };
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
@@ -131,6 +131,11 @@ impl Storage {
     /// Of the manager, where the number of nodes may change.
     pub fn manager(&self) -> Option<&Handle> {
         self.managed.as_ref().map(Managed::handle)
+    }
+
+    /// Where writers of other processes are heard.
+    pub fn room(&self) -> Option<&ManagedRoom> {
+        self.managed.as_ref().map(Managed::room)
     }
 
     /// Ends the manager, then the nodes.

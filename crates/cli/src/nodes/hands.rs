@@ -5,16 +5,20 @@ use std::sync::atomic::AtomicBool;
 use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
 use tidefs_manager::{Carried, Hands, Survey};
 use tidefs_model::{NodeClass, NodeId, PARTITIONS, Partition};
-use tidefs_valkey::{Admin, MoveOptions, NodeDescription, Owner, Ownership};
+use tidefs_valkey::{Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace};
+
+use super::room::Urgency;
 
 pub struct ClusterHands {
     admin: Admin,
     options: MoveOptions,
+    urgency: Urgency,
 }
 
 impl ClusterHands {
-    pub fn new(admin: Admin, options: MoveOptions) -> ClusterHands {
-        ClusterHands { admin, options }
+    /// Moves rest as `options` say, except while a writer waits for room.
+    pub fn new(admin: Admin, options: MoveOptions, urgency: Urgency) -> ClusterHands {
+        ClusterHands { admin, options, urgency }
     }
 
     fn nodes(&self, ownership: &Ownership) -> Vec<Node> {
@@ -50,11 +54,7 @@ impl Hands for ClusterHands {
     fn survey(&self) -> Result<Survey, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let nodes = self.nodes(&ownership);
-        // Sizes are not known while a node is away; then counts alone are spread.
         let sizes = self.admin.partition_sizes();
-        if let Err(error) = &sizes {
-            tracing::warn!("the sizes of partitions are not known: {error}");
-        }
         let partitions = (0..PARTITIONS).map(Partition::new).map(|partition| {
             let owner = match ownership.owner(partition) {
                 Owner::One(node) => Some(*node),
@@ -64,7 +64,7 @@ impl Hands for ClusterHands {
                     None
                 }
             };
-            Held { owner, bytes: sizes.as_ref().ok().map(|sizes| sizes.bytes(partition)) }
+            Held { owner, bytes: sizes.bytes(partition) }
         });
         Ok(Survey { nodes, partitions: partitions.collect() })
     }
@@ -85,7 +85,9 @@ impl Hands for ClusterHands {
     ) -> Carried {
         let moves: Vec<_> = moves.iter().map(wanted).collect();
         let carried = |step: tidefs_valkey::Step| progress(step.bytes);
-        let report = match self.admin.move_partitions(&moves, self.options, &carried, stop) {
+        let pace = if self.urgency.is_there() { Pace::Urgent } else { self.options.pace };
+        let options = MoveOptions { pace, ..self.options };
+        let report = match self.admin.move_partitions(&moves, options, &carried, stop) {
             Ok(report) => report,
             Err(error) => {
                 return Carried { failure: Some(Failure::new(error)), ..Carried::default() };

@@ -11,14 +11,15 @@ use tidefs_fuse::SystemClock;
 use tidefs_manager::{Handle, Manager, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Timeouts, Valkey};
 
-use super::{ClusterHands, LocalNodes};
+use super::room::Urgency;
+use super::{ClusterHands, LocalNodes, ManagedRoom};
 
 /// How often the nodes are observed, unless a quiet period is too short for that.
 const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// A manager that runs until it is stopped.
 pub struct Managed {
-    handle: Handle,
+    room: ManagedRoom,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -33,8 +34,9 @@ impl Managed {
     ) -> anyhow::Result<Managed> {
         let secret = nodes.secrets().admin.clone();
         let admin = Admin::connect(&nodes.description(), secret, Timeouts::default())?;
+        let urgency = Urgency::default();
         let parts = Parts {
-            hands: ClusterHands::new(admin, options),
+            hands: ClusterHands::new(admin, options, urgency.clone()),
             provisioner: nodes.clone(),
             store: Arc::clone(store),
             clock: SystemClock,
@@ -50,11 +52,17 @@ impl Managed {
             }
         };
         let thread = std::thread::Builder::new().name("tidefs-manager".to_owned()).spawn(run);
-        Ok(Managed { handle, stop, thread: thread.context("cannot start the manager")? })
+        let room = ManagedRoom { manager: handle, urgency };
+        Ok(Managed { room, stop, thread: thread.context("cannot start the manager")? })
     }
 
     pub fn handle(&self) -> &Handle {
-        &self.handle
+        &self.room.manager
+    }
+
+    /// What writers of this process wait at.
+    pub fn room(&self) -> &ManagedRoom {
+        &self.room
     }
 
     /// Ends what is under way soon, at a point where every partition has one owner.

@@ -1,6 +1,7 @@
 //! How a writer that met a full node waits for room.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tidefs_control::Growth;
 use tidefs_manager::{AskError, Handle};
@@ -15,8 +16,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// to start and to be given data.
 const TRIES_MAX: u32 = 120_000 / PAUSE.as_millis() as u32;
 
+/// A writer that still waits has said so again in this time.
+const URGENT_FOR: Duration = Duration::from_millis(500);
+
 /// Whether there is any use in waiting for the manager.
-pub fn is_hopeful(answer: Result<Growth, AskError>) -> bool {
+fn is_hopeful(answer: Result<Growth, AskError>) -> bool {
     match answer {
         Ok(Growth::Possible | Growth::Underway) => true,
         Ok(Growth::AtMaximum { .. } | Growth::NotByItself) => false,
@@ -43,12 +47,39 @@ impl Room for NoRoom {
     }
 }
 
+/// When a writer last waited for room; moves do not rest shortly after that.
+#[derive(Clone, Debug, Default)]
+pub struct Urgency(Arc<Mutex<Option<Instant>>>);
+
+impl Urgency {
+    fn mark(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    pub fn is_there(&self) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last.elapsed() < URGENT_FOR)
+    }
+}
+
 /// In the process of the manager.
-pub struct ManagedRoom(pub Handle);
+#[derive(Clone)]
+pub struct ManagedRoom {
+    pub manager: Handle,
+    pub urgency: Urgency,
+}
+
+impl ManagedRoom {
+    /// A writer met a full node, on whatever mount. `true`: it may hope for room.
+    pub fn alarm(&self) -> bool {
+        self.urgency.mark();
+        is_hopeful(self.manager.alarm_full(None))
+    }
+}
 
 impl Room for ManagedRoom {
     fn wait(&self, _endpoint: &str, attempt: u32) -> bool {
-        wait(attempt, || is_hopeful(self.0.alarm_full(None)))
+        wait(attempt, || self.alarm())
     }
 }
 
