@@ -12,7 +12,7 @@ NODES ?=
 TIDEFS := target/release/tidefs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint unit workflows bench clean
+.PHONY: help setup build run test lint unit workflows churn soak bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
-	$(MAKE) --no-print-directory lint unit workflows
+	$(MAKE) --no-print-directory lint unit workflows churn
 
 lint:
 	cargo fmt --all --check
@@ -49,6 +49,19 @@ workflows:
 	  /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
 	    --store $$store --size small || exit 1; \
 	done; done
+
+# Nodes come and go under verified I/O, on both kinds of server.
+SOAK = for server in "" /usr/bin/redis-server; do /usr/bin/python3 trust/soak.py \
+  --tidefs $(TIDEFS) --seconds $(1) $${server:+--server $$server} || exit 1; done
+
+churn:
+	cargo build --release --locked -p tidefs-cli
+	$(call SOAK,20)
+
+soak: ## twenty minutes on each kind of server: nodes come and go under verified I/O
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(call SOAK,1200)
 
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench

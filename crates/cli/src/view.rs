@@ -77,7 +77,10 @@ impl StatusView {
         nodes: &[(usize, NodeRecord)],
         manager: Option<&Status>,
     ) -> StatusView {
-        let mut views: Vec<_> = overview.nodes.iter().map(NodeView::from).collect();
+        // A client may know a node that has left for a moment longer.
+        let is_ours = |node: &NodeOverview| nodes.iter().any(|(_, ours)| ours.id == node.id);
+        let there = overview.nodes.iter().filter(|node| nodes.is_empty() || is_ours(node));
+        let mut views: Vec<_> = there.map(NodeView::from).collect();
         for view in &mut views {
             if let Some((number, node)) = nodes.iter().find(|(_, node)| node.id == view.id) {
                 view.number = *number;
