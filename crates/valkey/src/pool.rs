@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
-use crate::spin::{Fortune, spin};
+use crate::spin::{Waits, Way, spin};
 use crate::wire::{Reply, Request};
 
 /// How long a node that could not be reached is left alone.
@@ -39,7 +39,7 @@ pub struct Node {
     access: Arc<Access>,
     gate: Mutex<Gate>,
     freed: Condvar,
-    fortune: Fortune,
+    waits: Waits,
 }
 
 #[derive(Default)]
@@ -71,8 +71,8 @@ impl Node {
         capacity: ByteSize,
         access: Arc<Access>,
     ) -> Arc<Node> {
-        let (gate, freed, fortune) = (Mutex::default(), Condvar::new(), Fortune::default());
-        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, fortune })
+        let (gate, freed, waits) = (Mutex::default(), Condvar::new(), Waits::default());
+        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, waits })
     }
 
     pub fn name(&self) -> Box<str> {
@@ -232,10 +232,13 @@ impl Lease {
         match patience {
             Patience::None => ask(true),
             Patience::Long => ask(false),
-            Patience::Short => match spin(&node.fortune, || ask(true))? {
-                Some(bytes) => Ok(Some(bytes)),
-                None => ask(false),
-            },
+            Patience::Short => {
+                let (way, began) = (node.waits.choose(), Instant::now());
+                let early = if way == Way::Awake { spin(|| ask(true))? } else { None };
+                let bytes = if early.is_some() { early } else { ask(false)? };
+                node.waits.took(way, began.elapsed());
+                Ok(bytes)
+            }
         }
     }
 

@@ -1,77 +1,87 @@
-//! Waiting for a reply that is about to come by asking for it again and again.
+//! Two ways of waiting for a reply that is about to come: asleep, or asking for it again and again.
 //!
-//! A server on this machine answers a small request in some ten microseconds, but a thread that
-//! sleeps meanwhile may take fifty more to wake up: its idle processor has to be woken first. So a
-//! waiter asks the socket for a moment before it sleeps. What that may cost is bounded: a moment is
-//! short, only some of the machine's processors are kept busy with it at a time, and a node that
-//! is slower than a moment is spun for only now and then, to notice when it no longer is.
+//! A server on this machine answers a small request in some ten microseconds. A thread that sleeps
+//! meanwhile may take fifty more to wake up, because its processor went idle and has to be woken
+//! first; a thread that asks again and again has the answer at once. But where processors are
+//! scarce, it keeps the server itself from running. So both ways are timed and the quicker one is
+//! taken, with the other one tried now and then.
+//!
+//! What asking may cost is bounded: it ends in sleep after a moment, and as many threads do it at a
+//! time as half of the processors.
 
 use std::num::NonZero;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// About what falling asleep and being woken costs: spinning longer never pays.
+/// About what falling asleep and being woken costs: asking for longer never pays.
 const MOMENT: Duration = Duration::from_micros(60);
-/// After so many spins in vain in a row a node counts as slow.
-const LOSSES_MAX: u32 = 4;
-/// A slow node is spun for once in so many waits.
-const REST: u32 = 64;
+/// The slower way is taken once in so many waits.
+const TRIAL: u32 = 32;
+/// A wait that took longer counts as this long, so that one of a server that was busy with
+/// something else says little.
+const COUNTED_MAX: Duration = Duration::from_micros(250);
+/// A wait's share in the mean, as a power of two.
+const SHARE: u32 = 4;
 
-/// On two processors one thread may spin, since the server needs the other; on one processor none.
+/// On two processors one thread may ask, since the server needs the other; on one processor none.
 static SEATS: LazyLock<Seats> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     Seats { all: processors / 2, taken: AtomicUsize::new(0) }
 });
 
-/// How spinning for one node has gone lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Asks for a moment, then sleeps.
+    Awake,
+    Asleep,
+}
+
+/// How long waits for one node have taken lately, in nanoseconds, by their way; 0 is not known.
+/// Where threads write at the same time one wait may be forgotten: it is a guess anyway.
 #[derive(Debug, Default)]
-pub struct Fortune {
-    /// Spins in vain since the last one that paid.
-    losses: AtomicU32,
-    /// Waits since the node counts as slow.
-    waits: AtomicU32,
+pub struct Waits {
+    awake: AtomicU32,
+    asleep: AtomicU32,
+    count: AtomicU32,
 }
 
-impl Fortune {
-    /// Whether it is worth trying now.
-    fn is_promising(&self) -> bool {
-        self.losses.load(Ordering::Relaxed) < LOSSES_MAX
-            || self.waits.fetch_add(1, Ordering::Relaxed) % REST == REST - 1
+impl Waits {
+    /// How to wait now.
+    pub fn choose(&self) -> Way {
+        let is_trial = self.count.fetch_add(1, Ordering::Relaxed) % TRIAL == TRIAL - 1;
+        let (awake, asleep) =
+            (self.awake.load(Ordering::Relaxed), self.asleep.load(Ordering::Relaxed));
+        if (awake <= asleep) ^ is_trial { Way::Awake } else { Way::Asleep }
     }
 
-    fn won(&self) {
-        self.losses.store(0, Ordering::Relaxed);
-        self.waits.store(0, Ordering::Relaxed);
-    }
-
-    fn lost(&self) {
-        // Beside another thread's loss or gain one of them may be forgotten: it is a guess anyway.
-        let losses = self.losses.load(Ordering::Relaxed);
-        self.losses.store(losses.saturating_add(1), Ordering::Relaxed);
+    pub fn took(&self, way: Way, time: Duration) {
+        let mean = match way {
+            Way::Awake => &self.awake,
+            Way::Asleep => &self.asleep,
+        };
+        let time = time.min(COUNTED_MAX).as_nanos() as u32;
+        let before = mean.load(Ordering::Relaxed);
+        let after = match before {
+            0 => time,
+            _ => before - (before >> SHARE) + (time >> SHARE),
+        };
+        mean.store(after.max(1), Ordering::Relaxed);
     }
 }
 
-/// Asks for a moment, where that is worth trying; `None` when there was no answer.
+/// Asks for a moment, if there is a seat; `None` when there was no answer.
 ///
 /// # Errors
 /// The first that `ask` has.
-pub fn spin<T, E>(
-    fortune: &Fortune,
-    mut ask: impl FnMut() -> Result<Option<T>, E>,
-) -> Result<Option<T>, E> {
-    if !fortune.is_promising() {
-        return Ok(None);
-    }
+pub fn spin<T, E>(mut ask: impl FnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
     let Some(_seat) = SEATS.take() else { return Ok(None) };
     let end = Instant::now() + MOMENT;
     loop {
         if let Some(answer) = ask()? {
-            fortune.won();
             return Ok(Some(answer));
         }
         if Instant::now() >= end {
-            fortune.lost();
             return Ok(None);
         }
         std::hint::spin_loop();
@@ -107,28 +117,40 @@ impl Drop for Seat<'_> {
 mod tests {
     use super::*;
 
-    fn promising(fortune: &Fortune, waits: u32) -> usize {
-        (0..waits).filter(|_| fortune.is_promising()).count()
+    /// Waits so often on a machine where either way takes so many microseconds; the answer is how
+    /// often it was awake in the last half.
+    fn wait(waits: &Waits, times: usize, awake: u64, asleep: u64) -> usize {
+        let ways = (0..times).map(|_| {
+            let way = waits.choose();
+            let micros = if way == Way::Awake { awake } else { asleep };
+            waits.took(way, Duration::from_micros(micros));
+            way
+        });
+        ways.skip(times / 2).filter(|way| *way == Way::Awake).count()
     }
 
     #[test]
-    fn a_slow_node_is_tried_now_and_then_and_one_success_makes_it_quick_again() {
-        let fortune = Fortune::default();
-        (0..LOSSES_MAX - 1).for_each(|_| fortune.lost());
-        assert_eq!(promising(&fortune, 10), 10);
-        fortune.lost();
-        assert_eq!(promising(&fortune, 10 * REST), 10);
-        fortune.won();
-        assert_eq!(promising(&fortune, 10), 10);
+    fn the_quicker_way_is_taken_and_the_other_one_tried_now_and_then() {
+        let waits = Waits::default();
+        assert_eq!(wait(&waits, 640, 28, 75), 310);
+        assert!(wait(&waits, 64_000, 120, 40) <= 1_200, "the machine is busy now");
+        assert!(wait(&waits, 64_000, 28, 75) >= 30_000, "and idle again");
+    }
+
+    #[test]
+    fn one_long_wait_does_not_change_the_way() {
+        let waits = Waits::default();
+        wait(&waits, 1_000, 28, 75);
+        waits.took(Way::Awake, Duration::from_secs(10));
+        assert!(wait(&waits, 640, 28, 75) >= 300);
     }
 
     #[test]
     fn an_answer_or_an_error_ends_it_and_silence_ends_by_itself() {
-        // Without a free seat nothing is asked, so the first answer may be to the sleeper.
-        let fortune = Fortune::default();
-        assert!(matches!(spin(&fortune, || Ok::<_, ()>(Some(7))), Ok(Some(7) | None)));
-        assert_eq!(spin(&fortune, || Ok::<Option<u8>, ()>(None)), Ok(None));
-        assert!(matches!(spin(&fortune, || Err::<Option<u8>, _>(())), Err(()) | Ok(None)));
+        // Without a free seat nothing is asked.
+        assert!(matches!(spin(|| Ok::<_, ()>(Some(7))), Ok(Some(7) | None)));
+        assert_eq!(spin(|| Ok::<Option<u8>, ()>(None)), Ok(None));
+        assert!(matches!(spin(|| Err::<Option<u8>, _>(())), Err(()) | Ok(None)));
     }
 
     #[test]
