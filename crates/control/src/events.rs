@@ -142,8 +142,9 @@ pub struct Summary {
     pub nodes_after: u16,
     pub partitions_moved: u32,
     pub bytes_moved: u64,
-    /// What any plan must have moved, see [`Plan`](crate::Plan); summed over the plans that were
-    /// made one after the other, because files were written or moves failed meanwhile.
+    /// What any plan must have moved, see [`Plan`](crate::Plan), at the sizes that partitions had
+    /// when they moved. Summed over the plans that were made one after the other, because files
+    /// were written or moves failed meanwhile.
     pub bytes_minimum: u64,
     /// How uneven the nodes were at the end, where they were looked at.
     pub imbalance_percent: Option<f64>,

@@ -75,7 +75,6 @@ impl Reconfiguration {
         if self.rounds >= rounds {
             return self.give_up("the nodes that leave are filled again and again".into(), tasks);
         }
-        self.bytes_minimum += plan.bytes_minimum;
         self.rounds += 1;
         self.next_step = 0;
         self.plan = Some(plan);
@@ -106,6 +105,7 @@ impl Reconfiguration {
     ) {
         self.moved.partitions += moved.partitions;
         self.moved.bytes += moved.bytes;
+        self.bytes_minimum += self.minimum_of(moved.bytes);
         if let Some(failure) = failure {
             return self.step_failed(failure, now, settings, tasks);
         }
@@ -119,13 +119,20 @@ impl Reconfiguration {
         self.enter(next, tasks);
     }
 
+    /// How much of what was moved any plan must have moved. Partitions may have grown since they
+    /// were measured; that is not the plan's doing, so the plan's minimum grows alike.
+    fn minimum_of(&self, moved: u64) -> u64 {
+        let Some(plan) = self.plan.as_ref().filter(|plan| plan.bytes_moved() > 0) else {
+            return moved;
+        };
+        let part = u128::from(moved) * u128::from(plan.bytes_minimum);
+        (part / u128::from(plan.bytes_moved())) as u64
+    }
+
     /// What is half moved is put right first; then it is measured where things stand, and planned
     /// again, without nodes that do not answer any more.
     fn step_failed(&mut self, failure: Failure, now: Time, settings: &Settings, tasks: &mut Tasks) {
         self.phase = Phase::Recovering;
-        // The next plan has to move what this one has not.
-        let left = self.bytes_left();
-        self.bytes_minimum = self.bytes_minimum.saturating_sub(left);
         self.plan = None;
         // A round that failed is not one in which nodes were filled again.
         self.rounds = self.rounds.saturating_sub(1);
