@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use tidefs_model::{NodeId, Time};
 
-use crate::decide::{Quiet, Silence, Situation, decide};
+use crate::decide::{Quiet, Silence, Situation, Uneven, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::inventory::Observation;
@@ -59,6 +59,7 @@ pub struct Controller {
     changed_at: Option<Time>,
     quiet: Quiet,
     silence: Silence,
+    uneven: Uneven,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
     last_rebalance: Option<Time>,
@@ -79,6 +80,7 @@ impl Controller {
             changed_at: None,
             quiet: Quiet::default(),
             silence: Silence::default(),
+            uneven: Uneven::default(),
             full: None,
             requests: VecDeque::new(),
             last_rebalance: None,
@@ -160,6 +162,7 @@ impl Controller {
     fn observe(&mut self, at: Time, observed: Observation) {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
         self.silence.observe(at, &observed);
+        self.uneven.observe(at, &observed);
         self.observed = observed;
         self.observed_at = Some(at);
     }
@@ -246,6 +249,7 @@ impl Controller {
         }
         self.changed_at = Some(now);
         self.quiet.reset();
+        self.uneven.reset();
         self.full = None;
         self.state = State::Idle;
         commands.push(Command::Finished(summary));
@@ -285,6 +289,7 @@ impl Controller {
             observed: &self.observed,
             quiet: self.quiet,
             silence: &self.silence,
+            uneven: self.uneven,
             full: self.full,
             last_rebalance: self.last_rebalance,
         })

@@ -15,6 +15,8 @@ use crate::settings::Settings;
 const UNEVEN_POINTS: f64 = 15.0;
 /// A full node is no reason to grow while the mean is below this.
 const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
+/// A spread may be uneven for a moment, while many files are deleted.
+const UNEVEN_FOR: Duration = Duration::from_secs(5);
 /// A spread that stays uneven, because partitions cannot be cut, is not tried all the time.
 const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
@@ -41,6 +43,27 @@ impl Silence {
 
     pub fn is_dead(&self, node: NodeId, now: Time) -> bool {
         self.since.get(&node).is_some_and(|&since| now - since >= DEAD_AFTER)
+    }
+}
+
+/// For how long the spread has been uneven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uneven {
+    since: Option<Time>,
+}
+
+impl Uneven {
+    /// Takes an observation into account.
+    pub fn observe(&mut self, now: Time, observed: &Observation) {
+        self.since = unevenness(observed).map(|_| self.since.unwrap_or(now));
+    }
+
+    pub fn reset(&mut self) {
+        self.since = None;
+    }
+
+    fn lasts(&self, now: Time) -> bool {
+        self.since.is_some_and(|since| now - since >= UNEVEN_FOR)
     }
 }
 
@@ -86,6 +109,7 @@ pub struct Situation<'a> {
     pub settings: &'a Settings,
     pub observed: &'a Observation,
     pub quiet: Quiet,
+    pub uneven: Uneven,
     /// A writer waits for room; on this node, where it is known.
     pub full: Option<Option<NodeId>>,
     pub last_rebalance: Option<Time>,
@@ -103,7 +127,7 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(node) = dead_and_empty(situation) {
         return Verdict::Shrink { leaving: vec![node], cause: Cause::DeadAndEmpty { node } };
     }
-    if let Some(cause) = uneven(situation) {
+    if let Some(cause) = uneven(situation).filter(|_| situation.uneven.lasts(situation.now)) {
         return Verdict::Rebalance { cause };
     }
     if situation.full.is_some() {
@@ -153,12 +177,15 @@ fn dead_and_empty(situation: &Situation<'_>) -> Option<NodeId> {
     nodes.filter(dead).find(|node| node.partitions == 0).map(|node| node.id)
 }
 
-/// Whether spreading anew is due.
+/// Whether spreading anew may help.
 fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     let paused =
         situation.last_rebalance.is_some_and(|last| situation.now - last < REBALANCE_PAUSE);
-    let observed = situation.observed;
-    if paused || observed.serving().count() < 2 {
+    if paused { None } else { unevenness(situation.observed) }
+}
+
+fn unevenness(observed: &Observation) -> Option<Cause> {
+    if observed.serving().count() < 2 {
         return None;
     }
     if let Some(node) = observed.serving().find(|node| node.partitions == 0) {

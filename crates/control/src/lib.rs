@@ -18,7 +18,7 @@ mod settings;
 
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth};
-pub use decide::{Quiet, Silence, Situation, decide};
+pub use decide::{Quiet, Silence, Situation, Uneven, decide};
 pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
 pub use events::{
     Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,

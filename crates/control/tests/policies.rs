@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidefs_control::{
     Cause, Hold, Node, NodeState, Observation, Quiet, Refused, Request, Settings, Silence,
-    Situation, Verdict, decide, grant,
+    Situation, Uneven, Verdict, decide, grant,
 };
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
 
@@ -44,8 +44,10 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
     let full = full.then_some(None);
     let mut silence = Silence::default();
     silence.observe(Time::from_unix(1_000, 0), observed);
-    let silence = &silence;
-    decide(&Situation { now, settings, observed, quiet, silence, full, last_rebalance: None })
+    let mut uneven = Uneven::default();
+    uneven.observe(Time::from_unix(1_000, 0), observed);
+    let (silence, last_rebalance) = (&silence, None);
+    decide(&Situation { now, settings, observed, quiet, uneven, silence, full, last_rebalance })
 }
 
 fn size_of(verdict: &Verdict) -> i32 {
@@ -148,7 +150,10 @@ fn a_full_node_is_reason_to_act_at_once() {
 fn nodes_that_hold_nothing_are_filled_and_missing_ones_replaced() {
     let mut empty = nodes(&[30, 30]).nodes().to_vec();
     empty[1].partitions = 0;
-    let verdict = after(0, &settings("nso", 1, 4, 1), &Observation::new(empty), false);
+    let empty = Observation::new(empty);
+    let verdict = after(4, &settings("nso", 1, 4, 1), &empty, false);
+    assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}");
+    let verdict = after(5, &settings("nso", 1, 4, 1), &empty, false);
     assert_eq!(verdict, Verdict::Rebalance { cause: Cause::EmptyNode { node: id(1) } });
 
     let mut lost = nodes(&[30, 30]).nodes().to_vec();
@@ -157,6 +162,17 @@ fn nodes_that_hold_nothing_are_filled_and_missing_ones_replaced() {
     assert_eq!(size_of(&after(9, &settings("nso", 2, 4, 2), &lost, false)), 0, "it may be slow");
     assert_eq!(size_of(&after(10, &settings("nso", 2, 4, 2), &lost, false)), 1);
     assert_eq!(size_of(&after(10, &settings("static", 2, 4, 2), &lost, false)), 0);
+}
+
+#[test]
+fn a_spread_that_stays_uneven_is_made_anew_and_one_of_a_moment_is_not() {
+    let settings = settings("static", 1, 4, 2);
+    let verdict = after(4, &settings, &nodes(&[70, 30]), false);
+    assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}");
+    let verdict = after(5, &settings, &nodes(&[70, 30]), false);
+    assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict}");
+    let verdict = after(5, &settings, &nodes(&[55, 45]), false);
+    assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}");
 }
 
 #[test]
