@@ -27,6 +27,7 @@ fn inventory(partitions: usize, holding: usize, nodes: usize) -> Inventory {
         capacity_bytes: 4 * all / holding as u64,
         used_bytes: if number < holding { all / holding as u64 } else { 0 },
         partitions: 0,
+        traffic_bytes: 0,
     };
     Inventory::new((0..nodes).map(node).collect(), &held).expect("an inventory")
 }

@@ -38,6 +38,8 @@ pub struct Node {
     /// What it uses, with everything that is not a partition's content.
     pub used_bytes: u64,
     pub partitions: u16,
+    /// Bytes received and sent since it started; the difference of two observations is traffic.
+    pub traffic_bytes: u64,
 }
 
 impl Node {
@@ -260,6 +262,7 @@ mod tests {
             capacity_bytes: 256 * MIB,
             used_bytes: used,
             partitions: 0,
+            traffic_bytes: 0,
         }
     }
 

@@ -40,6 +40,7 @@ impl World {
             capacity_bytes: *capacity,
             used_bytes: used,
             partitions: 0,
+            traffic_bytes: 0,
         };
         World { nodes: nodes.iter().zip(used).map(node).collect(), held }
     }

@@ -211,6 +211,7 @@ mod tests {
             capacity_bytes: 100,
             used_bytes,
             partitions: 1,
+            traffic_bytes: 0,
         };
         Observation::new(used.iter().enumerate().map(node).collect())
     }

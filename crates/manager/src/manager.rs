@@ -21,7 +21,7 @@ use crate::hands::{Hands, Provisioner, Wanted};
 use crate::journal::{Journal, JournalError, Opened};
 use crate::message::Message;
 use crate::perform::Performer;
-use crate::status::status;
+use crate::status::{Beside, status};
 use crate::turn::{TICK, Turn};
 
 /// Messages that wait for the loop; it never waits for anything itself.
@@ -76,7 +76,7 @@ where
         let controller = Controller::new(settings)?;
         let now = parts.clock.now();
         let shared = Arc::new(Shared {
-            status: Mutex::new(status(&controller, now, 0, None)),
+            status: Mutex::new(status(&controller, now, &Beside::default())),
             account: Mutex::new(Account::new(settings.node_memory, settings.nodes_min)),
             requests: AtomicU64::new(1),
         });

@@ -1,8 +1,9 @@
 //! What the manager says of itself, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidefs_control::{Controller, Decision, Kind, NodeState, Phase};
+use tidefs_control::{Controller, Decision, Kind, NodeState, Observation, Phase};
 use tidefs_model::{NodeClass, NodeId, Time};
 
 /// The manager as it was a moment ago.
@@ -15,7 +16,7 @@ pub struct Status {
     pub last_decision: Option<Decision>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeStatus {
     pub id: NodeId,
     pub class: NodeClass,
@@ -23,6 +24,8 @@ pub struct NodeStatus {
     pub used_bytes: u64,
     pub capacity_bytes: u64,
     pub partitions: u16,
+    /// Received and sent between the last two observations; `None` when it was seen only once.
+    pub bandwidth_bytes_per_second: Option<f64>,
 }
 
 /// What a node is doing.
@@ -65,13 +68,16 @@ pub struct Progress {
     pub last_failure: Option<String>,
 }
 
-/// `copied` are bytes of the step under way; `moving_since` is when the first step began.
-pub(crate) fn status(
-    controller: &Controller,
-    now: Time,
-    copied: u64,
-    moving_since: Option<Time>,
-) -> Status {
+/// What the controller does not know: bytes of the step under way that have been copied, when the
+/// first step began, and how busy nodes are.
+#[derive(Debug, Default)]
+pub(crate) struct Beside<'a> {
+    pub copied: u64,
+    pub moving_since: Option<Time>,
+    pub traffic: Option<&'a Traffic>,
+}
+
+pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) -> Status {
     let under_way = controller.reconfiguration();
     let record = under_way.map(|under_way| under_way.record());
     let life = |node: &tidefs_control::Node| match record {
@@ -87,13 +93,14 @@ pub(crate) fn status(
         used_bytes: node.used_bytes,
         capacity_bytes: node.capacity_bytes,
         partitions: node.partitions,
+        bandwidth_bytes_per_second: beside.traffic.and_then(|traffic| traffic.rate(node.id)),
     };
     let progress = under_way.map(|under_way| {
         let left = under_way.bytes_left();
         let done = under_way.moved().bytes;
-        let bytes_moved = done + copied.min(left);
+        let bytes_moved = done + beside.copied.min(left);
         let bytes_planned = done + left;
-        let since = moving_since.map(|since| now - since);
+        let since = beside.moving_since.map(|since| now - since);
         Progress {
             kind: under_way.kind(),
             phase: under_way.phase(),
@@ -113,6 +120,31 @@ pub(crate) fn status(
     }
 }
 
+/// How fast nodes receive and send.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// When a node was seen last, its count then, and the rate since the time before.
+    seen: BTreeMap<NodeId, (Time, u64, Option<f64>)>,
+}
+
+impl Traffic {
+    pub fn observe(&mut self, now: Time, observed: &Observation) {
+        let before = std::mem::take(&mut self.seen);
+        for node in observed.serving() {
+            let rate = before.get(&node.id).and_then(|&(then, count, _)| {
+                let seconds = (now - then).as_secs_f64();
+                let bytes = node.traffic_bytes.checked_sub(count)?;
+                (seconds > 0.0).then(|| bytes as f64 / seconds)
+            });
+            self.seen.insert(node.id, (now, node.traffic_bytes, rate));
+        }
+    }
+
+    fn rate(&self, node: NodeId) -> Option<f64> {
+        self.seen.get(&node)?.2
+    }
+}
+
 fn time_left(since: Duration, moved: u64, planned: u64) -> Option<Duration> {
     if moved == 0 {
         return None;
@@ -124,6 +156,28 @@ fn time_left(since: Duration, moved: u64, planned: u64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn traffic_is_the_difference_of_two_observations() {
+        let node = |traffic_bytes| tidefs_control::Node {
+            id: NodeId([1; 20]),
+            class: NodeClass::Own,
+            state: NodeState::Serving,
+            capacity_bytes: 1,
+            used_bytes: 1,
+            partitions: 1,
+            traffic_bytes,
+        };
+        let mut traffic = Traffic::default();
+        let mut see = |seconds, bytes| {
+            let at = Time::from_unix(seconds, 0);
+            traffic.observe(at, &Observation::new(vec![node(bytes)]));
+            traffic.rate(NodeId([1; 20]))
+        };
+        assert_eq!(see(10, 500), None);
+        assert_eq!(see(12, 1_500), Some(500.0));
+        assert_eq!(see(13, 100), None, "a count that falls is another life's");
+    }
 
     #[test]
     fn time_left_follows_from_the_speed_so_far() {

@@ -18,7 +18,7 @@ use crate::hands::{Hands, Provisioner};
 use crate::manager::{Manager, ManagerError};
 use crate::message::Message;
 use crate::perform::Performer;
-use crate::status::status;
+use crate::status::{Beside, Traffic, status};
 
 /// Back-off and requests to stop are noticed this often.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -34,6 +34,7 @@ pub(crate) struct Turn<'m, H, P, S, C> {
     running: usize,
     replies: BTreeMap<RequestId, Sender<Answer>>,
     moving_since: Option<Time>,
+    traffic: Traffic,
     /// The kind of decision that was logged last.
     said: Option<String>,
 }
@@ -57,6 +58,7 @@ where
             running: 0,
             replies: BTreeMap::new(),
             moving_since: None,
+            traffic: Traffic::default(),
             said: None,
         }
     }
@@ -107,6 +109,7 @@ where
         match message {
             Message::Observed(begun, Ok(observed)) => {
                 lock(&self.manager.shared.account).observe(begun, &observed);
+                self.traffic.observe(begun, &observed);
                 Some(Event::Observed(begun, observed))
             }
             Message::Observed(_, Err(failure)) => {
@@ -179,8 +182,12 @@ where
             None => self.moving_since = None,
         }
         self.say();
-        let copied = self.performer.copied.load(Ordering::Relaxed);
-        let status = status(&self.controller, now, copied, self.moving_since);
+        let beside = Beside {
+            copied: self.performer.copied.load(Ordering::Relaxed),
+            moving_since: self.moving_since,
+            traffic: Some(&self.traffic),
+        };
+        let status = status(&self.controller, now, &beside);
         *lock(&self.manager.shared.status) = status;
     }
 
