@@ -16,6 +16,7 @@ use crate::process::NODE_TIMEOUT_MS;
 use crate::view::ViewNode;
 
 const JOINED_WITHIN: Duration = Duration::from_secs(20);
+const JOIN_TRIES: u32 = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A greeting that got lost is repeated by the newcomer after this, in milliseconds.
 const GREETING_TIMEOUT_MS: u64 = 1_000;
@@ -34,20 +35,38 @@ impl Admin {
     pub fn add_node(&self, newcomer: &NodeDescription) -> Result<(), AdminError> {
         let managed = Managed::new(newcomer, &self.access);
         managed.itself()?;
-        {
-            let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-            nodes.retain(|known| known.id() != newcomer.id);
-            nodes.push(managed.clone());
+        let was_member = self.managed(newcomer.id).is_ok();
+        self.manage(newcomer.id, Some(managed.clone()));
+        let mut joined = self.join(&managed);
+        for _ in 1..JOIN_TRIES {
+            // One that was thought dead just when the doubts ended would stay so.
+            if matches!(joined, Err(AdminError::NotAgreed { .. })) {
+                joined = self.join(&managed);
+            }
         }
-        // Only the newcomer doubts: its judgement of others counts for nobody.
-        let joined = set_node_timeout(&managed, GREETING_TIMEOUT_MS)
-            .and_then(|()| self.wait_until_joined(&managed, JOINED_WITHIN))
-            .and_then(|()| self.stand_alone(&managed))
-            .and_then(|()| self.wait_until_joined(&managed, JOINED_WITHIN));
-        set_node_timeout(&managed, NODE_TIMEOUT_MS)?;
-        joined?;
-        self.wait_until_joined(&managed, STILL_AGREED_WITHIN)?;
-        self.settle_epochs()
+        if joined.is_err() && !was_member {
+            self.manage(newcomer.id, None);
+        }
+        joined
+    }
+
+    /// Only the newcomer doubts the others for the time of it: its judgement counts for nobody.
+    fn join(&self, newcomer: &Managed) -> Result<(), AdminError> {
+        set_node_timeout(newcomer, GREETING_TIMEOUT_MS)
+            .and_then(|()| self.wait_until_joined(newcomer, JOINED_WITHIN))
+            .and_then(|()| self.stand_alone(newcomer))
+            .and_then(|()| self.wait_until_joined(newcomer, JOINED_WITHIN))
+            .and(set_node_timeout(newcomer, NODE_TIMEOUT_MS))
+            .and_then(|()| self.wait_until_joined(newcomer, STILL_AGREED_WITHIN))
+            .and_then(|()| self.settle_epochs())
+    }
+
+    /// Has a node among those that are managed, or not.
+    fn manage(&self, id: NodeId, managed: Option<Managed>) -> Option<Managed> {
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let before = nodes.iter().position(|known| known.id() == id).map(|at| nodes.remove(at));
+        nodes.extend(managed);
+        before
     }
 
     fn wait_until_joined(&self, newcomer: &Managed, within: Duration) -> Result<(), AdminError> {
@@ -141,9 +160,7 @@ impl Admin {
                 forget(other, &text)?;
             }
         }
-        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        let at = nodes.iter().position(|known| known.id() == id);
-        Ok(at.map(|at| nodes.remove(at).description))
+        Ok(self.manage(id, None).map(|managed| managed.description))
     }
 }
 

@@ -61,7 +61,8 @@ impl Admin {
     }
 
     /// Ends what is on its way: what has begun is finished, because keys that went over cannot come
-    /// back while clients write them; what has not is undone.
+    /// back while clients write them; what has not is undone. Every node gets the capacity back with
+    /// which it was started.
     pub fn finish(&self, progress: &(dyn Fn(Step) + Sync)) -> Result<Finished, AdminError> {
         let mut finished = Finished::default();
         self.end_jobs(&mut finished)?;
