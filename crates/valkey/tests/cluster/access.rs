@@ -8,6 +8,7 @@ use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{ConnectError, Options, Secret, Valkey};
 
 use crate::fixture::{Admin, Kind, on_each_server, start};
+use crate::growing::{carry_out, shares};
 
 fn a_wrong_secret_is_denied(kind: Kind) {
     let Some(running) = start(kind, 1) else { return };
@@ -42,6 +43,10 @@ fn a_mount_may_do_nothing_but_its_work(kind: Kind) {
         "REPLICAOF NO ONE",
         "CLUSTER RESET",
         "CLUSTER ADDSLOTS 1",
+        "CLUSTER SETSLOT 1 STABLE",
+        "CLUSTER MEET 127.0.0.1 1",
+        "CLUSTER BUMPEPOCH",
+        "FUNCTION LOAD x",
         "CLIENT KILL TYPE normal",
         "MONITOR",
         "SUBSCRIBE news",
@@ -60,8 +65,11 @@ fn a_mount_may_do_nothing_but_its_work(kind: Kind) {
 }
 
 fn secrets_stay_in_memory(kind: Kind) {
-    let Some(running) = start(kind, 1) else { return };
+    let Some(running) = start(kind, 2) else { return };
     let node = running.node(0);
+    // A node that gives partitions away is given the admin's secret for it.
+    let admin = running.changer(&[]);
+    carry_out(&admin, &shares(&admin, running.node(1).id, 64));
     let secrets = running.cluster().secrets();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&node.directory), 0o700);

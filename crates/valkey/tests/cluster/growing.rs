@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefs_model::{ByteSize, NodeId, PARTITIONS, Partition, StripeKey};
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{
     Admin, AdminError, ClusterDescription, Move, MoveOptions, MoveReport, Owner, StepKind,
     Timeouts, find_nodes,
 };
 
-use crate::fixture::{Kind, on_each_server, start, write};
+use crate::fixture::{Kind, on_each_server, spec, start, write};
 use crate::load::Load;
 
 /// Every `share`th partition of each node but the target.
@@ -239,7 +239,37 @@ fn many_nodes_give_and_take(kind: Kind) {
     load.end();
 }
 
+fn a_full_node_gives_partitions_away(kind: Kind) {
+    let Some((mut spec, directory)) = spec(kind, 1) else { return };
+    spec.node_memory = ByteSize::mib(48);
+    let cluster = Some(tidefs_valkey::Cluster::start(&spec).unwrap());
+    let running = crate::fixture::Running { cluster, directory };
+    let store = running.connect();
+    let key = |index| StripeKey { ino: tidefs_model::Ino(5), index };
+    let bytes = vec![9; 200 << 10];
+    let full = (0..2_000).find(|&index| match write(&store, key(index), &bytes) {
+        Ok(()) => false,
+        Err(StoreError::Full { .. }) => true,
+        Err(error) => panic!("{error}"),
+    });
+    let full = full.expect("48 MiB are soon full");
+    let admin = running.changer(&[]);
+    let newcomer = running.newcomer(kind);
+    admin.add_node(&newcomer.0).unwrap();
+    let report = carry_out(&admin, &shares(&admin, newcomer.0.id, 2));
+    assert_whole(&admin, &report);
+    assert!(report.bytes > 10 << 20, "{report:?}");
+    for index in 0..full {
+        assert!(crate::fixture::read(&store, key(index), bytes.len()).unwrap() == bytes);
+    }
+    // There is room again, on both.
+    for index in full..full + 20 {
+        write(&store, key(index), &bytes).unwrap();
+    }
+}
+
 on_each_server![
+    a_full_node_gives_partitions_away,
     nodes_that_nobody_wrote_down_are_found,
     many_nodes_give_and_take,
     two_nodes_become_three_and_two_again_under_load,
