@@ -155,10 +155,28 @@ fn migrate(carriage: &Carriage<'_>, keys: &[&[u8]], room: &mut Room<'_>) -> Resu
         if said.contains("OOM") {
             room.make()?;
         } else {
-            // Whether the fault is the target's: it then says so itself.
-            carriage.to.say(&["PING"])?;
+            hang_up(&carriage.to)?;
         }
     }
+}
+
+/// Ends all connections by which other nodes send keys to a target. One that was given up may hold
+/// keys that the target has yet to read, and clients may have changed them at the source since.
+pub fn hang_up(target: &Managed) -> Result<(), AdminError> {
+    let reply = target.say(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
+    let clients = reply.text().map_err(|malformed| target.error(malformed.into()))?;
+    for client in clients.lines() {
+        let field = |name: &str| client.split(' ').find_map(|word| word.strip_prefix(name));
+        // Mounts and admins give a name; nodes do not.
+        if let (Some(""), Some(id)) = (field("name="), field("id=")) {
+            match target.say(&["CLIENT", "KILL", "ID", id]) {
+                // It has gone by itself.
+                Err(AdminError::Node { fault: Fault::Refused(_), .. }) => {}
+                other => drop(other?),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Room at the target for what is on its way: a slot that is open cannot go back, so a target that

@@ -191,6 +191,7 @@ fn end_slots(
         };
         place.push(slot);
     }
+    keywise::hang_up(&carriage.to)?;
     // Nobody was sent to the target yet.
     keywise::order(&carriage.to, &idle, &["STABLE"])?;
     keywise::close(carriage, &taken)?;

@@ -17,6 +17,8 @@ pub const BATCH_SLOTS_MAX: usize = 2_048;
 /// the last one refuse the next.
 const TRIES: u32 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// While a job takes its time, the target is asked whether it is there.
+const ASK_TARGET_EVERY: Duration = Duration::from_secs(1);
 /// A job takes this long at most, and as long as its bytes take at a slow node's rate.
 const JOB_WITHIN: Duration = Duration::from_secs(60);
 const SLOW_BYTES_PER_SECOND: u64 = 4 << 20;
@@ -113,7 +115,13 @@ fn run_job(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<Job, Ad
     let text = text.join(" ");
     let within = JOB_WITHIN + Duration::from_secs(bytes / SLOW_BYTES_PER_SECOND);
     let deadline = Instant::now() + within;
+    let mut answered = Instant::now();
     loop {
+        if answered.elapsed() >= ASK_TARGET_EVERY {
+            // A target that stands still would be waited for a minute.
+            to.say(&["PING"]).or_else(|error| cancel(from).and(Err(error)))?;
+            answered = Instant::now();
+        }
         let mut jobs = jobs(from)?.into_iter();
         let job = jobs.find(|job| job.leaves && job.slots == text && !before.contains(&job.name));
         match job {

@@ -2,11 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidefs_model::{ByteSize, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store};
-use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind};
+use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Timeouts};
 
 use crate::fixture::{Kind, Running, on_each_server, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
@@ -199,7 +200,43 @@ fn a_target_that_others_fill_keeps_what_it_was_promised(kind: Kind) {
     assert_eq!(admin.observe()[1].readings.unwrap().capacity, crate::fixture::NODE_MEMORY);
 }
 
+fn a_target_that_stands_still_costs_nothing(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let wait = Duration::from_secs(2);
+    let timeouts = Timeouts { connect: wait, reply: wait };
+    let secret = running.cluster().secrets().admin.clone();
+    let admin = Admin::connect(running.cluster().description(), secret, timeouts).unwrap();
+    let (from, to) = (running.node(0).id, running.node(1).id);
+    let pid = Pid::from_raw(running.node(1).process.pid.try_into().unwrap()).unwrap();
+    let pause = |step: Step| {
+        if step.kind == StepKind::Opened {
+            kill_process(pid, Signal::STOP).unwrap();
+        }
+    };
+    let keys: Vec<_> = still().filter(|key| running.owner(key.partition()) == 0).take(50).collect();
+    let moves = keys.iter().map(|key| Move { partition: key.partition(), from, to });
+    let moves: Vec<_> = moves.collect();
+    let stop = AtomicBool::new(false);
+    let report = admin.move_partitions(&moves, MoveOptions::default(), &pause, &stop).unwrap();
+    // The source has all keys still, so it serves them, and they change.
+    for &key in &keys {
+        write(&store, key, b"changed meanwhile").unwrap();
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(matches!(report.failures[..], [ref failure] if failure.to == to), "{report:?}");
+    let patient = running.changer(&[]);
+    assert_eq!(patient.finish(&|_| {}).unwrap().left, []);
+    assert_eq!(patient.unfinished().unwrap(), []);
+    assert_whole(&patient, &carry_out(&patient, &moves));
+    for &key in &keys {
+        assert_eq!(crate::fixture::read(&store, key, 17).unwrap(), b"changed meanwhile");
+    }
+}
+
 on_each_server![
+    a_target_that_stands_still_costs_nothing,
     a_target_that_others_fill_keeps_what_it_was_promised,
     a_mover_killed_at_any_step_is_succeeded,
     a_way_that_nobody_was_sent_is_closed_again,
