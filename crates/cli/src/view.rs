@@ -65,7 +65,8 @@ pub struct NodeView {
     pub partitions: u16,
     /// Shards and stripes that the node holds.
     pub keys: u64,
-    /// Null until it has been measured.
+    /// Received and sent between the last two looks of the manager; null until it has looked twice,
+    /// and where the number of nodes is fixed.
     pub bandwidth_bytes_per_second: Option<u64>,
 }
 

@@ -33,11 +33,22 @@ impl ClusterHands {
                 let id = observed.node;
                 let (class, memory) = class_of(id);
                 let partitions = ownership.partitions_of(id).count() as u16;
-                let (state, used_bytes, capacity_bytes) = match observed.readings {
-                    Some(readings) => (NodeState::Serving, readings.used.0, readings.capacity.0),
-                    None => (NodeState::Unreachable, 0, memory),
+                let away = Node {
+                    id,
+                    class,
+                    state: NodeState::Unreachable,
+                    capacity_bytes: memory,
+                    used_bytes: 0,
+                    partitions,
+                    traffic_bytes: 0,
                 };
-                Node { id, class, state, capacity_bytes, used_bytes, partitions }
+                observed.readings.map_or(away, |readings| Node {
+                    state: NodeState::Serving,
+                    capacity_bytes: readings.capacity.0,
+                    used_bytes: readings.used.0,
+                    traffic_bytes: readings.received_bytes.saturating_add(readings.sent_bytes),
+                    ..away
+                })
             })
             .collect()
     }
