@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
-use crate::error::{ConnectError, ProcessError};
+use crate::error::ConnectError;
 use crate::fault::Fault;
 
 #[derive(Debug, thiserror::Error)]
@@ -13,8 +13,6 @@ pub enum AdminError {
     NoNodes,
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error(transparent)]
-    Process(#[from] ProcessError),
     #[error("{node:?} is not among the cluster's nodes")]
     UnknownNode { node: NodeId },
     /// The node is away or refuses.
