@@ -20,7 +20,7 @@ use crate::store::Mortal;
 pub const MIB: u64 = 1 << 20;
 pub const NODE_BYTES: u64 = 256 * MIB;
 /// Generous, for loaded machines; only a failing test takes as long.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 pub struct SystemClock;
 
@@ -317,7 +317,7 @@ pub struct Stage {
 impl Stage {
     pub fn new(settings: Settings, nodes: usize, partitions: usize) -> Stage {
         let spreading =
-            Spreading { step_partitions: 5, step_bytes: 64 * MIB, ..settings.spreading };
+            Spreading { step_partitions: 12, step_bytes: 64 * MIB, ..settings.spreading };
         let back_off =
             BackOff { first: Duration::from_millis(2), longest: Duration::from_millis(20) };
         let nodes_initial = settings.nodes_initial.max(nodes as u16);
@@ -330,7 +330,7 @@ impl Stage {
         let arms = Arms { world: Arc::clone(&self.world), life: Arc::clone(life) };
         let store = Mortal { inner: Arc::clone(&self.store), life: Arc::clone(life) };
         let parts = Parts { hands: arms.clone(), provisioner: arms, store, clock: SystemClock };
-        let interval = Duration::from_millis(3);
+        let interval = Duration::from_millis(10);
         let (manager, handle) =
             Manager::new(parts, self.settings, interval).expect("sound settings");
         let stop = Arc::new(AtomicBool::new(false));
