@@ -32,7 +32,7 @@ pub struct Observed {
     pub started: Time,
     /// Served until now.
     pub requests: Requests,
-    /// What the manager accounts for, where there is one.
+    /// What the manager accounts for in the end, where there is one.
     pub managed: Option<Report>,
 }
 
@@ -53,6 +53,7 @@ impl Monitor {
                 let Some(file_system) = file_system.upgrade() else { return observed };
                 observed.look(&file_system);
                 if next != Err(RecvTimeoutError::Timeout) {
+                    observed.managed = file_system.manager().map(|manager| manager.report());
                     return observed;
                 }
             }
@@ -95,7 +96,6 @@ impl Observed {
         self.requests = file_system.requests();
         if let Some(manager) = file_system.manager() {
             self.history.saw_manager(&manager.status(), || self.requests.clone());
-            self.managed = Some(manager.report());
         }
     }
 
