@@ -88,14 +88,17 @@ fn private_bytes_of_servers() -> u64 {
     bytes
 }
 
+/// The processes whose parent is this one. Asked of every process, since the kernel's own list of
+/// a process's children leaves some out while threads of that process come and go.
 fn children(process: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
-    threads
-        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
-        })
-        .collect()
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter(|&other| parent(other) == Some(process)).collect()
+}
+
+fn parent(process: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// The number after `field:` in a table of the kernel; 0 where there is none.
