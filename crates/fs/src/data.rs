@@ -7,7 +7,8 @@
 //! - A read sees every write that returned before it began, whether the bytes are still in a
 //!   buffer, on their way or stored.
 //! - Two sends of one stripe never overtake each other: a stripe has one send in flight at most.
-//! - The inode's record never counts written bytes before the store has them.
+//! - The inode's record never counts written bytes before the store has them, where another mount
+//!   could read them; see `at_once`.
 //! - A write that failed after it returned is reported once by each handle, at its next write or
 //!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
 //!   to what is stored.
@@ -21,6 +22,7 @@
 
 mod ahead;
 mod append;
+mod at_once;
 mod buffers;
 mod commit;
 mod delete;

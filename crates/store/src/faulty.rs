@@ -2,7 +2,8 @@
 //! caller does about a failure, and of races: calls can be held until the test lets them go.
 //!
 //! Each call of the trait counts as one operation, however many keys it takes; `batch` and
-//! `batches` are both [`Operation::Batch`]. A store without faults behaves as the one inside.
+//! `batches` are both [`Operation::Batch`]. A write and a batch at the same time count as one of
+//! each. A store without faults behaves as the one inside.
 
 mod gate;
 
@@ -92,6 +93,7 @@ pub struct Faulty<S> {
 struct Plan {
     faults: Vec<Fault>,
     counts: [u64; OPERATIONS],
+    pairs: u64,
 }
 
 impl<S: Store> Faulty<S> {
@@ -119,6 +121,11 @@ impl<S: Store> Faulty<S> {
     /// How many calls of an operation have begun.
     pub fn count(&self, operation: Operation) -> u64 {
         self.plan().counts[operation as usize]
+    }
+
+    /// How many writes and batches were made at the same time.
+    pub fn pairs(&self) -> u64 {
+        self.plan().pairs
     }
 
     /// Holds every call of an operation, before or after its work, until the answer is dropped.
@@ -180,6 +187,16 @@ impl<S: Store> Store for Faulty<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         self.call(Operation::Write, |store| store.write(writes))
+    }
+
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        self.plan().pairs += 1;
+        (self.write(writes), self.batch(shard, batch))
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

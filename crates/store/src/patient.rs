@@ -2,7 +2,8 @@
 //!
 //! What meets a full node asks a [`Room`], which may make room and says whether to try again. Only
 //! calls that change nothing when they are refused, or the same when they are repeated, wait: a
-//! batch on one shard and a write of stripes.
+//! batch on one shard and a write of stripes. What is made of both at once does not wait: a caller
+//! repeats the part that failed.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -70,6 +71,15 @@ impl<S: Store> Store for Patient<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         self.patiently(|store| store.write(writes))
+    }
+
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        self.inner.write_and_batch(writes, shard, batch)
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

@@ -64,6 +64,17 @@ pub trait Store: Send + Sync + 'static {
     /// fails may have been made in part.
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError>;
 
+    /// [`Store::write`] and [`Store::batch`] at the same time where the store can: in no order, and
+    /// each succeeds or fails by itself.
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        (self.write(writes), self.batch(shard, batch))
+    }
+
     /// Cuts stripes to at most the given lengths; a stripe cut to nothing is gone. What was cut
     /// off reads as zeros, also when later writes make the stripe longer again.
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError>;
@@ -119,6 +130,15 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         (**self).write(writes)
+    }
+
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        (**self).write_and_batch(writes, shard, batch)
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

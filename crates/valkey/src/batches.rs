@@ -49,6 +49,17 @@ pub fn batches(client: &Client, batches: &[(ShardKey, Batch)]) -> Result<Vec<Out
     Ok(outcomes.into_iter().flatten().collect())
 }
 
+/// A batch that goes along with other jobs.
+pub fn job(shard: ShardKey, batch: &Batch) -> Result<Job<'static>, StoreError> {
+    check_reach(batch)?;
+    Ok(function_job(shard, batch))
+}
+
+/// What such a job, carried out, was answered.
+pub fn outcome(job: Job<'_>, batch: &Batch) -> Result<Outcome, StoreError> {
+    job.reply(|reply| function::outcome(reply, batch.reads.len()))
+}
+
 /// Has those batches answered by the function that have no outcome yet.
 fn ask_again(
     client: &Client,

@@ -109,6 +109,15 @@ impl Valkey {
         Job::landing(read.key.partition(), request, read.buffer)
     }
 
+    fn write_jobs<'w>(&self, writes: &[StripeWrite<'w>]) -> Result<Vec<Job<'w>>, StoreError> {
+        let wanted = writes.iter().filter(|write| !write.bytes.is_empty());
+        let jobs = wanted.map(|write| {
+            self.check_range(write.offset, write.bytes.len())?;
+            Ok(self.write_job(write))
+        });
+        jobs.collect()
+    }
+
     fn write_job<'w>(&self, write: &StripeWrite<'w>) -> Job<'w> {
         let name = stripe_name(write.key);
         // A whole stripe replaces what was there: the server keeps the bytes as they came instead
@@ -155,12 +164,26 @@ impl Store for Valkey {
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
-        let wanted = writes.iter().filter(|write| !write.bytes.is_empty());
-        let jobs = wanted.map(|write| {
-            self.check_range(write.offset, write.bytes.len())?;
-            Ok(self.write_job(write))
-        });
-        self.client.perform(&mut jobs.collect::<Result<Vec<_>, _>>()?)
+        self.client.perform(&mut self.write_jobs(writes)?)
+    }
+
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        let (mut jobs, job) = match (self.write_jobs(writes), batches::job(shard, batch)) {
+            (Ok(jobs), Ok(job)) => (jobs, job),
+            (Err(error), _) => return (Err(error), self.batch(shard, batch)),
+            (_, Err(error)) => return (self.write(writes), Err(error)),
+        };
+        jobs.push(job);
+        // Each job tells what became of it.
+        drop(self.client.perform(&mut jobs));
+        let job = jobs.pop().expect("the batch's job");
+        let written = jobs.iter().find_map(Job::failure).map_or(Ok(()), Err);
+        (written, batches::outcome(job, batch))
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

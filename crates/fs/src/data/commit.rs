@@ -3,16 +3,26 @@
 
 use std::sync::Arc;
 
+use tidefs_model::Time;
 use tidefs_store::Store;
 
 use super::errors::ErrorCursor;
+use super::state::Stored;
 use super::striped::Striped;
 use crate::Error;
+use crate::membership::Membership;
 
 impl<S: Store> Striped<S> {
     /// What arrived is committed also when something else did not.
-    pub fn flush(self: &Arc<Self>, errors: &ErrorCursor) -> Result<(), Error> {
-        let committed = self.settle();
+    pub fn flush(
+        self: &Arc<Self>,
+        errors: &ErrorCursor,
+        membership: Option<&Membership>,
+    ) -> Result<(), Error> {
+        let committed = match membership {
+            Some(membership) => self.settle_at_once(membership),
+            None => self.settle(),
+        };
         self.state().errors.report(errors)?;
         committed
     }
@@ -33,9 +43,13 @@ impl<S: Store> Striped<S> {
             (state.arrived_end, state.changed)
         };
         let stored = self.record.commit(size, changed.unwrap_or_else(|| self.path.clock.now()))?;
+        self.note_commit(stored, size, changed);
+        Ok(())
+    }
+
+    pub fn note_commit(&self, stored: Stored, size: u64, changed: Option<Time>) {
         let mut state = self.state();
         self.adopt(&mut state, stored);
         state.committed(size, changed);
-        Ok(())
     }
 }

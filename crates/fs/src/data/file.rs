@@ -13,6 +13,7 @@ use super::record::Record;
 use super::run::ReadAhead;
 use super::striped::Striped;
 use crate::inode::Inode;
+use crate::membership::Membership;
 use crate::{Error, FILE_BYTES_MAX, ReadBytes, Seek, SpaceMode};
 
 /// The bytes of one inode that is open, or being truncated, in this mount; shared by all its
@@ -81,7 +82,19 @@ impl<S: Store> OpenFile<S> {
     /// inode. Reports the failure of an earlier write that this handle had not been told of.
     pub fn flush(&self, errors: &ErrorCursor) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.flush(errors),
+            Bytes::Striped(striped) => striped.flush(errors, None),
+            Bytes::Pinned(pinned) => pinned.commit(),
+        }
+    }
+
+    /// The same, with bytes and commit in one round where they are few and this mount is alone.
+    pub fn flush_at_once(
+        &self,
+        errors: &ErrorCursor,
+        membership: &Membership,
+    ) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.flush(errors, Some(membership)),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }

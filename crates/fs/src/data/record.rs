@@ -3,13 +3,15 @@
 //! Every one counts the version up, so that other mounts learn that the bytes changed, and answers
 //! with the record as it was right after.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidefs_model::{Ino, ShardKey, Time};
-use tidefs_store::{Batch, Outcome, Store};
+use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 
 use super::delete::without_record;
+use super::send::panicked;
 use super::state::Stored;
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
 use crate::{Error, FILE_BYTES_MAX, keys};
@@ -40,10 +42,28 @@ impl<S: Store> Record<S> {
 
     /// The file was written at `time` and reaches to `size` at least.
     pub fn commit(&self, size: u64, time: Time) -> Result<Stored, Error> {
+        let outcome = self.store.batch(self.home, &self.commit_batch(size, time));
+        self.applied(self.noted(outcome)?)
+    }
+
+    /// The same, and writes bytes at the same time; each succeeds or fails by itself.
+    pub fn commit_with(
+        &self,
+        writes: &[StripeWrite<'_>],
+        size: u64,
+        time: Time,
+    ) -> (Result<(), StoreError>, Result<Stored, Error>) {
+        let batch = self.commit_batch(size, time);
+        // Whoever waits for these stripes would wait for ever if a panic passed through here.
+        let both = AssertUnwindSafe(|| self.store.write_and_batch(writes, self.home, &batch));
+        let (written, outcome) =
+            catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked())));
+        (written, self.noted(outcome).and_then(|outcome| self.applied(outcome)))
+    }
+
+    fn commit_batch(&self, size: u64, time: Time) -> Batch {
         let field = keys::inode(self.ino);
-        let batch = Batch::new().present(&*field).max(&*field, SIZE, size);
-        let outcome = self.apply(batch, &field, time)?;
-        self.applied(outcome)
+        changed(Batch::new().present(&*field).max(&*field, SIZE, size), &field, time)
     }
 
     /// Sets the size, if the file is no larger than `size_max`.
@@ -78,15 +98,11 @@ impl<S: Store> Record<S> {
         Ok(())
     }
 
-    /// The status-change time never goes back; the modification time is the program's to move.
     fn apply(&self, batch: Batch, field: &[u8], time: Time) -> Result<Outcome, Error> {
-        let batch = batch
-            .patch(field, MTIME, time.0.to_be_bytes())
-            .max(field, CTIME, time.0)
-            .add(field, VERSION, 1)
-            .read(field)
-            .reclaims();
-        let outcome = self.store.batch(self.home, &batch);
+        self.noted(self.store.batch(self.home, &changed(batch, field, time)))
+    }
+
+    fn noted(&self, outcome: Result<Outcome, StoreError>) -> Result<Outcome, Error> {
         if outcome.is_err() {
             self.doubtful.store(true, Ordering::SeqCst);
         }
@@ -101,4 +117,14 @@ impl<S: Store> Record<S> {
         let record = outcome.take(0).ok_or(Error::Stale)?;
         Ok(Stored::of(&Inode::decode(self.ino, &record)?))
     }
+}
+
+/// The status-change time never goes back; the modification time is the program's to move.
+fn changed(batch: Batch, field: &[u8], time: Time) -> Batch {
+    batch
+        .patch(field, MTIME, time.0.to_be_bytes())
+        .max(field, CTIME, time.0)
+        .add(field, VERSION, 1)
+        .read(field)
+        .reclaims()
 }

@@ -19,7 +19,8 @@ use crate::Error;
 /// Stripes with little in them that go to the store in one call.
 const GROUP_STRIPES: usize = 32;
 
-type Sending = (u32, Arc<Written>);
+/// A stripe's buffer on its way.
+pub(super) type Sending = (u32, Arc<Written>);
 
 impl<S: Store> Striped<S> {
     /// Has the buffers of stripes sent by the pool; waits while the queue is full.
@@ -104,25 +105,28 @@ impl<S: Store> Striped<S> {
     }
 
     /// Sends the due buffers of stripes that nobody else is sending.
-    fn send(self: &Arc<Self>, mut indices: Vec<u32>) {
-        while !indices.is_empty() {
+    fn send(self: &Arc<Self>, indices: Vec<u32>) {
+        if !indices.is_empty() {
             let sending = self.begin(&indices);
             let results = self.store(&sending);
-            indices = self.finish(&sending, results);
-            drop(sending);
-            if indices.is_empty() {
-                return;
-            }
-            // Written again meanwhile. A flush that sends must not do so for as long as others
-            // write.
-            match self.path.senders.try_push(self.sender(std::mem::take(&mut indices))) {
-                Ok(()) => {}
-                Err(job) => return job(),
-            }
+            self.end_sends(sending, results);
         }
     }
 
-    fn begin(&self, indices: &[u32]) -> Vec<Sending> {
+    /// Takes note of what became of sends, and sees to what was written again meanwhile.
+    pub fn end_sends(self: &Arc<Self>, sending: Vec<Sending>, results: Vec<Result<(), Error>>) {
+        let again = self.finish(&sending, results);
+        drop(sending);
+        if again.is_empty() {
+            return;
+        }
+        // A flush that sends must not do so for as long as others write.
+        if let Err(job) = self.path.senders.try_push(self.sender(again)) {
+            job();
+        }
+    }
+
+    pub fn begin(&self, indices: &[u32]) -> Vec<Sending> {
         let mut state = self.state();
         let mut group = Vec::with_capacity(indices.len());
         for &index in indices {
@@ -139,7 +143,7 @@ impl<S: Store> Striped<S> {
 
     /// One result for each stripe. A call that failed for several is repeated one by one, so that
     /// only those are given up which the store does not take; a repeated write changes nothing.
-    fn store(&self, group: &[Sending]) -> Vec<Result<(), Error>> {
+    pub fn store(&self, group: &[Sending]) -> Vec<Result<(), Error>> {
         let marked: Vec<_> = group.iter().map(|(index, _)| self.mark_region_of(*index)).collect();
         if group.len() > 1 && marked.iter().all(Result::is_ok) && self.write_out(group).is_ok() {
             return marked;
@@ -150,13 +154,7 @@ impl<S: Store> Striped<S> {
     }
 
     fn write_out(&self, group: &[Sending]) -> Result<(), Error> {
-        let writes: Vec<_> = group
-            .iter()
-            .flat_map(|(index, written)| {
-                let key = self.key(*index);
-                written.parts().map(move |(offset, bytes)| StripeWrite { key, offset, bytes })
-            })
-            .collect();
+        let writes = self.writes_of(group);
         // Whoever waits for this stripe would wait for ever if a panic passed through here.
         let write = || {
             catch_unwind(AssertUnwindSafe(|| self.path.store.write(&writes)))
@@ -166,6 +164,14 @@ impl<S: Store> Striped<S> {
             Err(StoreError::Full { .. }) if self.path.wait_for_room() => Ok(write()?),
             written => Ok(written?),
         }
+    }
+
+    pub fn writes_of<'g>(&self, group: &'g [Sending]) -> Vec<StripeWrite<'g>> {
+        let parts = group.iter().flat_map(|(index, written)| {
+            let key = self.key(*index);
+            written.parts().map(move |(offset, bytes)| StripeWrite { key, offset, bytes })
+        });
+        parts.collect()
     }
 
     fn mark_region_of(&self, index: u32) -> Result<(), Error> {
@@ -211,6 +217,6 @@ impl<S: Store> Striped<S> {
     }
 }
 
-fn panicked() -> StoreError {
+pub(super) fn panicked() -> StoreError {
     StoreError::Indeterminate { endpoint: "a store call that panicked".into() }
 }

@@ -175,6 +175,23 @@ impl State {
         stripe.sending.is_none()
     }
 
+    /// The stripes that were written, if they are few with few bytes and nothing of them is due or
+    /// on its way.
+    pub fn little_unsent(&self, stripes_max: usize, bytes_max: u32) -> Option<Vec<u32>> {
+        if self.stripes.is_empty() || self.stripes.len() > stripes_max {
+            return None;
+        }
+        let mut bytes = 0;
+        for stripe in self.stripes.values() {
+            let dirty = stripe.dirty.as_ref().filter(|dirty| !dirty.due)?;
+            bytes += dirty.ranges.bytes();
+            if stripe.sending.is_some() || bytes > bytes_max {
+                return None;
+            }
+        }
+        Some(self.stripes.keys().copied().collect())
+    }
+
     pub fn is_due(&self, index: u32) -> bool {
         let dirty = self.stripes.get(&index).and_then(|stripe| stripe.dirty.as_ref());
         dirty.is_some_and(|dirty| dirty.due)

@@ -175,7 +175,7 @@ impl<S: Store> Fs<S> {
             handle.file.write(&handle.errors, offset, bytes)?;
         }
         if handle.mode.sync {
-            handle.file.flush(&handle.errors)?;
+            handle.file.flush_at_once(&handle.errors, &self.membership)?;
         }
         self.counters.wrote(bytes.len());
         Ok(bytes.len())
@@ -197,7 +197,7 @@ impl<S: Store> Fs<S> {
         if handle.node.slot().unlinked {
             return handle.errors.report(&handle.file);
         }
-        handle.file.flush(&handle.errors)?;
+        handle.file.flush_at_once(&handle.errors, &self.membership)?;
         handle.node.slot().version_cached = Some(handle.file.version());
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<S: Store> Fs<S> {
             file.discard();
             self.remove_inode(node.reference())
         } else {
-            file.flush(errors)
+            file.flush_at_once(errors, &self.membership)
         };
         slot.version_cached = Some(file.version());
         slot.file = None;

@@ -22,6 +22,7 @@ cases![
     a_whole_stripe_comes_back,
     many_stripes_are_written_and_read_at_once,
     one_call_may_name_a_stripe_several_times,
+    bytes_and_a_batch_go_together_and_each_fails_alone,
     stripes_do_not_share_bytes,
     shards_and_stripes_of_one_number_are_apart,
     a_pinned_file_and_its_stripes_are_one_where_the_store_pins,
@@ -154,6 +155,27 @@ fn one_call_may_name_a_stripe_several_times(store: &dyn Store) {
         ])
         .unwrap();
     assert_eq!((&first, &second), (b"onetwo", b"\0\0three\0"));
+}
+
+fn bytes_and_a_batch_go_together_and_each_fails_alone(store: &dyn Store) {
+    let (key, shard) = (stripe(store), shard(store));
+    let bytes = [7; 5_000];
+    let write_at = |offset| [StripeWrite { key, offset, bytes: &bytes }];
+    let count = Batch::new().add("n", 0, 1).read("n");
+    let counted = |times: u64| vec![Some(times.to_be_bytes().to_vec())];
+    let (written, outcome) = store.write_and_batch(&write_at(0), shard, &count);
+    assert_eq!((written, outcome.expect("applied").values), (Ok(()), counted(1)));
+    let refused = count.clone().absent("n");
+    let (written, outcome) = store.write_and_batch(&write_at(5_000), shard, &refused);
+    assert_eq!((written, outcome.expect("answered").refused_by), (Ok(()), Some(0)));
+    let (written, outcome) = store.write_and_batch(&write_at(u32::MAX), shard, &count);
+    assert!(written.is_err(), "beyond the stripe");
+    assert_eq!(outcome.expect("applied").values, counted(2));
+    let huge = Batch::new().patch("n", u32::MAX, b"n");
+    let (written, outcome) = store.write_and_batch(&write_at(10_000), shard, &huge);
+    assert_eq!(written, Ok(()));
+    assert!(outcome.is_err(), "a record that is too large");
+    assert_eq!(read(store, key, 0, 15_001), [vec![7; 15_000], vec![0]].concat());
 }
 
 fn stripes_do_not_share_bytes(store: &dyn Store) {

@@ -1,0 +1,101 @@
+//! Little written bytes and their commit in one round to the store.
+//!
+//! Elsewhere the bytes go first and the record follows, so that no other mount can read a size, or
+//! keep a version, whose bytes are still on their way. A mount that is alone owes that order to
+//! nobody but the program that waits for this very call, so it sends both at the same time.
+
+use std::sync::Arc;
+
+use tidefs_model::Time;
+use tidefs_store::{Store, StoreError};
+
+use super::record::Resized;
+use super::regions::region_of;
+use super::send::Sending;
+use super::state::Stored;
+use super::striped::Striped;
+use crate::Error;
+use crate::membership::Membership;
+
+/// More than this is worth a round of its own, and keeps the record waiting behind it.
+const BYTES_MAX: u32 = 64 << 10;
+const STRIPES_MAX: usize = 8;
+
+/// What the record is to say.
+struct Commit {
+    size: u64,
+    changed: Time,
+}
+
+impl<S: Store> Striped<S> {
+    /// As [`Striped::settle`], in one round where that is possible.
+    pub fn settle_at_once(self: &Arc<Self>, membership: &Membership) -> Result<(), Error> {
+        let order = self.committing();
+        let Some((group, commit)) = self.begin_little() else {
+            drop(order);
+            return self.settle();
+        };
+        let both = membership.while_alone(|alone| alone.then(|| self.send_both(&group, &commit)));
+        let applied = matches!(&both, Some((_, Ok(_))));
+        match both {
+            Some((Ok(()), committed)) => {
+                let arrived = group.iter().map(|_| Ok(())).collect();
+                self.end_sends(group, arrived);
+                match committed {
+                    Ok(stored) => self.note_commit(stored, commit.size, Some(commit.changed)),
+                    Err(Error::Store(StoreError::Full { .. })) => {}
+                    Err(error) => return Err(error),
+                }
+                drop(order);
+            }
+            Some((Err(_), _)) | None => {
+                drop(order);
+                let results = self.store(&group);
+                self.end_sends(group, results);
+                if applied {
+                    self.take_back(&commit)?;
+                }
+            }
+        }
+        self.settle()
+    }
+
+    /// Takes all that is written, if it is little and nothing is on its way.
+    fn begin_little(&self) -> Option<(Vec<Sending>, Commit)> {
+        if self.path.is_in_doubt() {
+            return None;
+        }
+        let mut state = self.state();
+        let indices = state.little_unsent(STRIPES_MAX, BYTES_MAX)?;
+        if indices.iter().any(|&index| region_of(index) != 0) {
+            return None;
+        }
+        let commit = Commit { size: state.pending_end(), changed: state.changed? };
+        for &index in &indices {
+            state.call_due(index);
+        }
+        drop(state);
+        Some((self.begin(&indices), commit))
+    }
+
+    fn send_both(
+        &self,
+        group: &[Sending],
+        commit: &Commit,
+    ) -> (Result<(), StoreError>, Result<Stored, Error>) {
+        let writes = self.writes_of(group);
+        self.record.commit_with(&writes, commit.size, commit.changed)
+    }
+
+    /// The record counts bytes that did not arrive.
+    fn take_back(&self, commit: &Commit) -> Result<(), Error> {
+        let _order = self.committing();
+        let size = self.state().size();
+        if size < commit.size {
+            let resized = self.record.resize(size, commit.size, self.path.clock.now())?;
+            let (Resized::Done(stored) | Resized::Larger(stored)) = resized;
+            self.adopt(&mut self.state(), stored);
+        }
+        Ok(())
+    }
+}
