@@ -3,6 +3,7 @@
 mod at_once;
 mod bed;
 mod interrupted;
+mod links;
 mod remembering;
 mod round_trips;
 mod sharing;
