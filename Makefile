@@ -12,7 +12,7 @@ NODES ?=
 TIDEFS := target/release/tidefs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint unit workflows churn soak bench clean
+.PHONY: help setup build run test lint unit workflows churn suites soak fsx bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
-	$(MAKE) --no-print-directory lint unit workflows churn
+	$(MAKE) --no-print-directory lint unit workflows churn suites
 
 lint:
 	cargo fmt --all --check
@@ -62,6 +62,17 @@ soak: ## twenty minutes on each kind of server: nodes come and go under verified
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	$(call SOAK,1200)
+
+# Suites of others that judge a mount.
+suites:
+	cargo build --release --locked -p tidefs-cli
+	trust/pjdfstest/run.py --tidefs $(TIDEFS)
+	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
+
+fsx: ## ten million random operations on each store; takes hours
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 10000000 --valkey 10000000
 
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench

@@ -1,0 +1,73 @@
+"""A file system that `tidefs` keeps up while a suite works on it, on one mount or several."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+TIDEFS = PROJECT / "target/release/tidefs"
+# Where scripts/install-suites puts programs.
+SUITES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidefs/suites/bin"
+STORES = ("embedded", "valkey")
+# How long any command of the file system may take.
+COMMAND_SECONDS_MAX = 120
+
+
+def is_left_out(what: str) -> bool:
+    """Whether TIDEFS_TEST_WITHOUT names something; says so aloud."""
+    left_out = what in os.environ.get("TIDEFS_TEST_WITHOUT", "").split(",")
+    if left_out:
+        print(f"left out, as TIDEFS_TEST_WITHOUT asks: {what}", flush=True)
+    return left_out
+
+
+class Mounted:
+    """Started when entered and taken down when left, also after a failure."""
+
+    def __init__(
+        self, tidefs: Path, scratch: Path, *up: str, mounts: int = 1, server: str | None = None
+    ):
+        self.tidefs, self.state = str(tidefs), str(scratch / "state")
+        self.up, self.scratch = up, scratch
+        self.mounts = [scratch / f"mount-{number}" for number in range(1, mounts + 1)]
+        self.environment = dict(os.environ)
+        if server:
+            self.environment["TIDEFS_SERVER"] = server
+
+    @classmethod
+    def on(cls, store: str, tidefs: Path, scratch: Path, mounts: int = 1) -> "Mounted":
+        """On either store; the nodes are two, so that one file's stripes lie on both."""
+        scratch = scratch / store
+        scratch.mkdir()
+        nodes = ("--nodes", "2", "--node-memory", "256MiB") if store == "valkey" else ()
+        return cls(tidefs, scratch, *nodes, mounts=mounts)
+
+    def __enter__(self) -> "Mounted":
+        try:
+            self.call("up", *self.up, "--mount", str(self.mounts[0]))
+            for mount in self.mounts[1:]:
+                mount.mkdir()
+                self.call("mount", str(mount))
+        except BaseException:
+            self.call("down", check=False)
+            raise
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.call("down")
+
+    def call(self, *words: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [self.tidefs, "--state", self.state, *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout}")
+        return done.stdout.strip()
+
+    def status(self) -> dict:
+        return json.loads(self.call("status", "--json"))
