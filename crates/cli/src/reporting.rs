@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tidefs_control::Kind;
 use tidefs_manager::ReportedReconfiguration;
-use tidefs_report::{Reconfiguration, Report, RunFacts};
+use tidefs_report::{PhaseTime, Reconfiguration, Report, RunFacts};
 
 use crate::file_system::Size;
 use crate::history::History;
@@ -69,8 +69,13 @@ fn reported(one: &ReportedReconfiguration, offset: f64, history: &History) -> Re
         io_stall_max_ms: milliseconds(1.0),
         io_stall_p99_ms: milliseconds(0.99),
         imbalance_percent: one.imbalance_percent,
+        phases: one.phases.iter().map(phase).collect(),
         outcome: one.outcome.clone(),
     }
+}
+
+fn phase(&(name, seconds): &(&'static str, f64)) -> PhaseTime {
+    PhaseTime { name: name.to_owned(), seconds }
 }
 
 fn kind(name: &str) -> tidefs_report::Kind {

@@ -138,6 +138,9 @@ impl Controller {
     /// Takes in what happened and says what is to happen. `now` must not go back.
     pub fn apply(&mut self, now: Time, event: Event) -> Vec<Command> {
         let mut commands = Vec::new();
+        if let State::Busy(reconfiguration) = &mut self.state {
+            reconfiguration.account(now);
+        }
         match event {
             Event::Opened(record) => self.open(record),
             Event::Observed(at, observed) => self.observe(at, observed),
@@ -319,6 +322,7 @@ impl Controller {
         self.decision = Some(decision);
         let urgent = matches!(cause, Cause::NodeFull { .. });
         let mut reconfiguration = Reconfiguration::new(record, urgent, request);
+        reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);
         self.state = State::Busy(Box::new(reconfiguration));
     }

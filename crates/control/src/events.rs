@@ -6,6 +6,7 @@ use tidefs_model::{NodeId, Time};
 
 use crate::inventory::{Inventory, Observation};
 use crate::planner::Step;
+use crate::reconfiguration::Phase;
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request};
 
@@ -148,7 +149,16 @@ pub struct Summary {
     pub bytes_minimum: u64,
     /// How uneven the nodes were at the end, where they were looked at.
     pub imbalance_percent: Option<f64>,
+    /// How long each phase took in all, in the order in which they were first entered.
+    pub phases: Vec<(Phase, Duration)>,
     /// A predecessor began it.
     pub resumed: bool,
     pub outcome: Outcome,
+}
+
+impl Summary {
+    /// Name and seconds of each phase, for people.
+    pub fn phase_seconds(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        self.phases.iter().map(|(phase, spent)| (phase.name(), spent.as_secs_f64()))
+    }
 }

@@ -18,6 +18,7 @@ mod resume;
 mod undo;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tidefs_model::{NodeId, Time};
 
@@ -100,6 +101,10 @@ pub struct Reconfiguration {
     resumed: bool,
     outcome: Outcome,
     request: Option<RequestId>,
+    /// How long each phase took so far, in the order in which they were first entered.
+    spent: Vec<(Phase, Duration)>,
+    /// Until when time was accounted for.
+    accounted: Option<Time>,
 }
 
 impl Reconfiguration {
@@ -126,7 +131,18 @@ impl Reconfiguration {
             resumed: false,
             outcome: Outcome::Completed,
             request,
+            spent: Vec::new(),
+            accounted: None,
             record,
+        }
+    }
+
+    /// Counts the time since this was last called to the phase that it is in.
+    pub fn account(&mut self, now: Time) {
+        let passed = self.accounted.replace(now).map_or(Duration::ZERO, |until| now - until);
+        match self.spent.iter_mut().find(|(phase, _)| *phase == self.phase) {
+            Some((_, spent)) => *spent += passed,
+            None => self.spent.push((self.phase, passed)),
         }
     }
 
@@ -193,6 +209,7 @@ impl Reconfiguration {
             bytes_moved: self.moved.bytes,
             bytes_minimum: self.bytes_minimum,
             imbalance_percent: self.imbalance_percent,
+            phases: self.spent.iter().copied().filter(|(phase, _)| *phase != Phase::Over).collect(),
             resumed: self.resumed,
             outcome: self.outcome.clone(),
         }

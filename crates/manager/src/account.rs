@@ -36,6 +36,8 @@ pub struct ReportedReconfiguration {
     pub bytes_moved: u64,
     pub bytes_minimum: u64,
     pub imbalance_percent: Option<f64>,
+    /// Name and seconds of each phase.
+    pub phases: Vec<(&'static str, f64)>,
     /// `completed`, `partly`, `rolled back` or `failed`, with the reason.
     pub outcome: String,
 }
@@ -179,6 +181,7 @@ impl Account {
             bytes_moved: summary.bytes_moved,
             bytes_minimum: summary.bytes_minimum,
             imbalance_percent: summary.imbalance_percent,
+            phases: summary.phase_seconds().collect(),
             outcome: match &summary.outcome {
                 Outcome::Completed => "completed".to_owned(),
                 Outcome::Partly { missing, why } => {

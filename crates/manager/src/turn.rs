@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use tidefs_control::{
-    Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Task, Verdict,
+    Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Summary, Task, Verdict,
 };
 use tidefs_model::{Clock, Time};
 use tidefs_store::Store;
@@ -146,11 +146,7 @@ where
                     }
                 }
                 Command::Finished(summary) => {
-                    tracing::info!(
-                        kind = %summary.kind, outcome = ?summary.outcome,
-                        nodes = summary.nodes_after, bytes_moved = summary.bytes_moved,
-                        "a reconfiguration is over"
-                    );
+                    log(&summary);
                     lock(&self.manager.shared.account).finish(summary);
                 }
             }
@@ -214,4 +210,17 @@ where
             }
         }
     }
+}
+
+/// Says where the time went as well.
+fn log(summary: &Summary) {
+    let phases = summary.phase_seconds().map(|(phase, seconds)| format!("{phase} {seconds:.3} s"));
+    let phases = phases.collect::<Vec<_>>().join(", ");
+    tracing::info!(
+        kind = %summary.kind, outcome = ?summary.outcome, nodes = summary.nodes_after,
+        partitions_moved = summary.partitions_moved, bytes_moved = summary.bytes_moved,
+        bytes_minimum = summary.bytes_minimum, imbalance_percent = summary.imbalance_percent,
+        seconds = summary.took.as_secs_f64(), phases,
+        "a reconfiguration is over"
+    );
 }

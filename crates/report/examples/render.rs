@@ -118,6 +118,7 @@ impl Run {
             io_stall_max_ms: measured.then_some(41.7),
             io_stall_p99_ms: measured.then_some(6.25),
             imbalance_percent: None,
+            phases: Vec::new(),
             outcome: match self.reconfigurations.len() {
                 2 => "partly: 1 node could not be started: no free port".to_owned(),
                 _ => "completed".to_owned(),

@@ -108,6 +108,7 @@ mod tests {
             io_stall_max_ms: None,
             io_stall_p99_ms: None,
             imbalance_percent: None,
+            phases: Vec::new(),
             outcome: "completed".to_owned(),
         };
         let timeline = [row(0.0, [50, 0]), row(3.5, [30, 20]), row(9.0, [25, 25])];

@@ -89,8 +89,18 @@ pub struct Reconfiguration {
     /// share. `None` lets the report read it from the timeline, if that shows it.
     #[serde(default)]
     pub imbalance_percent: Option<f64>,
+    /// Where the time went, in the order in which the phases began.
+    #[serde(default)]
+    pub phases: Vec<PhaseTime>,
     /// `completed`, or what became of it and why.
     pub outcome: String,
+}
+
+/// How long a phase of a reconfiguration took, all its turns together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTime {
+    pub name: String,
+    pub seconds: f64,
 }
 
 /// A decision of the policy, also one to do nothing.

@@ -18,6 +18,6 @@ mod totals;
 mod words;
 
 pub use error::ReportError;
-pub use facts::{Decision, Kind, NodeUsage, Reconfiguration, Row, RunFacts};
+pub use facts::{Decision, Kind, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts};
 pub use report::Report;
 pub use totals::{StaticRun, Totals};

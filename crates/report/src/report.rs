@@ -81,6 +81,8 @@ fn check(
         figure("a longest stall", reconfiguration.io_stall_max_ms.unwrap_or(0.0))?;
         figure("a 99th percentile of stalls", reconfiguration.io_stall_p99_ms.unwrap_or(0.0))?;
         figure("an imbalance", reconfiguration.imbalance_percent.unwrap_or(0.0))?;
+        let mut phases = reconfiguration.phases.iter();
+        phases.try_for_each(|phase| figure("the time of a phase", phase.seconds))?;
     }
     decisions.iter().try_for_each(|decision| figure("the time of a decision", decision.t))
 }

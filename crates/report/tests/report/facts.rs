@@ -52,6 +52,7 @@ pub fn reconfiguration(kind: Kind, started_at: f64, before: u32, after: u32) -> 
         io_stall_max_ms: Some(41.5),
         io_stall_p99_ms: None,
         imbalance_percent: None,
+        phases: Vec::new(),
         outcome: "completed".to_owned(),
     }
 }
