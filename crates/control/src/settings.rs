@@ -23,7 +23,7 @@ pub struct Spreading {
 
 impl Default for Spreading {
     fn default() -> Spreading {
-        Spreading { fill_percent: 95, step_bytes: 128 << 20, step_partitions: 8_192 }
+        Spreading { fill_percent: 95, step_bytes: 128 << 20, step_partitions: 16_384 }
     }
 }
 

@@ -33,6 +33,13 @@ pub fn shard_name(key: ShardKey) -> [u8; TAG_BYTES + 13] {
     name
 }
 
+/// A name that lies in the partition, and that no key has.
+pub fn any_name(partition: Partition) -> [u8; TAG_BYTES + 3] {
+    let mut name = [0; TAG_BYTES + 3];
+    begin(&mut name, partition, b's');
+    name
+}
+
 fn begin(name: &mut [u8], partition: Partition, kind: u8) {
     name[0] = b'{';
     name[1..=TAG_BYTES].copy_from_slice(&TAGS[usize::from(partition.number())]);

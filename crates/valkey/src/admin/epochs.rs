@@ -27,22 +27,30 @@ const GREET_EVERY: Duration = Duration::from_millis(400);
 pub type Knowing = (Managed, Vec<ViewNode>);
 
 impl Admin {
-    /// Raises the epochs of nodes that are about to take partitions above all others.
-    pub(super) fn raise_epochs(
-        &self,
-        takers: impl Iterator<Item = NodeId>,
-    ) -> Result<(), AdminError> {
-        self.mend_links()?;
-        self.settle_epochs()?;
-        for taker in takers.collect::<BTreeSet<_>>() {
+    /// Sees to it that nodes which are about to take partitions key by key have epochs above those
+    /// of the nodes that give them. `ways` are from whom to whom.
+    pub(super) fn raise_epochs(&self, ways: &[(NodeId, NodeId)]) -> Result<(), AdminError> {
+        let known = self.ready_to_move()?;
+        let epoch = |id| known.iter().find(|(node, _)| node.id() == id).and_then(own_epoch);
+        let highest = ways.iter().filter_map(|&(from, _)| epoch(from)).max();
+        let takers: BTreeSet<_> = ways.iter().map(|&(_, to)| to).collect();
+        let low: Vec<_> = takers.into_iter().filter(|&taker| epoch(taker) <= highest).collect();
+        for &taker in &low {
             self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;
         }
+        if low.is_empty() { Ok(()) } else { self.settle_epochs().map(|_| ()) }
+    }
+
+    /// Waits until all nodes that answer have links to each other and agree about their epochs;
+    /// answers with what they know. A server that takes whole slots over raises its own epoch.
+    pub(super) fn ready_to_move(&self) -> Result<Vec<Knowing>, AdminError> {
+        self.mend_links()?;
         self.settle_epochs()
     }
 
     /// Waits until all nodes that answer have epochs of their own and know each other's; sees to it
-    /// that they tell.
-    pub(super) fn settle_epochs(&self) -> Result<(), AdminError> {
+    /// that they tell. Answers with what they know.
+    pub(super) fn settle_epochs(&self) -> Result<Vec<Knowing>, AdminError> {
         let deadline = Instant::now() + AGREED_WITHIN;
         let mut greeted: HashMap<(NodeId, NodeId), Instant> = HashMap::new();
         loop {
@@ -53,7 +61,7 @@ impl Admin {
             } else if let Some((who, whom)) = lacking(&known).first() {
                 format!("{:?} does not know the epoch of {:?}", who.id(), whom.id())
             } else {
-                return Ok(());
+                return Ok(known);
             };
             for (who, whom) in lacking(&known) {
                 let last = greeted.get(&(whom.id(), who.id()));

@@ -67,7 +67,8 @@ impl Limit {
         Arc::clone(turns.entry(node).or_default())
     }
 
-    fn spend(&self, bytes: u64, is_stopped: impl Fn() -> bool) {
+    /// Waits until so many bytes are due.
+    pub fn spend(&self, bytes: u64, is_stopped: impl Fn() -> bool) {
         let Some(rate) = self.bytes_per_second else { return };
         let due = {
             let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,6 +33,7 @@ impl Admin {
     /// # Errors
     /// When a node does not answer, or they do not agree in time. The call may be repeated.
     pub fn add_node(&self, newcomer: &NodeDescription) -> Result<(), AdminError> {
+        let begun = Instant::now();
         let managed = Managed::new(newcomer, &self.access);
         managed.itself()?;
         let was_member = self.managed(newcomer.id).is_ok();
@@ -47,6 +48,7 @@ impl Admin {
         if joined.is_err() && !was_member {
             self.manage(newcomer.id, None);
         }
+        tracing::debug!(node = %newcomer.id, took = ?begun.elapsed(), "a node joined");
         joined
     }
 
@@ -58,7 +60,7 @@ impl Admin {
             .and_then(|()| self.wait_until_joined(newcomer, JOINED_WITHIN))
             .and(set_node_timeout(newcomer, NODE_TIMEOUT_MS))
             .and_then(|()| self.wait_until_joined(newcomer, STILL_AGREED_WITHIN))
-            .and_then(|()| self.settle_epochs())
+            .and_then(|()| self.settle_epochs().map(|_| ()))
     }
 
     /// Has a node among those that are managed, or not.

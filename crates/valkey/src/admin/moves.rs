@@ -6,16 +6,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
 use super::limit::{Limit, Pace};
 use super::phases::{Pair, leave_out, sort_out, take_phase};
-use super::sizes::sizes_of;
+use super::sizes::{count_keys, weigh_all};
 use super::{Admin, AdminError, Managed, keywise, observe, whole};
 
 /// Partitions that are looked at together.
-const LOOK_PARTITIONS: usize = 32;
+const LOOK_PARTITIONS: usize = 256;
 /// What a target takes beside the bytes themselves: one in so many, and a little for each batch.
 const ROOM_SHARE: u64 = 16;
 const ROOM_BYTES: u64 = 256 << 10;
@@ -40,7 +41,7 @@ pub struct MoveOptions {
 
 impl Default for MoveOptions {
     fn default() -> MoveOptions {
-        MoveOptions { pace: Pace::Gentle, bytes_per_second: None, batch: ByteSize::mib(16) }
+        MoveOptions { pace: Pace::Gentle, bytes_per_second: None, batch: ByteSize::mib(32) }
     }
 }
 
@@ -134,6 +135,7 @@ impl Admin {
         progress: &(dyn Fn(Step) + Sync),
         stop: &AtomicBool,
     ) -> Result<MoveReport, AdminError> {
+        let begun = Instant::now();
         let unfinished = self.unfinished()?;
         if !unfinished.is_empty() {
             return Err(AdminError::Unfinished { partitions: unfinished.len() });
@@ -144,14 +146,30 @@ impl Admin {
         let work = Work { options, limit, progress, stop };
         while !pairs.is_empty() && !work.is_stopped() {
             let phase = take_phase(&mut pairs);
-            match self.raise_epochs(phase.iter().map(|pair| pair.to)) {
+            match self.prepare(&phase) {
                 Ok(()) => self.run_phase(phase, &work, &mut report),
                 Err(error) => pairs.extend(leave_out(phase, error, &mut report)?),
             }
         }
         report.stopped |= !pairs.is_empty();
         self.settle_epochs()?;
+        tracing::debug!(
+            partitions = report.partitions, bytes = report.bytes, took = ?begun.elapsed(),
+            "partitions moved"
+        );
         Ok(report)
+    }
+
+    fn prepare(&self, phase: &[Pair]) -> Result<(), AdminError> {
+        let begun = Instant::now();
+        if self.server.abilities.atomic_slot_migration {
+            self.ready_to_move()?;
+        } else {
+            let ways: Vec<_> = phase.iter().map(|pair| (pair.from, pair.to)).collect();
+            self.raise_epochs(&ways)?;
+        }
+        tracing::debug!(pairs = phase.len(), took = ?begun.elapsed(), "nodes agree on epochs");
+        Ok(())
     }
 
     fn run_phase(&self, phase: Vec<Pair>, work: &Work<'_>, report: &mut MoveReport) {
@@ -174,7 +192,9 @@ impl Admin {
         let mut report = MoveReport::default();
         let result = self.carriage(pair.from, pair.to, work).and_then(|carriage| {
             while !pair.slots.is_empty() && !work.is_stopped() {
+                let begun = Instant::now();
                 let (count, bytes) = carriage.next_batch(&pair.slots)?;
+                tracing::debug!(count, bytes, took = ?begun.elapsed(), "a batch was chosen");
                 let moved = carriage.move_batch(&pair.slots[..count], bytes)?;
                 pair.slots.drain(..count);
                 report.partitions += count;
@@ -209,12 +229,12 @@ impl Carriage<'_> {
     /// How many of the slots go together, and about how many bytes they have.
     fn next_batch(&self, slots: &[u16]) -> Result<(usize, u64), AdminError> {
         let most = match self.is_whole() {
-            true => whole::BATCH_SLOTS_MAX,
-            false => keywise::BATCH_SLOTS_MAX,
+            true => whole::slots_of_a_batch(slots),
+            false => slots.len().min(keywise::BATCH_SLOTS_MAX),
         };
         let (mut count, mut bytes) = (0, 0);
-        for slots in slots[..slots.len().min(most)].chunks(LOOK_PARTITIONS) {
-            for size in sizes_of(&self.from, slots)? {
+        for counted in count_keys(&self.from, &slots[..most])?.chunks(LOOK_PARTITIONS) {
+            for size in weigh_all(&self.from, counted)? {
                 if count > 0 && bytes + size > self.work.options.batch.0 {
                     return Ok((count, bytes));
                 }

@@ -63,13 +63,19 @@ fn measure_node(managed: &Managed, statistics: bool) -> Result<Vec<(u16, u64, u6
     Ok(filled.chain(empty.into_iter().map(|(slot, _)| (slot, 0, 0))).collect())
 }
 
-/// Bytes of a few slots.
-pub fn sizes_of(managed: &Managed, slots: &[u16]) -> Result<Vec<u64>, AdminError> {
-    weigh(managed, &count_keys(managed, slots)?)
+/// Bytes of slots whose keys were counted; empty ones need not be asked about.
+pub fn weigh_all(managed: &Managed, counted: &[(u16, u64)]) -> Result<Vec<u64>, AdminError> {
+    let filled: Vec<_> = counted.iter().copied().filter(|(_, keys)| *keys > 0).collect();
+    let mut bytes = weigh(managed, &filled)?.into_iter();
+    let of = |(_, keys): &(u16, u64)| if *keys > 0 { bytes.next().unwrap_or(0) } else { 0 };
+    Ok(counted.iter().map(of).collect())
 }
 
 /// Bytes of slots whose keys were counted.
 fn weigh(managed: &Managed, counted: &[(u16, u64)]) -> Result<Vec<u64>, AdminError> {
+    if counted.is_empty() {
+        return Ok(Vec::new());
+    }
     let sample = (KEYS_MEASURED_MAX / counted.len().max(1)).max(SAMPLE_MIN);
     let slots: Vec<_> = counted.iter().map(|(slot, _)| *slot).collect();
     let named = keys_of(managed, &slots, sample)?;

@@ -82,7 +82,7 @@ impl Admin {
                 finished.left.extend(left.map(|partition| Unfinished { from, to, partition }));
                 continue;
             }
-            self.raise_epochs([to].into_iter())?;
+            self.raise_epochs(&[(from, to)])?;
             let carriage = self.carriage(from, to, &work)?;
             for slots in slots.chunks(keywise::BATCH_SLOTS_MAX) {
                 end_slots(&carriage, slots, &mut finished)?;
@@ -112,7 +112,7 @@ impl Admin {
                 (None, None) => return Err(AdminError::UnknownNode { node: from }),
             }
         }
-        self.settle_epochs()
+        self.settle_epochs().map(|_| ())
     }
 
     fn end_jobs(&self, finished: &mut Finished) -> Result<(), AdminError> {

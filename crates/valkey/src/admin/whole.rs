@@ -6,17 +6,23 @@ use std::collections::HashSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use tidefs_model::Partition;
+
 use super::moves::{Carriage, StepKind};
 use super::{AdminError, Managed};
 use crate::endpoint::ADMIN_ACCOUNT;
+use crate::slot::any_name;
 use crate::wire::{Malformed, Reply, Request};
 
-/// Slots of one job.
-pub const BATCH_SLOTS_MAX: usize = 2_048;
+/// Runs of slots of one job: a server compares every two of them before it begins, and looks through
+/// all of them for each write meanwhile.
+pub const BATCH_RUNS_MAX: usize = 512;
 /// A job that the servers gave up is begun again so often: nodes that are slow to hear the news of
 /// the last one refuse the next.
 const TRIES: u32 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The accounts of all jobs are long; between two looks at them one slot is asked for.
+const READ_ACCOUNTS_EVERY: Duration = Duration::from_millis(250);
 /// While a job takes its time, the target is asked whether it is there.
 const ASK_TARGET_EVERY: Duration = Duration::from_secs(1);
 /// A job takes this long at most, and as long as its bytes take at a slow node's rate.
@@ -24,6 +30,10 @@ const JOB_WITHIN: Duration = Duration::from_secs(60);
 const SLOW_BYTES_PER_SECOND: u64 = 4 << 20;
 /// Jobs that a node remembers; each look at them sends all.
 const JOBS_REMEMBERED: &str = "32";
+/// Bytes that clients wrote meanwhile and that the target has yet to be sent when the source begins to
+/// hold writes back. With none at all, which is usual, a source that is written to without a pause
+/// looks for such a moment ten times a second only. So many are sent in ten milliseconds.
+const LEFT_TO_SEND: &str = "4194304";
 
 /// A node's account of slots that it gives away or takes in.
 pub struct Job {
@@ -54,14 +64,9 @@ impl Job {
 /// Moves slots from a source that holds them; answers with the bytes that they had.
 pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
     prepare(carriage)?;
-    let Carriage { from, to, work, .. } = carriage;
-    if bytes == 0 {
-        // Such slots cost nobody anything.
-        run_jobs(carriage, slots, bytes)?;
-    } else {
-        let (pair, stopped) = ((from.id(), to.id()), || work.is_stopped());
-        work.limit.moving(pair, bytes, stopped, || run_jobs(carriage, slots, bytes))?;
-    }
+    // A child process of the source copies, one job after the other, so that nobody has to rest.
+    run_jobs(carriage, slots, bytes)?;
+    carriage.work.limit.spend(bytes, || carriage.work.is_stopped());
     Ok(bytes)
 }
 
@@ -95,10 +100,12 @@ fn run_jobs(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<(), Ad
 /// The source needs the admin's secret to be let in by the target; it keeps it in memory only.
 fn prepare(carriage: &Carriage<'_>) -> Result<(), AdminError> {
     let secret = carriage.admin.access.account.secret.reveal();
-    let words = ["CONFIG", "SET", "masteruser", ADMIN_ACCOUNT, "masterauth", secret];
-    carriage.from.say(&words)?;
-    let words = ["CONFIG", "SET", "cluster-slot-migration-log-max-len", JOBS_REMEMBERED];
-    carriage.from.say(&words).map(|_| ())
+    let orders = [
+        Request::of(&["CONFIG", "SET", "masteruser", ADMIN_ACCOUNT, "masterauth", secret]),
+        Request::of(&["CONFIG", "SET", "cluster-slot-migration-log-max-len", JOBS_REMEMBERED]),
+        Request::of(&["CONFIG", "SET", "slot-migration-max-failover-repl-bytes", LEFT_TO_SEND]),
+    ];
+    carriage.from.order_all(&orders).map(|_| ())
 }
 
 fn run_job(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<Job, AdminError> {
@@ -114,26 +121,42 @@ fn run_job(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<Job, Ad
     let text: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
     let text = text.join(" ");
     let within = JOB_WITHIN + Duration::from_secs(bytes / SLOW_BYTES_PER_SECOND);
-    let deadline = Instant::now() + within;
-    let mut answered = Instant::now();
+    let begun = Instant::now();
+    let (mut answered, mut read) = (begun, begun);
     loop {
+        sleep(LOOK_EVERY);
         if answered.elapsed() >= ASK_TARGET_EVERY {
             // A target that stands still would be waited for a minute.
             to.say(&["PING"]).or_else(|error| cancel(from).and(Err(error)))?;
             answered = Instant::now();
         }
+        let is_late = begun.elapsed() >= within;
+        if !is_late && read.elapsed() < READ_ACCOUNTS_EVERY && serves(from, slots[0])? {
+            continue;
+        }
+        read = Instant::now();
         let mut jobs = jobs(from)?.into_iter();
         let job = jobs.find(|job| job.leaves && job.slots == text && !before.contains(&job.name));
-        match job {
-            Some(job) if job.is_over() => return Ok(job),
-            _ if Instant::now() >= deadline => {
-                cancel(from)?;
-                let (from, to, waited) = (from.id(), to.id(), within);
-                return Err(AdminError::Stuck { from, to, waited });
-            }
-            _ => sleep(LOOK_EVERY),
+        if let Some(job) = job.filter(Job::is_over) {
+            tracing::debug!(
+                from = %from.id(), to = %to.id(), slots = slots.len(), runs = ranges.len(), bytes,
+                state = job.state, took = ?begun.elapsed(), "a job is over"
+            );
+            return Ok(job);
+        }
+        if is_late {
+            cancel(from)?;
+            let (from, to, waited) = (from.id(), to.id(), within);
+            return Err(AdminError::Stuck { from, to, waited });
         }
     }
+}
+
+/// Whether a node answers for a slot itself.
+fn serves(managed: &Managed, slot: u16) -> Result<bool, AdminError> {
+    let name = any_name(Partition::new(slot));
+    let replies = managed.ask_all(&[Request::new("EXISTS").word(&name).end()])?;
+    Ok(!matches!(&replies[..], [Reply::Error(said)] if said.starts_with(b"MOVED ")))
 }
 
 /// Ends all jobs by which a node gives slots away; the slots stay where they are.
@@ -176,6 +199,13 @@ fn job(reply: Reply) -> Result<Job, Malformed> {
     Ok(Job { name, leaves, slots, target, state, said })
 }
 
+/// How many of the slots, which are in ascending order, fit into one job.
+pub fn slots_of_a_batch(slots: &[u16]) -> usize {
+    let begins_run = |pair: &[u16]| pair[1] != pair[0] + 1;
+    let begins = slots.windows(2).enumerate().filter(|(_, pair)| begins_run(pair));
+    begins.map(|(at, _)| at + 1).nth(BATCH_RUNS_MAX - 1).unwrap_or(slots.len())
+}
+
 /// Runs of slots, which are in ascending order.
 fn ranges(slots: &[u16]) -> Vec<(u16, u16)> {
     let mut ranges: Vec<(u16, u16)> = Vec::new();
@@ -196,6 +226,16 @@ mod tests {
     fn slots_are_told_in_runs() {
         assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), [(1, 3), (7, 7), (9, 10)]);
         assert_eq!(ranges(&[]), []);
+    }
+
+    #[test]
+    fn a_job_has_few_runs_and_any_number_of_slots() {
+        let all: Vec<u16> = (0..16_384).collect();
+        assert_eq!(slots_of_a_batch(&all), all.len());
+        let single: Vec<u16> = (0..2_000).map(|number| 2 * number).collect();
+        assert_eq!(slots_of_a_batch(&single), BATCH_RUNS_MAX);
+        assert_eq!(ranges(&single[..slots_of_a_batch(&single)]).len(), BATCH_RUNS_MAX);
+        assert_eq!(slots_of_a_batch(&[5]), 1);
     }
 
     #[test]
