@@ -15,6 +15,10 @@ use crate::settings::Settings;
 /// Where files are written meanwhile, a node this far from its share is not worth another round.
 const EVEN_ENOUGH_PERCENT: f64 = 2.0;
 
+/// Another round must bring the imbalance below this part of what it is: where few partitions hold
+/// most bytes, it may be that no plan does.
+const WORTH_A_ROUND: f64 = 0.75;
+
 /// Data is written while it is moved, so a spread may be uneven again; then another plan follows,
 /// but not without end.
 const ROUNDS_TO_SPREAD: u32 = 3;
@@ -68,7 +72,9 @@ impl Reconfiguration {
             |&id: &NodeId| inventory.observation().node(id).is_some_and(|node| node.partitions > 0);
         let to_empty = leaving.iter().any(still_holds);
         let rounds = if to_empty { ROUNDS_TO_EMPTY } else { ROUNDS_TO_SPREAD };
-        let even_enough = self.rounds > 0 && plan.imbalance_percent_before <= EVEN_ENOUGH_PERCENT;
+        let even_enough = self.rounds > 0
+            && (plan.imbalance_percent_before <= EVEN_ENOUGH_PERCENT
+                || plan.imbalance_percent_after > plan.imbalance_percent_before * WORTH_A_ROUND);
         if plan.is_empty() || !to_empty && (even_enough || self.rounds >= rounds) {
             return self.remove(plan.leaving, tasks);
         }
