@@ -63,7 +63,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Begins to listen, so that nobody who finds the instance is refused.
 pub fn listen(paths: &Paths) -> Result<UnixListener, Failure> {
     let path = paths.control();
-    UnixListener::bind(&path).map_err(|source| Failure::StateUnusable { path, source })
+    UnixListener::bind(&path).map_err(|cause| Failure::StateUnusable { path, cause })
 }
 
 /// Serves requests for the rest of this process's life.

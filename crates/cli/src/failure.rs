@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use tidefs_model::ByteSize;
 
-/// Why a command of `tidefs` failed.
+/// Why a command of `tidefs` failed. The cause that a text has in it is not given again as its
+/// source, which is told behind the text.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error("{} does not exist; make it first: mkdir -p {}", .0.display(), .0.display())]
@@ -27,8 +28,8 @@ pub enum Failure {
     MountPointTaken(PathBuf),
     #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]
     MountPointForeign(PathBuf),
-    #[error("cannot make the mount point {}: {source}; choose another place with --mount", path.display())]
-    MountPointNotMade { path: PathBuf, source: io::Error },
+    #[error("cannot make the mount point {}: {cause}; choose another place with --mount", path.display())]
+    MountPointNotMade { path: PathBuf, cause: io::Error },
     #[error("{} is not a mount of a running file system; see: tidefs status", .0.display())]
     NotMounted(PathBuf),
     #[error("{} is still mounted; end what uses it (fuser -vm {}) and try again", .0.display(), .0.display())]
@@ -95,8 +96,8 @@ pub enum Failure {
 
     #[error("the state directory {} belongs to somebody else or lets others write; choose another with --state", .0.display())]
     StateForeign(PathBuf),
-    #[error("cannot use {} as state directory: {source}; choose another with --state", path.display())]
-    StateUnusable { path: PathBuf, source: io::Error },
+    #[error("cannot use {} as state directory: {cause}; choose another with --state", path.display())]
+    StateUnusable { path: PathBuf, cause: io::Error },
     #[error(
         "the state directory {} has too long a name: the sockets in it would need {needed} bytes \
          and may have {most}; choose a shorter one with --state", path.display()
@@ -107,8 +108,8 @@ pub enum Failure {
 
     #[error("no command {0}; check its name and $PATH")]
     CommandNotFound(String),
-    #[error("cannot run {command}: {source}")]
-    CommandNotRun { command: String, source: io::Error },
+    #[error("cannot run {command}: {cause}")]
+    CommandNotRun { command: String, cause: io::Error },
     /// A signal came before the command was started.
     #[error("stopped by signal {0} before the command was started")]
     Interrupted(i32),

@@ -59,7 +59,7 @@ impl MountPoint {
             return Ok(());
         }
         let made = fs::DirBuilder::new().mode(0o755).create(&self.path);
-        made.map_err(|source| Failure::MountPointNotMade { path: self.path.clone(), source })
+        made.map_err(|cause| Failure::MountPointNotMade { path: self.path.clone(), cause })
     }
 
     /// Removes what `make` made. A directory that somebody has filled meanwhile stays.

@@ -56,7 +56,7 @@ pub fn start(order: &Order<'_>) -> Result<Child, Failure> {
     }
     command.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => Failure::CommandNotFound(name()),
-        _ => Failure::CommandNotRun { command: name(), source },
+        _ => Failure::CommandNotRun { command: name(), cause: source },
     })
 }
 

@@ -54,6 +54,6 @@ pub enum Error {
     /// The store holds no file system, or one of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
 }

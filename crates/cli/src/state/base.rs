@@ -39,7 +39,7 @@ impl Base {
     /// `run` has it in `$TIDEFS_STATE`, stands for the base that it lies in.
     pub fn named(asked: Option<&Path>) -> Result<Base, Failure> {
         let Some(asked) = asked else { return Ok(Base::own()) };
-        let unusable = |source| Failure::StateUnusable { path: asked.to_owned(), source };
+        let unusable = |cause| Failure::StateUnusable { path: asked.to_owned(), cause };
         let path = fs::canonicalize(asked).or_else(|_| std::path::absolute(asked));
         let path = path.map_err(unusable)?;
         let is_instance = Paths::new(path.clone()).record().exists();
@@ -76,8 +76,8 @@ impl Base {
         Err(Failure::StateForeign(self.path.clone()))
     }
 
-    fn unusable(&self, source: io::Error) -> Failure {
-        Failure::StateUnusable { path: self.path.clone(), source }
+    fn unusable(&self, cause: io::Error) -> Failure {
+        Failure::StateUnusable { path: self.path.clone(), cause }
     }
 
     /// Makes and locks the directory of one more file system.

@@ -42,7 +42,7 @@ impl ClusterRecord {
     /// Replaces the nodes; the secret stays.
     pub fn rewrite(&self, paths: &Paths) -> Result<(), Failure> {
         let path = paths.cluster();
-        write_json(&path, self).map_err(|source| Failure::StateUnusable { path, source })
+        write_json(&path, self).map_err(|cause| Failure::StateUnusable { path, cause })
     }
 
     /// The processes of the nodes that were noted last.
@@ -52,7 +52,7 @@ impl ClusterRecord {
     }
 
     pub fn write(&self, paths: &Paths, secret: &Secret) -> Result<(), Failure> {
-        let unusable = |source| Failure::StateUnusable { path: paths.directory.clone(), source };
+        let unusable = |cause| Failure::StateUnusable { path: paths.directory.clone(), cause };
         let mut options = fs::File::options();
         let file = options.write(true).create_new(true).mode(0o600).open(paths.secret());
         file.and_then(|mut file| file.write_all(secret.reveal().as_bytes())).map_err(unusable)?;
@@ -61,11 +61,11 @@ impl ClusterRecord {
 
     pub fn read(paths: &Paths) -> Result<(ClusterDescription, Secret), Failure> {
         let unusable = |path: PathBuf| {
-            move |source: io::Error| match source.kind() {
+            move |cause: io::Error| match cause.kind() {
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                     Failure::RecordDamaged(path)
                 }
-                _ => Failure::StateUnusable { path, source },
+                _ => Failure::StateUnusable { path, cause },
             }
         };
         let record: ClusterRecord =

@@ -69,7 +69,7 @@ impl Paths {
 
     /// Notes a mount before it is made, so that it is found whatever happens.
     pub fn note_mount(&self, record: &MountRecord) -> Result<PathBuf, Failure> {
-        let unusable = |source| Failure::StateUnusable { path: self.directory.clone(), source };
+        let unusable = |cause| Failure::StateUnusable { path: self.directory.clone(), cause };
         fs::create_dir_all(self.mounts()).map_err(unusable)?;
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Instance {
     }
 
     pub fn write(&self, record: &Record) -> Result<(), Failure> {
-        let unusable = |source| Failure::StateUnusable { path: self.paths.record(), source };
+        let unusable = |cause| Failure::StateUnusable { path: self.paths.record(), cause };
         write_json(&self.paths.record(), record).map_err(unusable)
     }
 

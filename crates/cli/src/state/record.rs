@@ -68,7 +68,7 @@ impl Record {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                 Failure::RecordDamaged(paths.record())
             }
-            _ => Failure::StateUnusable { path: paths.record(), source: error },
+            _ => Failure::StateUnusable { path: paths.record(), cause: error },
         })
     }
 }

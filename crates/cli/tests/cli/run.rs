@@ -29,7 +29,8 @@ fn the_status_of_the_command_is_passed_on() {
         world.run_script(&[], script).ended_with(status);
     }
     world.run(["run", "--", "no-such-command"]).refused(127, &["no-such-command", "$PATH"]);
-    world.run(["run", "--", "/etc/passwd"]).refused(126, &["/etc/passwd"]);
+    let ran = world.run(["run", "--", "/etc/passwd"]).refused(126, &["/etc/passwd"]);
+    assert_eq!(ran.stderr.matches("Permission denied").count(), 1, "{}", ran.stderr);
     world.is_as_before();
 }
 
