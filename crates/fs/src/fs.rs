@@ -153,6 +153,10 @@ impl<S: Store> Fs<S> {
     }
 
     /// Writes everything back and leaves; to be called when the kernel has let go of the mount.
+    ///
+    /// # Errors
+    /// When bytes did not reach the store. What could only not be tidied up is said in the log:
+    /// others find out by themselves that this mount is gone, and empty shards do no harm.
     pub fn unmount(&self) -> Result<(), Error> {
         let mut first_error = Ok(());
         for handle in self.handles.all_files() {
@@ -160,9 +164,14 @@ impl<S: Store> Fs<S> {
         }
         self.data.close();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            self.clear_closed(Duration::ZERO)?;
+            if let Err(error) = self.clear_closed(Duration::ZERO) {
+                tracing::info!(%error, "what removed directories left could not be cleared");
+            }
         }
-        first_error.and(self.membership.leave(&self.store))
+        if let Err(error) = self.membership.leave(&self.store) {
+            tracing::info!(%error, "the mount is still on the list of mounts");
+        }
+        first_error
     }
 
     pub(crate) fn now(&self) -> Time {
