@@ -1,14 +1,21 @@
 //! The log: warnings on standard error, more when asked for.
 
+use std::fmt;
+
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Each failed request is told to the program that made it; thousands of them may follow when a
 /// node dies. The FUSE library answers the notice of an interrupted request also when that request
 /// is done already, which the kernel ignores and the library calls an error.
 const QUIET: &str = "warn,tidefs_fuse::adapter=error,fuser::reply=off";
 
-/// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it.
-pub fn begin(verbose: u8) {
+/// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it. `kept`: what
+/// is said goes to a file, where the time matters.
+pub fn begin(verbose: u8, kept: bool) {
     let level = match verbose {
         0 => QUIET,
         1 => "info",
@@ -18,10 +25,31 @@ pub fn begin(verbose: u8) {
         .iter()
         .find_map(|name| EnvFilter::try_from_env(name).ok())
         .unwrap_or_else(|| EnvFilter::new(level));
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    if kept || verbose > 0 { log.init() } else { log.event_format(Spoken).init() }
+}
+
+/// As everything else that people are told.
+struct Spoken;
+
+impl<S, N> FormatEvent<S, N> for Spoken
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = event.metadata().level().as_str().to_lowercase();
+        write!(writer, "tidefs: {}: ", if level == "warn" { "warning" } else { &level })?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }

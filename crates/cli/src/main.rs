@@ -41,12 +41,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Command};
 use crate::failure::{FAILED, Failure};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::begin(arguments.verbose);
+    let kept = matches!(arguments.command, Command::Daemon | Command::Holder);
+    logging::begin(arguments.verbose, kept);
     commands::dispatch(&arguments).unwrap_or_else(|error| {
         say::note(format!("{error:#}"));
         let status = error.downcast_ref::<Failure>().map_or(FAILED, Failure::exit_status);

@@ -76,7 +76,7 @@ impl Forgetting {
             }
             Err(error) => {
                 if std::mem::replace(healthy, false) {
-                    tracing::warn!(%error, "housekeeping fails; it is tried again");
+                    tracing::warn!("{error}; the mount keeps trying");
                 }
             }
         }
