@@ -106,6 +106,8 @@ pub enum Failure {
     #[error("{} is not readable as a record of a file system; remove its directory", .0.display())]
     RecordDamaged(PathBuf),
 
+    #[error("no report can be written to {}; choose another directory with --report", .0.display())]
+    ReportUnusable(PathBuf),
     #[error("no command {0}; check its name and $PATH")]
     CommandNotFound(String),
     #[error("cannot run {command}: {cause}")]

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use rustix::fs::Access;
 use tidefs_control::Kind;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_report::{PhaseTime, Reconfiguration, Report, RunFacts};
 
+use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::history::History;
 use crate::monitor::Observed;
@@ -40,7 +41,17 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
     let reconfigurations = reconfigurations(observed);
     let (rows, decisions) = (history.rows().to_vec(), history.decisions().to_vec());
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
-    report.write(directory).with_context(|| format!("cannot write to {}", directory.display()))
+    Ok(report.write(directory)?)
+}
+
+/// Says before a run of hours whether its report can be written. Makes nothing.
+pub fn check(directory: &Path) -> Result<(), Failure> {
+    let unusable = || Failure::ReportUnusable(directory.to_owned());
+    let wanted = std::path::absolute(directory).map_err(|_| unusable())?;
+    // What is missing of the path is made in the end.
+    let there = wanted.ancestors().find(|path| path.exists()).ok_or_else(unusable)?;
+    let may_write = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    if there.is_dir() && may_write { Ok(()) } else { Err(unusable()) }
 }
 
 fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {

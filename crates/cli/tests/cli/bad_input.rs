@@ -47,6 +47,18 @@ fn mount_points_that_will_not_do_are_refused() {
 }
 
 #[test]
+fn a_report_that_could_not_be_written_is_refused_before_the_run() {
+    let Some(mut world) = World::new() else { return };
+    fs::write(world.work().join("file"), "mine").unwrap();
+    world.note();
+    for place in ["file", "file/report"] {
+        let ran = world.run(["run", "--report", place, "--", "echo", "ran"]);
+        assert_eq!(ran.refused(1, &[place, "--report"]).stdout, "");
+    }
+    world.is_as_before();
+}
+
+#[test]
 fn commands_for_a_running_file_system_say_when_there_is_none() {
     let Some(world) = World::new() else { return };
     for words in [&["status"][..], &["down"], &["mount", "."]] {
