@@ -150,7 +150,11 @@ impl From<&NodeOverview> for NodeView {
 impl fmt::Display for ReconfigurationView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (moved, planned) = (ByteSize(self.bytes_moved), ByteSize(self.bytes_planned));
-        write!(f, "{} of {} nodes: {moved} of {planned} moved", self.kind, self.nodes_before)?;
+        let nodes = match self.nodes_before {
+            1 => "1 node".to_owned(),
+            many => format!("{many} nodes"),
+        };
+        write!(f, "{}, from {nodes}: {moved} of {planned} moved", self.kind)?;
         if let Some(left) = self.seconds_left {
             write!(f, ", about {left:.0} s left")?;
         }
@@ -226,6 +230,23 @@ mod tests {
         assert_eq!(node["class"], "own");
         assert_eq!(node["partitions"], 16_384);
         assert!(node["bandwidth_bytes_per_second"].is_null());
+    }
+
+    #[test]
+    fn progress_says_how_many_nodes_it_began_with() {
+        let under_way = ReconfigurationView {
+            kind: "decommission".to_owned(),
+            reason: String::new(),
+            nodes_before: 1,
+            bytes_moved: 1 << 20,
+            bytes_planned: 2 << 20,
+            seconds_left: Some(3.2),
+            last_failure: None,
+        };
+        let said = "decommission, from 1 node: 1 MiB of 2 MiB moved, about 3 s left";
+        assert_eq!(under_way.to_string(), said);
+        let of_three = ReconfigurationView { nodes_before: 3, ..under_way };
+        assert!(of_three.to_string().contains("from 3 nodes: "), "{of_three}");
     }
 
     #[test]
