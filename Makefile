@@ -9,7 +9,7 @@ STORE ?= valkey
 WORKFLOW ?= montage
 SIZE ?= normal
 NODES ?=
-TIDEFS := target/release/tidefs
+TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn suites soak fsx bench clean
@@ -40,7 +40,7 @@ lint:
 
 unit:
 	cargo build --release --locked -p tidefs-cli
-	TIDEFS_BINARY=$(CURDIR)/$(TIDEFS) cargo test --workspace --locked
+	TIDEFS_BINARY=$(abspath $(TIDEFS)) cargo test --workspace --locked
 
 workflows:
 	cargo build --release --locked -p tidefs-cli
@@ -77,7 +77,7 @@ fsx: ## ten million random operations on each store; takes hours
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli -p tidefs-bench
-	target/release/tidefs-bench --tidefs $(TIDEFS)
+	$(TIDEFS)-bench --tidefs $(TIDEFS)
 
 clean: ## remove what was built here
 	cargo clean
