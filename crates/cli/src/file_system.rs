@@ -11,20 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::Context;
 use tidefs_fuse::Requests;
 use tidefs_manager::Handle;
-use tidefs_model::ByteSize;
+use tidefs_model::{ByteSize, NodeId};
 use tidefs_store::Overview;
 
 use crate::cleanup::unmount_left;
 use crate::control::{Answer, Request};
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
+use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
 use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
-use crate::storage::Storage;
+use crate::storage::{AnyStore, Storage};
 use crate::view::StatusView;
 use crate::wish::Wish;
 
@@ -205,6 +206,22 @@ impl FileSystem {
         dead.map(|(number, node)| (number, node.endpoint)).collect()
     }
 
+    /// What cannot be read any more below a mount, because of nodes that died; `None` where none did.
+    pub fn lost(&self, mount: &Path) -> Option<Lost> {
+        let nodes = self.nodes();
+        let (alive, dead): (Vec<_>, Vec<_>) =
+            nodes.iter().partition(|(_, node)| node.process.is_running());
+        if dead.is_empty() || !mount_table::is_ours(mount) {
+            return None;
+        }
+        let alive: Vec<NodeId> = alive.iter().filter_map(|(_, it)| it.id.parse().ok()).collect();
+        let store = self.store().ok()?;
+        let is_gone = |partition| store.holder(partition).is_none_or(|it| !alive.contains(&it));
+        let lost = Lost::find(mount, is_gone);
+        lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
+        Some(lost)
+    }
+
     /// Collects orphans of the command, unless a mount is being made, whose helper is not one.
     pub fn collect_orphans(&self, command: ProcessId) {
         let Ok(_parts) = self.parts.try_lock() else { return };
@@ -214,11 +231,12 @@ impl FileSystem {
     }
 
     pub fn overview(&self) -> anyhow::Result<Overview> {
-        let store = {
-            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-            storage.as_ref().context("the file system is stopping")?.store()
-        };
-        Ok(store.overview()?)
+        Ok(self.store()?.overview()?)
+    }
+
+    fn store(&self) -> anyhow::Result<AnyStore> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(storage.as_ref().context("the file system is stopping")?.store())
     }
 
     pub fn status(&self) -> anyhow::Result<StatusView> {

@@ -19,6 +19,7 @@ mod history;
 mod launch;
 mod limits;
 mod logging;
+mod lost;
 mod memory;
 mod monitor;
 mod mount_point;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use tidefs_fs::{Format, Fs};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::Handle;
-use tidefs_model::StripeSize;
+use tidefs_model::{NodeId, Partition, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError};
 use tidefs_valkey::{
     Cluster, ClusterSpec, Lifetime, MoveOptions, NodeDescription, Options, ProcessError, Secrets,
@@ -34,6 +34,14 @@ impl AnyStore {
         match self {
             AnyStore::Embedded(store) => store.overview(),
             AnyStore::Valkey(store) => store.overview(),
+        }
+    }
+
+    /// The node that holds a partition; `None` where there are no nodes.
+    pub fn holder(&self, partition: Partition) -> Option<NodeId> {
+        match self {
+            AnyStore::Embedded(_) => None,
+            AnyStore::Valkey(store) => store.inner().holder(partition),
         }
     }
 }

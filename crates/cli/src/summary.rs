@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidefs_model::ByteSize;
 
 use crate::file_system::Totals;
+use crate::lost::Lost;
 use crate::monitor::{Observed, death};
 
 /// What a run did.
@@ -13,6 +14,8 @@ use crate::monitor::{Observed, death};
 pub struct Summary<'o> {
     pub totals: Totals,
     pub observed: &'o Observed,
+    /// Because nodes died.
+    pub lost: Option<Lost>,
     pub wall: Duration,
 }
 
@@ -43,7 +46,7 @@ impl fmt::Display for Summary<'_> {
         for (number, endpoint) in &self.observed.dead {
             write!(f, "\n{}", death(*number, endpoint))?;
         }
-        Ok(())
+        self.lost.iter().try_for_each(|lost| lost.fmt(f))
     }
 }
 
@@ -80,13 +83,15 @@ mod tests {
                 dead: [(2, "127.0.0.1:7001".to_owned())].into(),
                 ..Observed::new()
             },
+            lost: Some(Lost { files: vec!["a/b".into()], ..Lost::default() }),
             wall: Duration::from_secs(2),
         };
         assert_eq!(
             summary.to_string(),
             "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
              peak memory 6 MiB of 1 GiB on 3 nodes\n\
-             node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors"
+             node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors\n\
+             1 file cannot be read in full any more:\n  a/b"
         );
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tidefs_model::{ShardKey, StripeKey, StripeSize};
+use tidefs_model::{NodeId, Partition, ShardKey, StripeKey, StripeSize};
 use tidefs_store::StripeWrite;
 use tidefs_store::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead};
 
@@ -85,6 +85,12 @@ impl Valkey {
     /// What the servers are and can do.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// The node that holds a partition, dead or alive, as far as this client knows.
+    pub fn holder(&self, partition: Partition) -> Option<NodeId> {
+        let map = self.client.topology.map();
+        map.owner(partition).map(|owner| map.members[owner].node.id)
     }
 
     fn check_range(&self, offset: u32, length: usize) -> Result<(), StoreError> {

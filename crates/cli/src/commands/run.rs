@@ -63,10 +63,11 @@ fn carry_out(
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
     }
     let observed = monitor.finish();
+    let lost = if options.quiet { None } else { file_system.lost(mount) };
     file_system.stop();
     let status = supervise::exit_status(outcome?);
     if !options.quiet {
-        say::note(Summary { totals: file_system.totals(), observed: &observed, wall });
+        say::note(Summary { totals: file_system.totals(), observed: &observed, lost, wall });
     }
     if let Some(directory) = &options.report {
         let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());

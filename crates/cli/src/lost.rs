@@ -1,0 +1,171 @@
+//! Which files a node that died took with it, for the summary of a run.
+//!
+//! Nobody keeps a list of the files on a node, and the node cannot be asked any more. But the place
+//! of each stripe follows from the file's number and size, so a look at the tree tells, without
+//! reading a byte. Names that were on the node themselves are beyond telling; the directories that
+//! they are missing from are named instead.
+
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidefs_model::{Ino, Partition, StripeKey, StripeSize};
+
+/// How long the look at the tree may take; what is not seen by then is not told.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// Names in the summary; the log has them all.
+const SHOWN_MAX: usize = 20;
+
+/// What is lost, by path from the mount on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Files of which at least one stripe, or the record, is gone.
+    pub files: Vec<PathBuf>,
+    /// Directories that cannot be listed in full.
+    pub directories: Vec<PathBuf>,
+    /// The whole tree was not seen in time.
+    pub incomplete: bool,
+}
+
+impl Lost {
+    /// Looks through the tree below `mount`. `is_gone` says of a partition that no node that is
+    /// alive holds it.
+    pub fn find(mount: &Path, is_gone: impl Fn(Partition) -> bool) -> Lost {
+        let mut lost = Lost::default();
+        let give_up = Instant::now() + LOOK_MAX;
+        let mut left = vec![mount.to_owned()];
+        while let Some(directory) = left.pop() {
+            match fs::read_dir(&directory) {
+                Ok(entries) => lost.look_at(entries, &directory, &is_gone, give_up, &mut left),
+                // What this user may not read is not known to be lost.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    lost.incomplete = true;
+                }
+                Err(_) => lost.directories.push(directory),
+            }
+            if Instant::now() >= give_up {
+                lost.incomplete = true;
+                break;
+            }
+        }
+        lost.named_from(mount)
+    }
+
+    /// Notes what is lost of one directory, and what is to be looked at later.
+    fn look_at(
+        &mut self,
+        entries: fs::ReadDir,
+        directory: &Path,
+        is_gone: &impl Fn(Partition) -> bool,
+        give_up: Instant,
+        later: &mut Vec<PathBuf>,
+    ) {
+        for entry in entries {
+            // The names that are missing come last, as an error.
+            let Ok(entry) = entry else {
+                self.directories.push(directory.to_owned());
+                return;
+            };
+            if Instant::now() >= give_up {
+                return;
+            }
+            let kind = entry.file_type();
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => later.push(entry.path()),
+                Ok(found) if found.is_file() && misses_a_stripe(&found, is_gone) => {
+                    self.files.push(entry.path());
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) if kind.is_ok_and(|kind| kind.is_dir()) => {
+                    self.directories.push(entry.path());
+                }
+                Err(_) => self.files.push(entry.path()),
+            }
+        }
+    }
+
+    fn named_from(mut self, mount: &Path) -> Lost {
+        for paths in [&mut self.files, &mut self.directories] {
+            for path in &mut *paths {
+                if let Ok(name) = path.strip_prefix(mount) {
+                    *path = name.to_owned();
+                }
+            }
+            paths.sort();
+        }
+        self
+    }
+}
+
+fn misses_a_stripe(file: &Metadata, is_gone: &impl Fn(Partition) -> bool) -> bool {
+    let stripes = file.len().div_ceil(StripeSize::DEFAULT.bytes().into());
+    let ino = Ino(file.ino());
+    (0..u32::try_from(stripes).unwrap_or(u32::MAX))
+        .any(|index| is_gone(StripeKey { ino, index }.partition()))
+}
+
+/// Lines for the summary; nothing where nothing was lost.
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.files.len() {
+            0 => {}
+            1 => f.write_str("\n1 file cannot be read in full any more:")?,
+            many => write!(f, "\n{many} files cannot be read in full any more:")?,
+        }
+        for file in self.files.iter().take(SHOWN_MAX) {
+            write!(f, "\n  {}", file.display())?;
+        }
+        if let Some(more @ 1..) = self.files.len().checked_sub(SHOWN_MAX) {
+            write!(f, "\n  and {more} more; tidefs run -v names them all")?;
+        }
+        for directory in self.directories.iter().take(SHOWN_MAX) {
+            let name = Path::new(".").join(directory);
+            write!(f, "\nfiles in {} whose names were there are lost as well", name.display())?;
+        }
+        if self.incomplete {
+            f.write_str("\nnot all of the tree was looked at for what is lost")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_a_stripe_on_a_dead_node_are_found_wherever_they_lie() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("deep")).unwrap();
+        let make = |name: &str, size: u64| {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_len(size).unwrap();
+            Ino(file.metadata().unwrap().ino())
+        };
+        let (one, other) = (make("one", 5), make("deep/other", 3 << 20));
+        make("empty", 0);
+        make("fine", 7);
+        std::os::unix::fs::symlink("one", folder.path().join("link")).unwrap();
+        let gone = [(one, 0), (other, 2)].map(|(ino, index)| StripeKey { ino, index }.partition());
+        let lost = Lost::find(folder.path(), |partition| gone.contains(&partition));
+        assert_eq!(lost.files, [Path::new("deep/other"), Path::new("one")]);
+        assert_eq!((lost.directories.len(), lost.incomplete), (0, false));
+        let nothing = Lost::find(folder.path(), |_| false);
+        assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
+    }
+
+    #[test]
+    fn the_first_names_are_shown_and_the_others_counted() {
+        let files: Vec<_> = (0..SHOWN_MAX + 2).map(|at| PathBuf::from(format!("f{at}"))).collect();
+        let directories = vec![PathBuf::new()];
+        let said = Lost { files, directories, incomplete: true }.to_string();
+        for part in ["22 files cannot", "\n  f19\n  and 2 more", "files in ./ whose", "not all"] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+        assert!(!said.contains("f20"), "{said}");
+    }
+}
