@@ -244,6 +244,7 @@ impl FileSystem {
         let noted = records.map(|(_, record)| record.point.path);
         let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
         let manager = self.manager().map(|manager| manager.status());
+        self.store()?.refresh();
         Ok(StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref()))
     }
 

@@ -37,6 +37,15 @@ impl AnyStore {
         }
     }
 
+    /// Has the next overview say what is so now.
+    pub fn refresh(&self) {
+        if let AnyStore::Valkey(store) = self
+            && let Err(error) = store.inner().refresh()
+        {
+            tracing::debug!("the nodes do not say who holds what: {error}");
+        }
+    }
+
     /// The node that holds a partition; `None` where there are no nodes.
     pub fn holder(&self, partition: Partition) -> Option<NodeId> {
         match self {

@@ -87,6 +87,15 @@ impl Valkey {
         &self.server
     }
 
+    /// Asks the nodes anew who holds what; else [`overview`](Store::overview) may say what was so a
+    /// second ago.
+    ///
+    /// # Errors
+    /// The last node's when none answers.
+    pub fn refresh(&self) -> Result<(), StoreError> {
+        self.client.topology.refresh()
+    }
+
     /// The node that holds a partition, dead or alive, as far as this client knows.
     pub fn holder(&self, partition: Partition) -> Option<NodeId> {
         let map = self.client.topology.map();
