@@ -26,7 +26,8 @@ pub struct Totals {
     pub files_made: u64,
     pub bytes_written: u64,
     pub bytes_read: u64,
-    /// The kernel moves bytes of files by itself, and they are not counted.
+    /// The kernel moves bytes of files by itself: what was written is at least this, and what it
+    /// read is not known.
     pub direct: bool,
 }
 
@@ -42,6 +43,7 @@ impl AddAssign for Totals {
 /// A mount of either store; what differs is hidden here.
 trait Mount: Send {
     fn counters(&self) -> &Counters;
+    fn grown_bytes(&self) -> u64;
     fn requests(&self) -> Requests;
     fn is_direct(&self) -> bool;
     fn is_over(&self) -> bool;
@@ -93,7 +95,8 @@ impl ServedMount {
         let counters = self.mount.counters();
         Totals {
             files_made: counters.files_made(),
-            bytes_written: counters.bytes_written(),
+            // Bytes that went through us may be among those by which a file grew.
+            bytes_written: counters.bytes_written().max(self.mount.grown_bytes()),
             bytes_read: counters.bytes_read(),
             direct: self.mount.is_direct(),
         }
@@ -131,6 +134,10 @@ fn mount<S: Store>(store: Arc<S>, path: &Path, direct: bool) -> anyhow::Result<B
 impl<S: Store> Mount for Served<S> {
     fn counters(&self) -> &Counters {
         self.fs.counters()
+    }
+
+    fn grown_bytes(&self) -> u64 {
+        self.fs.grown_bytes()
     }
 
     fn requests(&self) -> Requests {

@@ -25,17 +25,10 @@ impl fmt::Display for Summary<'_> {
         let files =
             if files_made == 1 { "1 file".to_owned() } else { format!("{files_made} files") };
         write!(f, "{files} made in {}", seconds(self.wall))?;
-        // What the kernel moves between programs and memory by itself, nobody counts.
-        if !direct || bytes_written + bytes_read > 0 {
-            write!(
-                f,
-                "; {} written, {} read",
-                self.amount(bytes_written),
-                self.amount(bytes_read)
-            )?;
-        }
-        if direct {
-            f.write_str("; files served by the kernel directly are not counted")?;
+        let (written, read) = (self.amount(bytes_written), self.amount(bytes_read));
+        match direct {
+            true => write!(f, "; at least {written} written, reading is not counted")?,
+            false => write!(f, "; {written} written, {read} read")?,
         }
         let used = ByteSize(self.observed.memory_used_bytes_max);
         let capacity = ByteSize(self.observed.memory_capacity_bytes);
@@ -93,6 +86,20 @@ mod tests {
              node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors\n\
              1 file cannot be read in full any more:\n  a/b"
         );
+    }
+
+    #[test]
+    fn what_the_kernel_reads_by_itself_is_not_called_nothing() {
+        let summary = Summary {
+            totals: Totals { files_made: 1, bytes_written: 3 << 20, bytes_read: 0, direct: true },
+            observed: &Observed::new(),
+            lost: None,
+            wall: Duration::from_secs(3),
+        };
+        let said = summary.to_string();
+        let expected =
+            "1 file made in 3.0 s; at least 3 MiB (1 MiB/s) written, reading is not counted";
+        assert_eq!(said.lines().next(), Some(expected));
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod write;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, ShardKey, StripeSize};
@@ -99,6 +99,8 @@ pub struct DataPath<S: Store> {
     /// The kernel writes by itself and meets a full store without us, so room is made before a
     /// removal returns.
     deletes_at_once: bool,
+    /// By how much pinned files grew while they were written.
+    grown_bytes: AtomicU64,
 }
 
 impl<S: Store> DataPath<S> {
@@ -126,7 +128,14 @@ impl<S: Store> DataPath<S> {
             in_doubt: AtomicU32::new(0),
             deletions: Arc::default(),
             deletes_at_once: config.passthrough,
+            grown_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// By how much pinned files grew while they were written: as far as anybody knows what the
+    /// kernel wrote to them by itself.
+    pub fn grown_bytes(&self) -> u64 {
+        self.grown_bytes.load(Ordering::Relaxed)
     }
 
     /// Removes all stripes of a file that has no name and no handle any more, and its inode: in the

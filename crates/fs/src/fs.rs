@@ -97,6 +97,12 @@ impl<S: Store> Fs<S> {
         &self.counters
     }
 
+    /// The least that the kernel has written to pinned files by itself: by how much they grew, as
+    /// far as their programs have closed them.
+    pub fn grown_bytes(&self) -> u64 {
+        self.data.grown_bytes()
+    }
+
     /// Long while this is the only mount; zero as soon as there is another one.
     pub fn lifetimes(&self) -> Lifetimes {
         let alone = self.membership.is_alone();

@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -126,10 +127,12 @@ impl<S: Store> Pinned<S> {
     /// Brings the record up to what the file says, if it changed since.
     pub fn commit(&self) -> Result<(), Error> {
         let mut known = self.known();
-        match self.changed(&known) {
-            Some(metadata) => self.settle(&mut known, mtime_of(&metadata)),
-            None => Ok(()),
-        }
+        let Some(metadata) = self.changed(&known) else { return Ok(()) };
+        let before = known.size;
+        self.settle(&mut known, mtime_of(&metadata))?;
+        let grown = known.size.saturating_sub(before);
+        self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
+        Ok(())
     }
 
     fn settle(&self, known: &mut Known, time: Time) -> Result<(), Error> {
