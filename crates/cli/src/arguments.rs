@@ -147,6 +147,10 @@ pub struct Scale {
     /// How many nodes there are to be
     #[arg(value_name = "N")]
     pub nodes: u16,
+
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +158,10 @@ pub struct Drain {
     /// Number, endpoint or id of the node
     #[arg(value_name = "NODE")]
     pub node: String,
+
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+
 use crate::control::{self, Answer, CHANGE_WAIT, Request};
 use crate::failure::Failure;
 use crate::say;
@@ -17,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Asks, shows progress, and returns when it is done.
-pub fn change(request: &Request, asked: Option<&Path>) -> anyhow::Result<()> {
+pub fn change(request: &Request, json: bool, asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
     let (sender, done) = channel();
     let (paths, request) = (running.paths.clone(), request.clone());
@@ -42,8 +44,12 @@ pub fn change(request: &Request, asked: Option<&Path>) -> anyhow::Result<()> {
     };
     shown.end();
     match answer? {
-        Answer::Changed(said) => {
-            say::answer(said);
+        Answer::Changed(done) if json => {
+            say::answer(serde_json::to_string_pretty(&done).context("cannot print JSON")?);
+            Ok(())
+        }
+        Answer::Changed(done) => {
+            say::answer(done);
             Ok(())
         }
         _ => Err(Failure::Silent(running.paths.directory).into()),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::change_view::ChangeView;
 use crate::failure::Failure;
 use crate::mount_point::MountPoint;
 use crate::state::Paths;
@@ -43,8 +44,8 @@ pub enum Answer {
     Room {
         hopeful: bool,
     },
-    /// The nodes were changed; in words.
-    Changed(String),
+    /// The nodes were changed.
+    Changed(ChangeView),
     /// The text says why not and what to do.
     Refused(String),
 }

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod change;
+mod change_view;
 mod checks;
 mod cleanup;
 mod commands;

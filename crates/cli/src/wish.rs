@@ -3,8 +3,9 @@
 use anyhow::{Context, bail};
 use tidefs_control::{Answer, Outcome, Request, Summary};
 use tidefs_manager::Handle;
-use tidefs_model::{ByteSize, NodeId};
+use tidefs_model::NodeId;
 
+use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::failure::Failure;
 use crate::state::NodeRecord;
@@ -19,18 +20,18 @@ pub enum Wish {
 const ID_DIGITS_MIN: usize = 4;
 
 impl Wish {
-    /// Returns when it is done, and says what was done.
+    /// Returns when it is done, with what was done.
     pub fn carry_out(
         &self,
         manager: &Handle,
         nodes: &[(usize, NodeRecord)],
-    ) -> anyhow::Result<String> {
+    ) -> anyhow::Result<ChangeView> {
         let request = match self {
             Wish::Scale(count) => Request::Scale(*count),
             Wish::Drain(name) => Request::Drain(find(name, nodes)?),
         };
         match manager.request(request)?.wait(CHANGE_WAIT)? {
-            Answer::NothingToDo => Ok("nothing to do: it is so already".to_owned()),
+            Answer::NothingToDo => Ok(ChangeView::nothing(nodes.len() as u16)),
             Answer::Refused(refused) => bail!("{refused}"),
             Answer::Finished(summary) => describe(&summary),
         }
@@ -50,14 +51,8 @@ fn find(name: &str, nodes: &[(usize, NodeRecord)]) -> anyhow::Result<NodeId> {
     }
 }
 
-fn describe(summary: &Summary) -> anyhow::Result<String> {
-    let (before, after) = (summary.nodes_before, summary.nodes_after);
-    let (moved, least) = (ByteSize(summary.bytes_moved), ByteSize(summary.bytes_minimum));
-    let said = format!(
-        "{before} to {after} nodes in {:.1} s; {moved} moved in {} partitions, of at least {least}",
-        summary.took.as_secs_f64(),
-        summary.partitions_moved,
-    );
+fn describe(summary: &Summary) -> anyhow::Result<ChangeView> {
+    let said = ChangeView::new(summary);
     match &summary.outcome {
         Outcome::Completed => Ok(said),
         Outcome::Partly { missing, why } => {

@@ -7,5 +7,5 @@ use crate::change::change;
 use crate::control::Request;
 
 pub fn drain(options: &Drain, asked: Option<&Path>) -> anyhow::Result<()> {
-    change(&Request::Drain(options.node.clone()), asked)
+    change(&Request::Drain(options.node.clone()), options.json, asked)
 }

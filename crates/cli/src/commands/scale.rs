@@ -7,5 +7,5 @@ use crate::change::change;
 use crate::control::Request;
 
 pub fn scale(options: &Scale, asked: Option<&Path>) -> anyhow::Result<()> {
-    change(&Request::Scale(options.nodes), asked)
+    change(&Request::Scale(options.nodes), options.json, asked)
 }

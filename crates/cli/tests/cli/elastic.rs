@@ -113,7 +113,7 @@ fn nodes_are_added_drained_and_removed_by_hand_under_a_reader() {
         "$TIDEFS" drain 2 && exit 7
         "$TIDEFS" scale 5 && exit 8
         "$TIDEFS" scale 1 && exit 9
-        "$TIDEFS" scale 2 || exit 10
+        "$TIDEFS" scale 2 --json > ../change.json || exit 10
         "$TIDEFS" scale 2 || exit 11
         check 8 6 || exit 12
         ! grep WRONG ../wrong || exit 13
@@ -121,7 +121,17 @@ fn nodes_are_added_drained_and_removed_by_hand_under_a_reader() {
         "$TIDEFS" status --json
     "#;
     let ran = run(&world, &options, script).succeeded();
-    for said in ["2 to 4 nodes", "4 to 3 nodes", "3 to 2 nodes", "nothing to do"] {
+    let change = std::fs::read(world.work().join("change.json")).expect("what was changed");
+    let change: Value = serde_json::from_slice(&change).expect("JSON");
+    assert_eq!(
+        (change["nodes_before"].as_u64(), change["nodes_after"].as_u64()),
+        (Some(3), Some(2))
+    );
+    assert!(change["bytes_moved"].as_u64() > Some(10 << 20), "{change}");
+    let phases = change["phases"].as_array().expect("phases");
+    assert!(phases.iter().any(|phase| phase["name"] == "moving partitions"), "{change}");
+    world.shell("rm change.json").succeeded();
+    for said in ["2 to 4 nodes", "4 to 3 nodes", "nothing to do"] {
         assert!(ran.stdout.contains(said), "no {said:?} in {}", ran.stdout);
     }
     for refused in ["there is no node 2", "more than the maximum of 4", "fewer than the minimum"] {
