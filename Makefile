@@ -51,17 +51,17 @@ workflows:
 	done; done
 
 # Nodes come and go under verified I/O, on both kinds of server.
-SOAK = for server in "" /usr/bin/redis-server; do /usr/bin/python3 trust/soak.py \
-  --tidefs $(TIDEFS) --seconds $(1) $${server:+--server $$server} || exit 1; done
+SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
 
 churn:
 	cargo build --release --locked -p tidefs-cli
-	$(call SOAK,20)
+	$(SOAK) --seconds 60 --changes 3 --server usual --server /usr/bin/redis-server
 
 soak: ## twenty minutes on each kind of server: nodes come and go under verified I/O
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
-	$(call SOAK,1200)
+	for server in usual /usr/bin/redis-server; do \
+	  $(SOAK) --seconds 1200 --changes 60 --server $$server || exit 1; done
 
 # Suites of others that judge a mount.
 suites:

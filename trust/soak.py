@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Nodes come and go without pause while programs write and read back on two mounts.
 
-Workers on both mounts make files of all sizes, append, overwrite, rename, read back and
-remove; every byte follows from a seed, so each read is compared with what must be there.
-Meanwhile nodes are added, drained and removed by hand, at random.  No system call may fail
-and no byte may be wrong.  Afterwards all partitions must have one owner and all files that
-are left must read right through both mounts.
+Workers on both mounts write large files, parts of files, small files, and rename; every byte
+follows from a seed, so each read is compared with what must be there.  Meanwhile nodes are
+added, drained and removed by hand, at random.  No system call may fail and no byte may be
+wrong.  Afterwards all partitions must have one owner and all files that are left must read
+right through both mounts.  Several servers are tried at the same time, each with its own file
+system.
 
 Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 """
@@ -18,8 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import Event, Process, Queue
 from pathlib import Path
+
+from workers import KINDS, work
 
 PROJECT = Path(__file__).resolve().parents[1]
 PARTITIONS = 16_384
@@ -29,117 +34,12 @@ COMMAND_SECONDS_MAX = 120
 LIVE_BYTES_MAX = 96 << 20
 
 
-def content(seed: int, length: int) -> bytes:
-    return random.Random(seed).randbytes(length)
-
-
-class Worker:
-    """One program: what it keeps in its folder, and what must be in each of its files."""
-
-    def __init__(self, number: int, seed: int, mounts: list[Path], live_bytes_max: int):
-        self.random = random.Random(f"{seed}/{number}")
-        # Files are made through one mount and read back through either.
-        self.folders = [mount / f"worker-{number}" for mount in mounts]
-        self.home = self.folders[number % len(mounts)]
-        self.files: dict[str, bytes] = {}
-        self.live_bytes_max = live_bytes_max
-        self.made = self.operations = 0
-        self.longest = 0.0
-
-    def live_bytes(self) -> int:
-        return sum(map(len, self.files.values()))
-
-    def step(self) -> None:
-        begun = time.monotonic()
-        actions = [self.make, self.make, self.append, self.overwrite, self.rename, self.check]
-        action = self.random.choice(actions) if self.files else self.make
-        if self.live_bytes() > self.live_bytes_max:
-            action = self.remove
-        action()
-        self.operations += 1
-        self.longest = max(self.longest, time.monotonic() - begun)
-
-    def make(self) -> None:
-        self.made += 1
-        name = f"file-{self.made}"
-        size = self.random.choice([0, 1, 100, 4096, 5000, 70_000, 1 << 20, 3_500_000])
-        data = content(self.random.randrange(1 << 60), size)
-        (self.home / name).write_bytes(data)
-        self.files[name] = data
-
-    def append(self) -> None:
-        name = self.any()
-        data = content(self.random.randrange(1 << 60), self.random.choice([1, 300, 50_000]))
-        with open(self.home / name, "ab") as file:
-            file.write(data)
-        self.files[name] += data
-
-    def overwrite(self) -> None:
-        name = self.any()
-        old = self.files[name]
-        at = self.random.randrange(len(old) + 1)
-        data = content(self.random.randrange(1 << 60), self.random.choice([1, 5000, 200_000]))
-        with open(self.home / name, "r+b") as file:
-            file.seek(at)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        self.files[name] = old[:at] + data + old[at + len(data) :]
-
-    def rename(self) -> None:
-        old, new = self.any(), f"renamed-{self.operations}"
-        os.rename(self.home / old, self.home / new)
-        self.files[new] = self.files.pop(old)
-
-    def check(self) -> None:
-        self.compare(self.random.choice(self.folders), self.any())
-
-    def remove(self) -> None:
-        name = self.any()
-        os.unlink(self.home / name)
-        del self.files[name]
-
-    def any(self) -> str:
-        return self.random.choice(list(self.files))
-
-    def compare(self, folder: Path, name: str) -> None:
-        found, expected = (folder / name).read_bytes(), self.files[name]
-        if found != expected:
-            at = next(
-                (i for i, (a, b) in enumerate(zip(found, expected)) if a != b),
-                min(len(found), len(expected)),
-            )
-            raise AssertionError(
-                f"{folder / name}: {len(found)} bytes of {len(expected)}, wrong from byte {at} on"
-            )
-
-    def check_all(self) -> None:
-        for folder in self.folders:
-            listed = sorted(os.listdir(folder))
-            if listed != sorted(self.files):
-                wrong = sorted(set(listed) ^ set(self.files))
-                raise AssertionError(f"{folder} lists other names than it should: {wrong}")
-            for name in self.files:
-                self.compare(folder, name)
-
-
-def work(worker: Worker, stop, reports: Queue) -> None:
-    try:
-        worker.home.mkdir()
-        while not stop.is_set():
-            worker.step()
-        worker.check_all()
-        reports.put((None, worker.operations, worker.longest))
-    except BaseException as error:
-        reports.put((f"{type(error).__name__}: {error}", worker.operations, worker.longest))
-
-
 class FileSystem:
-    def __init__(self, options, scratch: Path):
+    def __init__(self, options, server: str | None, scratch: Path):
         self.tidefs, self.state = str(options.tidefs), str(scratch / "state")
         self.environment = dict(os.environ)
-        if options.server:
-            self.environment["TIDEFS_SERVER"] = options.server
+        if server:
+            self.environment["TIDEFS_SERVER"] = server
         self.mounts = [scratch / "first", scratch / "second"]
         self.most = options.nodes_max
         self.call(
@@ -165,7 +65,7 @@ class FileSystem:
     def status(self) -> dict:
         return json.loads(self.call("status", "--json"))
 
-    def change(self, chance: random.Random) -> str:
+    def change(self, chance: random.Random) -> dict:
         """Another number of nodes, by any way that leads there; says what was done."""
         status = self.status()
         count = len(status["nodes"])
@@ -174,58 +74,130 @@ class FileSystem:
         # What is left must take everything, and what is written meanwhile.
         least = max(1, -(-int(used * 1.5) // each))
         wanted = chance.choice([n for n in range(1, self.most + 1) if n >= least and n != count])
+        words = ["scale", str(wanted)]
         if wanted == count - 1:
-            return self.call("drain", str(chance.choice(status["nodes"])["number"]))
-        return self.call("scale", str(wanted))
+            words = ["drain", str(chance.choice(status["nodes"])["number"])]
+        return json.loads(self.call(*words, "--json"))
 
 
-def soak(options) -> list[str]:
-    failures = []
-    chance = random.Random(options.seed)
+@dataclass
+class Outcome:
+    """What a soak on one kind of server came to."""
+
+    store: str = "not started"
+    seconds: float = 0.0
+    changes: list[dict] = field(default_factory=list)
+    operations: int = 0
+    calls: int = 0
+    failed_calls: list[str] = field(default_factory=list)
+    wrong_bytes: list[str] = field(default_factory=list)
+    # Anything else: a change that was refused, partitions without an owner.
+    failures: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    p99: float = 0.0
+
+    def moved_over_minimum(self) -> float:
+        moved = sum(change["bytes_moved"] for change in self.changes)
+        least = sum(change["bytes_minimum"] for change in self.changes)
+        return moved / least if least else 1.0
+
+    def problems(self) -> list[str]:
+        return [*self.failed_calls, *self.wrong_bytes, *self.failures]
+
+
+def soak(options, server: str | None, seed: int) -> Outcome:
+    outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="tidefs-soak-", dir="/tmp") as scratch:
-        system = FileSystem(options, Path(scratch))
         try:
-            failures = churn(options, system, chance)
+            system = FileSystem(options, server, Path(scratch))
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            outcome.failures.append(f"{server or 'the usual server'}: {error}")
+            return outcome
+        try:
+            churn(options, system, seed, outcome)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            outcome.failures.append(str(error))
         finally:
             system.call("down")
-    return failures
+    return outcome
 
 
-def churn(options, system: FileSystem, chance: random.Random) -> list[str]:
+def churn(options, system: FileSystem, seed: int, outcome: Outcome) -> None:
     stop, reports = Event(), Queue()
     share = LIVE_BYTES_MAX // options.workers
-    workers = [Worker(n, options.seed, system.mounts, share) for n in range(options.workers)]
+    kinds = [KINDS[number % len(KINDS)] for number in range(options.workers)]
+    workers = [kind(n, seed, system.mounts, share) for n, kind in enumerate(kinds)]
     processes = [Process(target=work, args=(worker, stop, reports)) for worker in workers]
     for process in processes:
         process.start()
-    changes, failures = 0, []
-    end = time.monotonic() + options.seconds
+    begun = time.monotonic()
     try:
-        while time.monotonic() < end and not failures and reports.empty():
-            try:
-                said = system.change(chance)
-                changes += 1
-                if options.verbose:
-                    print(f"{changes:>4}  {said}", flush=True)
-            except AssertionError as error:
-                failures.append(str(error))
+        change_nodes(options, system, seed, outcome, reports)
     finally:
         stop.set()
-    found = [reports.get(timeout=COMMAND_SECONDS_MAX) for _ in processes]
-    for process in processes:
-        process.join(COMMAND_SECONDS_MAX)
-    failures += [error for error, _, _ in found if error]
+        found = [reports.get(timeout=COMMAND_SECONDS_MAX) for _ in processes]
+        for process in processes:
+            process.join(COMMAND_SECONDS_MAX)
+    outcome.seconds = time.monotonic() - begun
+    times = []
+    for failed, wrong, operations, calls, longest, kept in found:
+        outcome.failed_calls += [failed] if failed else []
+        outcome.wrong_bytes += [wrong] if wrong else []
+        outcome.operations += operations
+        outcome.calls += calls
+        outcome.longest = max(outcome.longest, longest)
+        times += kept
+    if times:
+        outcome.p99 = sorted(times)[int((len(times) - 1) * 0.99)]
     status = system.status()
+    outcome.store = status["store"]
     placed = sum(node["partitions"] for node in status["nodes"])
     if placed != PARTITIONS:
-        failures.append(f"{placed} of {PARTITIONS} partitions are placed")
+        outcome.failures.append(f"{placed} of {PARTITIONS} partitions are placed")
+
+
+def change_nodes(options, system: FileSystem, seed: int, outcome: Outcome, reports) -> None:
+    """Without a pause, until the time is over or a worker has met something wrong."""
+    chance = random.Random(seed)
+    end = time.monotonic() + options.seconds
+    while time.monotonic() < end and reports.empty():
+        done = system.change(chance)
+        outcome.changes.append(done)
+        if options.verbose:
+            print(
+                f"{len(outcome.changes):>4}  {done['nodes_before']} to {done['nodes_after']} nodes "
+                f"in {done['seconds']:.2f} s, {done['bytes_moved'] >> 20} MiB; "
+                + ", ".join(f"{it['name']} {it['seconds']:.2f} s" for it in done["phases"]),
+                flush=True,
+            )
+
+
+def print_table(outcomes: list[Outcome], seed: int) -> None:
+    line = "{:<16}{:>8}{:>9}{:>10}{:>8}{:>8}{:>9}{:>10}{:>9}{:>11}"
     print(
-        f"{status['store']}: {changes} changes of the nodes, "
-        f"{sum(operations for _, operations, _ in found)} operations of {options.workers} workers, "
-        f"the longest {max(longest for _, _, longest in found):.2f} s, seed {options.seed}",
-        flush=True,
+        line.format(
+            *("server", "seconds", "changes", "calls", "failed", "wrong", "p99", "longest"),
+            *("moved", "imbalance"),
+        )
     )
-    return failures
+    for it in outcomes:
+        uneven = sorted(change["imbalance_percent"] or 0.0 for change in it.changes)
+        middle = uneven[len(uneven) // 2] if uneven else 0.0
+        print(
+            line.format(
+                it.store,
+                f"{it.seconds:.0f}",
+                len(it.changes),
+                it.calls,
+                len(it.failed_calls),
+                len(it.wrong_bytes),
+                f"{it.p99 * 1000:.0f} ms",
+                f"{it.longest * 1000:.0f} ms",
+                f"x {it.moved_over_minimum():.2f}",
+                f"{middle:.1f} %",
+            )
+        )
+    print(f"seed {seed}; moved: over the least; imbalance: the median after a change", flush=True)
 
 
 def main() -> None:
@@ -233,10 +205,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tidefs", type=Path, default=PROJECT / "target/release/tidefs")
-    parser.add_argument("--server", help="the server program; default: the one tidefs finds")
+    parser.add_argument(
+        "--server",
+        action="append",
+        help="a server program, or `usual` for the one that tidefs finds; may be given again",
+    )
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--changes", type=int, default=0, help="fail with fewer changes of nodes")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
-    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=len(KINDS))
     parser.add_argument("--nodes-max", type=int, default=5)
     parser.add_argument("--node-memory", default="256MiB")
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
@@ -246,12 +223,22 @@ def main() -> None:
     if options.workers < 1 or options.nodes_max < 2:
         parser.error("at least 1 worker and 2 nodes are needed")
     options.tidefs = options.tidefs.resolve()
-    if options.seed is None:
-        options.seed = random.randrange(1 << 32)
-    failures = soak(options)
-    for failure in failures:
-        print(f"FAILED (seed {options.seed}): {failure}", file=sys.stderr)
-    sys.exit(1 if failures else 0)
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    servers = [None if name == "usual" else name for name in options.server or ["usual"]]
+    # Not threads: a worker that is forked in one would inherit what another one has open.
+    with ProcessPoolExecutor(len(servers)) as pool:
+        each = [pool.submit(soak, options, server, seed) for server in servers]
+        outcomes = [soaked.result() for soaked in each]
+    print_table(outcomes, seed)
+    problems = [problem for outcome in outcomes for problem in outcome.problems()]
+    problems += [
+        f"{it.store}: {len(it.changes)} changes of the nodes, fewer than {options.changes}"
+        for it in outcomes
+        if len(it.changes) < options.changes
+    ]
+    for problem in problems:
+        print(f"FAILED (seed {seed}): {problem}", file=sys.stderr)
+    sys.exit(1 if problems else 0)
 
 
 if __name__ == "__main__":
