@@ -51,6 +51,7 @@ fn of_store(error: &StoreError) -> Errno {
         StoreError::Full { .. } => Errno::ENOSPC,
         // A node that is gone is to a program what a dead disk is.
         StoreError::Unavailable { .. } => Errno::EIO,
+        StoreError::Lost { .. } => Errno::EIO,
         StoreError::Indeterminate { .. } => Errno::EIO,
         StoreError::Malformed { .. } => Errno::EIO,
         StoreError::Unplaced { .. } => Errno::EIO,

@@ -22,6 +22,9 @@ pub enum StoreError {
     /// No node is known to hold the key's partition.
     #[error("no node holds partition {partition}")]
     Unplaced { partition: u16 },
+    /// What is missing of the stripe was lost with a node that died; it is no hole.
+    #[error("bytes were lost with a node that held partition {partition}")]
+    Lost { partition: u16 },
     /// A key was asked for a value, or a value was given, that is longer than a stripe may be.
     #[error("a value of {bytes} bytes is too large")]
     TooLarge { bytes: u64 },

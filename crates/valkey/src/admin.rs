@@ -7,6 +7,8 @@
 
 mod epochs;
 mod error;
+mod expunge;
+mod halves;
 mod keywise;
 mod limit;
 mod links;

@@ -179,6 +179,16 @@ local function trim(keys, args)
   return 0
 end
 
+-- Writes into a stripe from an offset on, but never leaves a gap: whoever asks has to find out first
+-- whether what is missing there was lost. The answer is the stripe's new length, or -1.
+local function write(keys, args)
+  if not call then bind() end
+  local offset = tonumber(args[1])
+  if call('STRLEN', keys[1]) < offset then return -1 end
+  return call('SETRANGE', keys[1], offset, args[2])
+end
+
+redis.register_function('tidefs_write', write)
 redis.register_function('tidefs_batch', batch)
 redis.register_function{
   function_name = 'tidefs_batch_reclaim', callback = batch, flags = { 'allow-oom' }

@@ -25,6 +25,7 @@ mod inbound;
 mod job;
 mod lane;
 mod listing;
+mod losses;
 mod overview;
 mod pool;
 mod probe;

@@ -24,6 +24,14 @@ pub fn stripe_name(key: StripeKey) -> [u8; TAG_BYTES + 15] {
     name
 }
 
+/// `{tag}s`, and a word that is shorter than any stripe's: see `losses`.
+pub fn mark_name(partition: Partition) -> [u8; TAG_BYTES + 7] {
+    let mut name = [0; TAG_BYTES + 7];
+    begin(&mut name, partition, b's');
+    name[TAG_BYTES + 3..].copy_from_slice(b"lost");
+    name
+}
+
 /// `{tag}m`, directory, index of the shard.
 pub fn shard_name(key: ShardKey) -> [u8; TAG_BYTES + 13] {
     let mut name = [0; TAG_BYTES + 13];

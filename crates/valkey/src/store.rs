@@ -18,6 +18,7 @@ use crate::error::ConnectError;
 use crate::function;
 use crate::job::{Answer, Job};
 use crate::listing;
+use crate::losses;
 use crate::overview;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
@@ -125,12 +126,26 @@ impl Valkey {
     }
 
     fn write_jobs<'w>(&self, writes: &[StripeWrite<'w>]) -> Result<Vec<Job<'w>>, StoreError> {
-        let wanted = writes.iter().filter(|write| !write.bytes.is_empty());
-        let jobs = wanted.map(|write| {
+        let jobs = writes.iter().filter(|write| !write.bytes.is_empty()).map(|write| {
             self.check_range(write.offset, write.bytes.len())?;
             Ok(self.write_job(write))
         });
         jobs.collect()
+    }
+
+    /// What came of writes, those that would leave a gap made now.
+    fn end_writes(&self, writes: &[StripeWrite<'_>], jobs: Vec<Job<'_>>) -> Result<(), StoreError> {
+        if let Some(error) = jobs.iter().find_map(Job::failure) {
+            return Err(error);
+        }
+        let wanted = writes.iter().filter(|write| !write.bytes.is_empty());
+        let mut gaps = Vec::new();
+        for (write, job) in wanted.zip(jobs).filter(|(write, _)| write.offset > 0) {
+            if job.reply(|reply| reply.integer())? < 0 {
+                gaps.push(write);
+            }
+        }
+        self.write_with_gaps(&gaps)
     }
 
     fn write_job<'w>(&self, write: &StripeWrite<'w>) -> Job<'w> {
@@ -138,12 +153,39 @@ impl Valkey {
         // A whole stripe replaces what was there: the server keeps the bytes as they came instead
         // of copying them, and reserves no room for growth.
         let whole = write.offset == 0 && write.bytes.len() == self.stripe_bytes as usize;
-        let request = if whole {
-            Request::new("SET").word(&name)
-        } else {
-            Request::new("SETRANGE").word(&name).number(write.offset.into())
+        let request = match write.offset {
+            0 if whole => Request::new("SET").word(&name),
+            0 => Request::new("SETRANGE").word(&name).number(0),
+            // Most writes leave no gap; one that would is not made yet.
+            offset => function::write_request(&name, offset),
         };
         Job::new(write.key.partition(), request.payload(write.bytes), true)
+    }
+
+    /// A stripe of which something may be lost has its full length: what is lost is no hole, and
+    /// whoever reads there is told so.
+    fn claim_lost(&self, stripes: &[StripeKey], lengths: &mut [u32]) -> Result<(), StoreError> {
+        let short = stripes.iter().zip(lengths.iter_mut());
+        let short = short.filter(|(_, length)| **length < self.stripe_bytes);
+        let (keys, lengths): (Vec<_>, Vec<_>) = short.map(|(key, length)| (*key, length)).unzip();
+        let lost = losses::are_lost(&self.client, &keys)?;
+        let claimed = lengths.into_iter().zip(lost).filter(|(_, lost)| *lost);
+        claimed.for_each(|(length, _)| *length = self.stripe_bytes);
+        Ok(())
+    }
+
+    /// A gap reads as zeros from then on, so nothing in it may be lost.
+    fn write_with_gaps<'w>(&self, writes: &[&StripeWrite<'w>]) -> Result<(), StoreError> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        losses::check(&self.client, &writes.iter().map(|write| write.key).collect::<Vec<_>>())?;
+        let job = |write: &&StripeWrite<'w>| {
+            let request = Request::new("SETRANGE").word(&stripe_name(write.key));
+            let request = request.number(write.offset.into()).payload(write.bytes);
+            Job::new(write.key.partition(), request, true)
+        };
+        self.client.perform(&mut writes.iter().map(job).collect::<Vec<_>>())
     }
 }
 
@@ -173,13 +215,23 @@ impl Store for Valkey {
             self.check_range(read.offset, read.buffer.len())?;
         }
         let wanted = reads.iter_mut().filter(|read| !read.buffer.is_empty());
-        let mut jobs: Vec<_> = wanted.map(|read| self.read_job(read)).collect();
+        let (keys, mut jobs): (Vec<_>, Vec<_>) =
+            wanted.map(|read| (read.key, self.read_job(read))).unzip();
         self.client.perform(&mut jobs)?;
-        jobs.into_iter().try_for_each(fill_with_zeros)
+        let mut short = Vec::new();
+        for (key, job) in keys.into_iter().zip(jobs) {
+            if fill_with_zeros(job)? {
+                short.push(key);
+            }
+        }
+        losses::check(&self.client, &short)
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
-        self.client.perform(&mut self.write_jobs(writes)?)
+        let mut jobs = self.write_jobs(writes)?;
+        // Each job tells what became of it.
+        drop(self.client.perform(&mut jobs));
+        self.end_writes(writes, jobs)
     }
 
     fn write_and_batch(
@@ -194,11 +246,9 @@ impl Store for Valkey {
             (_, Err(error)) => return (self.write(writes), Err(error)),
         };
         jobs.push(job);
-        // Each job tells what became of it.
         drop(self.client.perform(&mut jobs));
         let job = jobs.pop().expect("the batch's job");
-        let written = jobs.iter().find_map(Job::failure).map_or(Ok(()), Err);
-        (written, batches::outcome(job, batch))
+        (self.end_writes(writes, jobs), batches::outcome(job, batch))
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
@@ -221,7 +271,9 @@ impl Store for Valkey {
             let too_large = StoreError::TooLarge { bytes: bytes.unsigned_abs() };
             u32::try_from(bytes).map_err(|_| too_large)
         };
-        jobs.into_iter().map(length).collect()
+        let mut lengths: Vec<u32> = jobs.into_iter().map(length).collect::<Result<_, _>>()?;
+        self.claim_lost(stripes, &mut lengths)?;
+        Ok(lengths)
     }
 
     fn overview(&self) -> Result<Overview, StoreError> {
@@ -229,8 +281,8 @@ impl Store for Valkey {
     }
 }
 
-/// What lies beyond the stored bytes was never written.
-fn fill_with_zeros(mut job: Job<'_>) -> Result<(), StoreError> {
+/// What lies beyond the stored bytes was never written, or is lost. `true` where there is any.
+fn fill_with_zeros(mut job: Job<'_>) -> Result<bool, StoreError> {
     let buffer = job.buffer.take().unwrap_or_default();
     let node = job.node.clone();
     let stored = match job.answer()? {
@@ -242,5 +294,5 @@ fn fill_with_zeros(mut job: Job<'_>) -> Result<(), StoreError> {
         }
     };
     buffer[stored..].fill(0);
-    Ok(())
+    Ok(stored < buffer.len())
 }

@@ -118,7 +118,7 @@ impl Hands for ClusterHands {
             let (from, to, partition) = (left.from, left.to, left.partition.number());
             tracing::warn!(%from, %to, partition, "one end of a move is gone; the other keeps it");
         }
-        self.admin.give_up(&finished.left).map_err(Failure::new)
+        self.admin.give_up(&finished.left, tidefs_model::Ino(u64::MAX)).map_err(Failure::new)
     }
 }
 

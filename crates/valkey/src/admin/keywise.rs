@@ -54,11 +54,16 @@ fn open(carriage: &Carriage<'_>, slots: &[u16]) -> Result<(), AdminError> {
 /// once, for each slot: a thousand slots keep every node busy for a quarter of a second. Its epoch
 /// was raised before, so it stops to take in and holds the slot in one breath.
 fn take_over(carriage: &Carriage<'_>, slots: &[u16]) -> Result<(), AdminError> {
-    let target = carriage.to.id().to_string();
+    take_in(&carriage.to, slots)
+}
+
+/// The end of taking in.
+pub fn take_in(taker: &Managed, slots: &[u16]) -> Result<(), AdminError> {
+    let target = taker.id().to_string();
     let orders = slots
         .iter()
         .flat_map(|&slot| [setslot(slot, &["STABLE"]), setslot(slot, &["NODE", &target])]);
-    carriage.to.order_all(&orders.collect::<Vec<_>>()).map(|_| ())
+    taker.order_all(&orders.collect::<Vec<_>>()).map(|_| ())
 }
 
 /// Tells everybody else of slots that the target has taken over.

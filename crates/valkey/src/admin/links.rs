@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::epochs::Knowing;
 use super::{Admin, AdminError, Managed};
 use crate::process::NODE_TIMEOUT_MS;
-use crate::wire::Request;
+use crate::wire::{Malformed, Request};
 
 /// Older servers need a tenth of a second to make a link again.
 const MENDED_BY_THEMSELVES_WITHIN: Duration = Duration::from_millis(400);
@@ -57,6 +57,15 @@ fn broken(known: &[Knowing]) -> Option<String> {
         let broken = seen.find(|seen| !seen.is_linked || seen.is_failing)?;
         Some(format!("{:?} has no link to {:?}", node.id(), broken.id))
     })
+}
+
+pub fn node_timeout(managed: &Managed) -> Result<u64, AdminError> {
+    let reply = managed.say(&["CONFIG", "GET", "cluster-node-timeout"])?;
+    let read = || {
+        let value = reply.into_array()?.pop().ok_or(Malformed::Unexpected)?;
+        value.text()?.parse().map_err(|_| Malformed::Number)
+    };
+    read().map_err(|malformed: Malformed| managed.error(malformed.into()))
 }
 
 /// How long a node waits for another before it doubts, in milliseconds.

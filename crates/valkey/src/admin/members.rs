@@ -53,7 +53,7 @@ impl Admin {
     }
 
     /// Only the newcomer doubts the others for the time of it: its judgement counts for nobody.
-    fn join(&self, newcomer: &Managed) -> Result<(), AdminError> {
+    pub(super) fn join(&self, newcomer: &Managed) -> Result<(), AdminError> {
         set_node_timeout(newcomer, GREETING_TIMEOUT_MS)
             .and_then(|()| self.wait_until_joined(newcomer, JOINED_WITHIN))
             .and_then(|()| self.stand_alone(newcomer))
@@ -64,7 +64,7 @@ impl Admin {
     }
 
     /// Has a node among those that are managed, or not.
-    fn manage(&self, id: NodeId, managed: Option<Managed>) -> Option<Managed> {
+    pub(super) fn manage(&self, id: NodeId, managed: Option<Managed>) -> Option<Managed> {
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         let before = nodes.iter().position(|known| known.id() == id).map(|at| nodes.remove(at));
         nodes.extend(managed);
@@ -166,7 +166,7 @@ impl Admin {
     }
 }
 
-fn forget(managed: &Managed, id: &str) -> Result<(), AdminError> {
+pub fn forget(managed: &Managed, id: &str) -> Result<(), AdminError> {
     match managed.say(&["CLUSTER", "FORGET", id]) {
         Err(AdminError::Node { fault: Fault::Refused(said), .. })
             if said.contains("Unknown node") =>

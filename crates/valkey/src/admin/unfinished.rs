@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidefs_model::{NodeId, Partition};
+use tidefs_model::{Ino, NodeId, Partition};
 
 use super::epochs::Knowing;
+use super::expunge::take_back;
 use super::limit::Limit;
 use super::moves::{Carriage, Step, Work};
 use super::sizes::count_keys;
@@ -65,6 +66,7 @@ impl Admin {
     /// which it was started.
     pub fn finish(&self, progress: &(dyn Fn(Step) + Sync)) -> Result<Finished, AdminError> {
         let mut finished = Finished::default();
+        self.end_joins()?;
         self.end_jobs(&mut finished)?;
         self.restore_capacities()?;
         let mut pairs: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
@@ -92,21 +94,18 @@ impl Admin {
         Ok(finished)
     }
 
-    /// Gives partitions on their way to whichever of their two nodes answers. Keys that only the
-    /// other one has are lost, as all that it held.
-    pub fn give_up(&self, left: &[Unfinished]) -> Result<(), AdminError> {
+    /// Gives partitions on their way to whichever of their two nodes answers; the other one's process
+    /// has ended. Keys that only that one had are lost, and the partitions marked for it.
+    pub fn give_up(&self, left: &[Unfinished], before: Ino) -> Result<(), AdminError> {
         for &Unfinished { from, to, partition } in left {
             let slots = [partition.number()];
             let known = self.knowing();
             let answers = |id| known.iter().find(|(node, _)| node.id() == id).map(|found| &found.0);
             match (answers(from), answers(to)) {
-                (Some(from), None) => keywise::order(from, &slots, &["STABLE"])?,
+                (Some(from), None) => take_back(from, &slots, before)?,
                 (None, Some(heir)) => {
-                    let id = to.to_string();
-                    keywise::order(heir, &slots, &["NODE", &id])?;
-                    for (other, _) in known.iter().filter(|(other, _)| other.id() != to) {
-                        keywise::order(other, &slots, &["NODE", &id])?;
-                    }
+                    self.raise_epochs([to].into_iter())?;
+                    self.inherit(heir, from, &slots, before)?;
                 }
                 (Some(_), Some(_)) => return Err(AdminError::Unfinished { partitions: 1 }),
                 (None, None) => return Err(AdminError::UnknownNode { node: from }),

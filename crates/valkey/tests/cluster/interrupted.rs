@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tidefs_model::{ByteSize, NodeId, Partition, ShardKey, StripeKey};
-use tidefs_store::{Batch, Store};
+use tidefs_model::{ByteSize, Ino, NodeId, Partition, ShardKey, StripeKey};
+use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Timeouts};
 
-use crate::fixture::{Kind, Running, on_each_server, start, write};
+use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
 use crate::load::{Load, is_readable, still, write_still};
 
@@ -93,10 +93,13 @@ fn a_way_that_nobody_was_sent_is_closed_again(kind: Kind) {
     assert_eq!(finished.undone, [key.partition()]);
     assert_eq!(admin.unfinished().unwrap(), []);
     assert_eq!(*admin.placement().unwrap().owner(key.partition()), Owner::One(source));
-    assert_eq!(crate::fixture::read(&store, key, 4).unwrap(), b"here");
+    assert_eq!(read(&store, key, 4).unwrap(), b"here");
 }
 
 /// Moves to a newcomer that is killed at the given step.
+/// Later than all inodes of these tests.
+const NOW: Ino = Ino(1 << 40);
+
 fn lose_target(running: &Running, kind: Kind, at: impl Fn(Step) -> bool + Sync) -> (Admin, NodeId) {
     let admin = running.changer(&[]);
     let newcomer = running.newcomer(kind);
@@ -144,8 +147,14 @@ fn a_target_that_dies_takes_only_what_it_was_given(kind: Kind) {
     }
     assert!(kept > 200 && lost < 20, "{kept} kept, {lost} lost on their way");
     assert!(still().filter(given).all(|key| !is_readable(&store, key)));
-    admin.give_up(&finished.left).unwrap();
+    admin.give_up(&finished.left, NOW).unwrap();
     assert_eq!(admin.unfinished().unwrap(), []);
+    let away: Vec<_> = still().filter(|key| open.contains(&key.partition())).collect();
+    for &key in &away {
+        let found = read(&store, key, 3);
+        let lost = matches!(found, Err(StoreError::Lost { .. }));
+        assert!(lost || is_readable(&store, key), "{found:?} instead of what went over");
+    }
     for key in still().filter(|key| !given(key)) {
         write(&store, key, b"new").unwrap();
     }
@@ -159,7 +168,7 @@ fn a_target_that_dies_at_once_takes_nothing(kind: Kind) {
     write_still(&store);
     let (admin, gone) = lose_target(&running, kind, |step| step.kind == StepKind::Opened);
     let finished = admin.finish(&|_| {}).unwrap();
-    admin.give_up(&finished.left).unwrap();
+    admin.give_up(&finished.left, NOW).unwrap();
     assert!(still().all(|key| is_readable(&store, key)));
     let shard = running.shard_on(0);
     assert!(store.batch(shard, &Batch::new().put("a", "1")).unwrap().applied());
@@ -231,7 +240,7 @@ fn a_target_that_stands_still_costs_nothing(kind: Kind) {
     assert_eq!(patient.unfinished().unwrap(), []);
     assert_whole(&patient, &carry_out(&patient, &moves));
     for &key in &keys {
-        assert_eq!(crate::fixture::read(&store, key, 17).unwrap(), b"changed meanwhile");
+        assert_eq!(read(&store, key, 17).unwrap(), b"changed meanwhile");
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod access;
 mod conformance;
+mod expunged;
 mod fixture;
 mod forming;
 mod growing;

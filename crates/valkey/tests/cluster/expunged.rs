@@ -1,0 +1,136 @@
+//! Nodes that die for good: others hold their partitions, and what was lost is never read as zeros.
+
+use std::time::{Duration, Instant};
+
+use tidefs_model::{Ino, NodeId, StripeKey};
+use tidefs_store::{Batch, Store, StoreError, StripeWrite};
+use tidefs_valkey::{Admin, Valkey};
+
+use crate::fixture::{Kind, Running, on_each_server, read, start, write};
+use crate::growing::{assert_whole, carry_out, drain};
+use crate::load::{is_readable, still, write_still};
+
+/// Later than the inodes of what is written before.
+const BEFORE: Ino = Ino(1 << 40);
+/// An inode that came later.
+const LATER: Ino = Ino(1 << 41);
+/// Of each stripe that stays.
+const BYTES: usize = 100;
+
+fn is_lost(result: &Result<Vec<u8>, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Lost { .. }))
+}
+
+/// Ends a node's process and gives what it held to the others.
+fn lose(running: &Running, admin: &Admin, number: usize) -> NodeId {
+    let node = running.node(number);
+    node.process.stop().unwrap();
+    let held = admin.expunge(&[node.id], BEFORE).unwrap();
+    assert!(held[&node.id] > 1_000, "{held:?}");
+    node.id
+}
+
+fn write_at(store: &Valkey, key: StripeKey, offset: u32) -> Result<(), StoreError> {
+    store.write(&[StripeWrite { key, offset, bytes: b"end" }])
+}
+
+/// A stripe of `ino` whose partition was on the node.
+fn stripe_on(running: &Running, ino: Ino, number: usize) -> StripeKey {
+    let mut keys = (0..).map(|index| StripeKey { ino, index });
+    keys.find(|key| running.owner(key.partition()) == number).unwrap()
+}
+
+fn what_was_on_a_dead_node_is_lost_and_never_zeros(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    let gone = lose(&running, &admin, 1);
+    assert_eq!(admin.placement().unwrap().disputed(), []);
+    assert_eq!(admin.description().nodes.len(), 2);
+
+    let (mut kept, mut lost) = (0, 0);
+    for key in still() {
+        if running.owner(key.partition()) == 1 {
+            assert!(is_lost(&read(&store, key, BYTES)), "{key:?}");
+            // Whoever looks for holes is not told of one.
+            assert_eq!(store.lengths(&[key]).unwrap(), [1 << 20]);
+            lost += 1;
+        } else {
+            assert!(is_readable(&store, key));
+            kept += 1;
+        }
+    }
+    assert!(kept > 100 && lost > 50, "{kept} kept, {lost} lost");
+
+    let old = still().find(|key| running.owner(key.partition()) == 1).unwrap();
+    let gap = write_at(&store, old, 10);
+    assert!(matches!(gap, Err(StoreError::Lost { .. })), "{gap:?}");
+    // From its beginning on a stripe can be written again, and has what was written.
+    write(&store, old, b"new").unwrap();
+    write_at(&store, old, 3).unwrap();
+    assert_eq!(read(&store, old, 6).unwrap(), b"newend");
+    assert!(is_lost(&read(&store, old, 7)));
+    assert!(matches!(write_at(&store, old, 7), Err(StoreError::Lost { .. })));
+
+    let later = stripe_on(&running, LATER, 1);
+    assert_eq!(read(&store, later, 4).unwrap(), [0; 4], "nothing of it was ever there");
+    write_at(&store, later, 2).unwrap();
+    assert_eq!(read(&store, later, 6).unwrap(), b"\0\0end\0");
+    assert_eq!(store.lengths(&[later]).unwrap(), [5]);
+
+    let shard = running.shard_on(1);
+    assert!(store.batch(shard, &Batch::new().put("a", "1")).unwrap().applied());
+    // Once more, as a successor of whoever was killed here would.
+    assert_eq!(admin.expunge(&[gone], BEFORE).unwrap()[&gone], 0);
+}
+
+fn a_loss_goes_where_its_partition_goes(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    lose(&running, &admin, 1);
+    let moves = drain(&admin, running.node(0).id);
+    assert_whole(&admin, &carry_out(&admin, &moves));
+    admin.remove_node(running.node(0).id).unwrap().expect("a member").stop().unwrap();
+    for key in still() {
+        let lost = running.owner(key.partition()) == 1;
+        assert_eq!(is_lost(&read(&store, key, BYTES)), lost, "{key:?}");
+    }
+}
+
+fn a_node_that_half_joined_is_brought_in(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let newcomer = running.newcomer(kind);
+    let secret = running.cluster().secrets().admin.reveal();
+    let mut itself = crate::fixture::Admin::log_in(&newcomer.0.socket, "tidefs-admin", secret);
+    assert_eq!(itself.say("CONFIG SET cluster-node-timeout 1000"), "+OK\r\n");
+    let other = running.node(0);
+    let (address, bus_port) = (other.address, other.bus_port);
+    let meet = format!("CLUSTER MEET {} {} {bus_port}", address.ip(), address.port());
+    assert_eq!(itself.say(&meet), "+OK\r\n");
+    let id = newcomer.0.id.to_string();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !running.admin(0).say("CLUSTER NODES").contains(&id) {
+        assert!(Instant::now() < end, "node 0 does not hear of the newcomer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Whoever let it join was killed here.
+    let admin = running.changer(&[&newcomer]);
+    admin.finish(&|_| {}).unwrap();
+    let nodes = itself.say("CLUSTER NODES");
+    let myself = nodes.lines().find(|line| line.contains("myself")).unwrap();
+    assert!(myself.contains("master"), "{myself}");
+    let timeout = itself.say("CONFIG GET cluster-node-timeout");
+    assert!(!timeout.contains("\r\n1000\r\n"), "{timeout}");
+    let moves = drain(&admin, running.node(0).id);
+    assert_whole(&admin, &carry_out(&admin, &moves));
+    assert!(admin.placement().unwrap().partitions_of(newcomer.0.id).count() > 1_000);
+}
+
+on_each_server![
+    what_was_on_a_dead_node_is_lost_and_never_zeros,
+    a_loss_goes_where_its_partition_goes,
+    a_node_that_half_joined_is_brought_in,
+];
