@@ -58,6 +58,17 @@ impl<S: Store> Fs<S> {
         superblock::format(store, format, clock)
     }
 
+    /// What was lost with a node that died lies before this instant: inodes that are made from now
+    /// on have numbers above it. To be called before partitions are given up for lost.
+    pub fn outdate(store: &S, now: Time) -> Result<(), Error> {
+        superblock::outdate(store, now)
+    }
+
+    /// Makes anew what no file system can do without and was lost with a node that died.
+    pub fn mend(store: &S, format: Format, now: Time) -> Result<(), Error> {
+        superblock::mend(store, format, now)
+    }
+
     /// Joins the file system in the store as one more mount. It may serve once it is
     /// [admitted](Fs::is_admitted).
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {

@@ -50,6 +50,8 @@ pub struct Membership {
 struct State {
     changes_seen: u64,
     last_beat: Time,
+    /// When this mount registered anew, because its registration was lost with a node.
+    rejoined: Option<Time>,
     /// When each other mount's heartbeat was seen to move last, and its value then.
     others: BTreeMap<MountId, (Time, u64)>,
 }
@@ -63,10 +65,7 @@ struct Member {
 impl Membership {
     /// Registers this mount. It shares until [`Membership::tick`] finds it alone.
     pub fn join(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
-        let mut record = [0; 16];
-        record[SHARES as usize + 7] = 1;
-        let batch = Batch::new().put(keys::mount(mount), record).add(CHANGES, 0, 1).reclaims();
-        store.batch(keys::MOUNTS, &batch)?;
+        store.batch(keys::MOUNTS, &registration(mount))?;
         let state = State { last_beat: now, ..State::default() };
         Ok(Membership {
             mount,
@@ -116,9 +115,14 @@ impl Membership {
         };
         let mut batch = Batch::new().read(CHANGES);
         if beat_due {
-            batch = batch.add(keys::mount(self.mount), BEATS, 1).reclaims();
+            let mount = keys::mount(self.mount);
+            batch = batch.present(mount.clone()).add(mount, BEATS, 1).reclaims();
         }
-        let changes = number(store.batch(keys::MOUNTS, &batch)?.take(0));
+        let mut outcome = store.batch(keys::MOUNTS, &batch)?;
+        if !outcome.applied() {
+            return self.rejoin(store, now);
+        }
+        let changes = number(outcome.take(0));
         if beat_due {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).last_beat = now;
         }
@@ -129,6 +133,18 @@ impl Membership {
     /// The store cannot say who else is there: nothing may be kept until it can.
     pub fn assume_company(&self) {
         *self.alone.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
+    /// Registers anew after the registrations were lost. Others have yet to do the same, so this
+    /// mount takes itself for one of several until they must have. `true`: as [`Membership::tick`].
+    fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
+        let was_alone = self.is_alone();
+        self.assume_company();
+        store.batch(keys::MOUNTS, &registration(self.mount))?;
+        self.says_it_shares.store(true, Ordering::SeqCst);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.last_beat, state.rejoined) = (now, Some(now));
+        Ok(was_alone)
     }
 
     /// Ends the registration.
@@ -161,7 +177,8 @@ impl Membership {
 
     /// Claims to be alone, which fails if anybody registered since the members were read.
     fn claim(&self, store: &impl Store, now: Time) -> Result<(), Error> {
-        if self.is_alone() {
+        let rejoined = self.state.lock().unwrap_or_else(PoisonError::into_inner).rejoined;
+        if self.is_alone() || rejoined.is_some_and(|at| now - at < SILENCE_MAX) {
             return Ok(());
         }
         let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));
@@ -198,6 +215,13 @@ impl Membership {
         }
         Ok(())
     }
+}
+
+/// Of a mount that shares.
+fn registration(mount: MountId) -> Batch {
+    let mut record = [0; 16];
+    record[SHARES as usize + 7] = 1;
+    Batch::new().put(keys::mount(mount), record).add(CHANGES, 0, 1).reclaims()
 }
 
 impl State {

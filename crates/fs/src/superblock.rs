@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use tidefs_model::{Clock, Ino, StripeSize};
+use tidefs_model::{Clock, Ino, StripeSize, Time};
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::config::Format;
@@ -22,8 +22,21 @@ const INOS_PER_GRANT: u64 = 4_096;
 
 /// Makes an empty file system; leaves one that is there as it is.
 pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(), Error> {
-    let now = clock.now();
-    let root = Inode {
+    let field = keys::inode(Ino::ROOT);
+    let root = root(&format, clock.now());
+    let root = Batch::new().absent(field.clone()).put(field, root.encode());
+    // The root comes first: a superblock says that the rest is there.
+    store.batch(keys::ROOT_HOME, &root)?;
+    let superblock = Batch::new()
+        .absent(FORMAT)
+        .put(FORMAT, encode(&format))
+        .put(NEXT_INO, FIRST_INO.to_be_bytes());
+    store.batch(keys::SUPERBLOCK, &superblock)?;
+    Ok(())
+}
+
+fn root(format: &Format, now: Time) -> Inode {
+    Inode {
         kind: Kind::Directory,
         mode: format.root_mode,
         nlink: 2,
@@ -37,15 +50,29 @@ pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(
         gid: format.root_gid,
         rdev: 0,
         target: Vec::new(),
-    };
+    }
+}
+
+/// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
+/// all that were granted until now.
+pub fn outdate(store: &impl Store, now: Time) -> Result<(), Error> {
+    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0).reclaims();
+    store.batch(keys::SUPERBLOCK, &batch)?;
+    Ok(())
+}
+
+/// Makes anew what the file system needs and was lost: the root's record, the superblock. Inode
+/// numbers that may have been granted are not granted again.
+pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> {
     let field = keys::inode(Ino::ROOT);
-    let root = Batch::new().absent(field.clone()).put(field, root.encode());
-    // The root comes first: a superblock says that the rest is there.
+    let root = root(&format, now).encode();
+    let root = Batch::new().absent(field.clone()).put(field, root).reclaims();
     store.batch(keys::ROOT_HOME, &root)?;
     let superblock = Batch::new()
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
-        .put(NEXT_INO, FIRST_INO.to_be_bytes());
+        .put(NEXT_INO, now.0.to_be_bytes())
+        .reclaims();
     store.batch(keys::SUPERBLOCK, &superblock)?;
     Ok(())
 }
@@ -118,4 +145,30 @@ fn grant(store: &impl Store) -> Result<std::ops::Range<u64>, Error> {
     let record = outcome.take(0).filter(|record| record.len() >= 8);
     let end = u64_at(&record.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?, 0);
     Ok(end - INOS_PER_GRANT..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::ByteSize;
+    use tidefs_store::Embedded;
+
+    use super::*;
+
+    const NOW: Time = Time(1_000_000_000_000);
+
+    #[test]
+    fn what_was_lost_is_made_anew_and_no_number_is_granted_twice() {
+        let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
+        mend(&store, Format::default(), NOW).unwrap();
+        assert_eq!(read(&store).unwrap(), Format::default());
+        let root = store.batch(keys::ROOT_HOME, &Batch::new().read(keys::inode(Ino::ROOT)));
+        assert!(root.unwrap().values[0].is_some());
+        assert!(InoSource::default().next(&store).unwrap().0 >= NOW.0);
+        // What is there is left alone.
+        mend(&store, Format { root_uid: 7, ..Format::default() }, Time(NOW.0 * 2)).unwrap();
+        assert_eq!(read(&store).unwrap(), Format::default());
+        assert!(InoSource::default().next(&store).unwrap().0 < NOW.0 * 2);
+        outdate(&store, Time(NOW.0 * 3)).unwrap();
+        assert!(InoSource::default().next(&store).unwrap().0 >= NOW.0 * 3);
+    }
 }
