@@ -72,6 +72,9 @@ pub enum Command {
     /// Hold one more mount of a cluster; started by `mount` with its order on standard input.
     #[command(hide = true)]
     Holder,
+    /// Decide about the nodes; started by the process that owns them.
+    #[command(hide = true)]
+    Manager,
 }
 
 /// What `run` and `up` start.

@@ -5,6 +5,7 @@ mod doctor;
 mod down;
 mod drain;
 mod holder;
+mod manager;
 mod mount;
 mod run;
 mod scale;
@@ -22,7 +23,7 @@ use crate::cleanup;
 pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let state = arguments.state.as_deref();
     // A process of `tidefs` itself was started by a command that has cleaned up already.
-    if !matches!(arguments.command, Command::Daemon | Command::Holder) {
+    if !matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager) {
         cleanup::sweep(state);
     }
     match &arguments.command {
@@ -38,6 +39,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => return doctor::doctor(options, state),
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
+        Command::Manager => return manager::manager(),
     }
     Ok(ExitCode::SUCCESS)
 }

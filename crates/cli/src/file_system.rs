@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use tidefs_fuse::Requests;
-use tidefs_manager::Handle;
-use tidefs_model::{ByteSize, NodeId};
+use tidefs_model::{ByteSize, NodeId, StripeKey};
 use tidefs_store::Overview;
 
 use crate::cleanup::unmount_left;
@@ -22,6 +21,7 @@ use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
+use crate::nodes::{DeadNode, Supervision};
 use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
@@ -170,18 +170,14 @@ impl FileSystem {
     }
 
     /// Of the manager, where the number of nodes may change and the file system runs.
-    pub fn manager(&self) -> Option<Handle> {
+    pub fn manager(&self) -> Option<Arc<Supervision>> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         storage.as_ref()?.manager().cloned()
     }
 
     /// Another process's writer met a full node.
     fn hopes_for_room(&self) -> bool {
-        let room = {
-            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-            storage.as_ref().and_then(|storage| storage.room().cloned())
-        };
-        room.is_some_and(|room| room.alarm())
+        self.manager().is_some_and(|manager| manager.hopes_for_room())
     }
 
     fn change_nodes(&self, wish: &Wish) -> Answer {
@@ -200,10 +196,10 @@ impl FileSystem {
         storage.as_ref().map(Storage::processes).unwrap_or_default()
     }
 
-    /// Number, counted from 1, and endpoint of each node whose process has ended.
-    pub fn dead_nodes(&self) -> Vec<(usize, String)> {
-        let dead = self.nodes().into_iter().filter(|(_, node)| !node.process.is_running());
-        dead.map(|(number, node)| (number, node.endpoint)).collect()
+    /// Nodes whose processes ended by themselves.
+    pub fn dead_nodes(&self) -> Vec<DeadNode> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().map(Storage::dead).unwrap_or_default()
     }
 
     /// What cannot be read any more below a mount, because of nodes that died; `None` where none did.
@@ -216,7 +212,12 @@ impl FileSystem {
         }
         let alive: Vec<NodeId> = alive.iter().filter_map(|(_, it)| it.id.parse().ok()).collect();
         let store = self.store().ok()?;
-        let is_gone = |partition| store.holder(partition).is_none_or(|it| !alive.contains(&it));
+        let marked = store.marked();
+        let is_gone = |stripe: StripeKey, last: u32| {
+            let partition = stripe.partition();
+            let is_held = store.holder(partition).is_some_and(|it| alive.contains(&it));
+            !is_held || marked.contains(&partition.number()) && store.has_lost(stripe, last)
+        };
         let lost = Lost::find(mount, is_gone);
         lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
         Some(lost)
@@ -243,9 +244,10 @@ impl FileSystem {
         let records = self.paths.mount_records().into_iter();
         let noted = records.map(|(_, record)| record.point.path);
         let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
-        let manager = self.manager().map(|manager| manager.status());
+        let manager = self.manager().map(|manager| manager.look());
         self.store()?.refresh();
-        Ok(StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref()))
+        let view = StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref());
+        Ok(view.with_lost(&self.dead_nodes()))
     }
 
     pub fn totals(&self) -> Totals {

@@ -3,14 +3,13 @@
 //!
 //! It is bounded: a full timeline loses every second row and is continued half as densely.
 
-use std::mem::discriminant;
 use std::time::Instant;
 
-use tidefs_control::Verdict;
 use tidefs_fuse::Requests;
-use tidefs_manager::Status;
 use tidefs_report::{Decision, NodeUsage, Row};
 use tidefs_store::Overview;
+
+use crate::nodes::ManagerView;
 
 const ROWS_MAX: usize = 4_000;
 const DECISIONS_MAX: usize = 2_000;
@@ -25,7 +24,8 @@ pub struct History {
     /// One of so many looks becomes a row.
     every: u64,
     decisions: Vec<Decision>,
-    last: Option<Verdict>,
+    /// The kind of the last one.
+    last: Option<String>,
     /// Requests until the reconfiguration under way began.
     before: Option<(f64, Requests)>,
     stalls: Vec<Stall>,
@@ -73,18 +73,16 @@ impl History {
         self.looks += 1;
     }
 
-    pub fn saw_manager(&mut self, status: &Status, requests: impl FnOnce() -> Requests) {
-        if let Some(decision) = &status.last_decision
-            && self.last.as_ref().is_none_or(|last| !is_alike(last, &decision.verdict))
+    pub fn saw_manager(&mut self, seen: &ManagerView, requests: impl FnOnce() -> Requests) {
+        if let Some(decision) = &seen.last_decision
+            && self.last.as_ref() != Some(&seen.decision_kind)
             && self.decisions.len() < DECISIONS_MAX
         {
-            let text = decision.to_string();
-            let (what, why) = text.split_once(": ").unwrap_or((&text, ""));
-            let (what, why) = (what.to_owned(), why.to_owned());
+            let (what, why) = (decision.what.clone(), decision.why.clone());
             self.decisions.push(Decision { t: self.now(), what, why });
-            self.last = Some(decision.verdict.clone());
+            self.last = Some(seen.decision_kind.clone());
         }
-        match (&status.reconfiguration, self.before.take()) {
+        match (&seen.reconfiguration, self.before.take()) {
             (Some(_), None) => self.before = Some((self.now(), requests())),
             (Some(_), before) => self.before = before,
             (None, Some((from, before))) if self.stalls.len() < STALLS_MAX => {
@@ -125,14 +123,6 @@ fn row(t: f64, overview: &Overview) -> Row {
         allocated_bytes: available().map(|node| node.memory_capacity_bytes).sum(),
         nodes: available().count() as u32,
         per_node: available().map(usage).collect(),
-    }
-}
-
-/// The same was decided for the same kind of reason; numbers change from look to look.
-fn is_alike(one: &Verdict, other: &Verdict) -> bool {
-    match (one, other) {
-        (Verdict::Hold(one), Verdict::Hold(other)) => discriminant(one) == discriminant(other),
-        (one, other) => one == other,
     }
 }
 

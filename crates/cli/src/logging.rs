@@ -1,12 +1,20 @@
 //! The log: warnings on standard error, more when asked for.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+
+/// How often `-v` was given, for processes that this one starts.
+pub fn verbosity() -> u8 {
+    VERBOSITY.load(Ordering::Relaxed)
+}
 
 /// Each failed request is told to the program that made it; thousands of them may follow when a
 /// node dies. The FUSE library answers the notice of an interrupted request also when that request
@@ -16,6 +24,7 @@ const QUIET: &str = "warn,tidefs_fuse::adapter=error,fuser::reply=off";
 /// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it. `kept`: what
 /// is said goes to a file, where the time matters.
 pub fn begin(verbose: u8, kept: bool) {
+    VERBOSITY.store(verbose, Ordering::Relaxed);
     let level = match verbose {
         0 => QUIET,
         1 => "info",

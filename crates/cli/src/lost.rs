@@ -1,8 +1,7 @@
 //! Which files a node that died took with it, for the summary of a run.
 //!
 //! Nobody keeps a list of the files on a node, and the node cannot be asked any more. But the place
-//! of each stripe follows from the file's number and size, so a look at the tree tells, without
-//! reading a byte. Names that were on the node themselves are beyond telling; the directories that
+//! of each stripe follows from the file's number and size, so a look at the tree tells. Names that were on the node themselves are beyond telling; the directories that
 //! they are missing from are named instead.
 
 use std::fmt;
@@ -12,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Ino, Partition, StripeKey, StripeSize};
+use tidefs_model::{Ino, StripeKey, StripeSize};
 
 /// How long the look at the tree may take; what is not seen by then is not told.
 const LOOK_MAX: Duration = Duration::from_secs(10);
@@ -31,9 +30,9 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Looks through the tree below `mount`. `is_gone` says of a partition that no node that is
-    /// alive holds it.
-    pub fn find(mount: &Path, is_gone: impl Fn(Partition) -> bool) -> Lost {
+    /// Looks through the tree below `mount`. `is_gone` says of a stripe that its byte at an offset,
+    /// the last one of the file in it, cannot be read.
+    pub fn find(mount: &Path, is_gone: impl Fn(StripeKey, u32) -> bool) -> Lost {
         let mut lost = Lost::default();
         let give_up = Instant::now() + LOOK_MAX;
         let mut left = vec![mount.to_owned()];
@@ -59,7 +58,7 @@ impl Lost {
         &mut self,
         entries: fs::ReadDir,
         directory: &Path,
-        is_gone: &impl Fn(Partition) -> bool,
+        is_gone: &impl Fn(StripeKey, u32) -> bool,
         give_up: Instant,
         later: &mut Vec<PathBuf>,
     ) {
@@ -101,11 +100,14 @@ impl Lost {
     }
 }
 
-fn misses_a_stripe(file: &Metadata, is_gone: &impl Fn(Partition) -> bool) -> bool {
-    let stripes = file.len().div_ceil(StripeSize::DEFAULT.bytes().into());
+fn misses_a_stripe(file: &Metadata, is_gone: &impl Fn(StripeKey, u32) -> bool) -> bool {
+    let stripe = u64::from(StripeSize::DEFAULT.bytes());
+    let stripes = file.len().div_ceil(stripe);
     let ino = Ino(file.ino());
-    (0..u32::try_from(stripes).unwrap_or(u32::MAX))
-        .any(|index| is_gone(StripeKey { ino, index }.partition()))
+    (0..u32::try_from(stripes).unwrap_or(u32::MAX)).any(|index| {
+        let bytes = (file.len() - u64::from(index) * stripe).min(stripe);
+        is_gone(StripeKey { ino, index }, bytes as u32 - 1)
+    })
 }
 
 /// Lines for the summary; nothing where nothing was lost.
@@ -150,11 +152,12 @@ mod tests {
         make("empty", 0);
         make("fine", 7);
         std::os::unix::fs::symlink("one", folder.path().join("link")).unwrap();
-        let gone = [(one, 0), (other, 2)].map(|(ino, index)| StripeKey { ino, index }.partition());
-        let lost = Lost::find(folder.path(), |partition| gone.contains(&partition));
+        let gone = [(one, 0, 4), (other, 2, (1 << 20) - 1)];
+        let gone = gone.map(|(ino, index, last)| (StripeKey { ino, index }, last));
+        let lost = Lost::find(folder.path(), |stripe, last| gone.contains(&(stripe, last)));
         assert_eq!(lost.files, [Path::new("deep/other"), Path::new("one")]);
         assert_eq!((lost.directories.len(), lost.incomplete), (0, false));
-        let nothing = Lost::find(folder.path(), |_| false);
+        let nothing = Lost::find(folder.path(), |_, _| false);
         assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
     }
 

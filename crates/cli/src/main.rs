@@ -19,6 +19,7 @@ mod file_system;
 mod history;
 mod launch;
 mod limits;
+mod lines;
 mod logging;
 mod lost;
 mod memory;

@@ -7,13 +7,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidefs_fuse::{Requests, SystemClock};
-use tidefs_manager::Report;
+use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::{Clock, Time};
 use tidefs_store::Overview;
 
 use crate::file_system::FileSystem;
 use crate::history::History;
 use crate::say;
+use crate::view::LostView;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -24,16 +25,16 @@ pub struct Observed {
     pub memory_used_bytes_max: u64,
     pub memory_capacity_bytes: u64,
     pub nodes: usize,
-    /// By number, counted from 1: the endpoint of each node that died.
-    pub dead: BTreeMap<usize, String>,
+    /// By number, counted from 1: each node that died.
+    pub dead: BTreeMap<usize, LostView>,
     /// What the store calls itself.
     pub store: String,
     pub history: History,
     pub started: Time,
     /// Served until now.
     pub requests: Requests,
-    /// What the manager accounts for in the end, where there is one.
-    pub managed: Option<Report>,
+    /// Reconfigurations that are over, of all managers that there were.
+    pub finished: Vec<ReportedReconfiguration>,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
@@ -53,7 +54,6 @@ impl Monitor {
                 let Some(file_system) = file_system.upgrade() else { return observed };
                 observed.look(&file_system);
                 if next != Err(RecvTimeoutError::Timeout) {
-                    observed.managed = file_system.manager().map(|manager| manager.report());
                     return observed;
                 }
             }
@@ -78,14 +78,16 @@ impl Observed {
             history: History::new(Instant::now()),
             started: SystemClock.now(),
             requests: Requests::default(),
-            managed: None,
+            finished: Vec::new(),
         }
     }
 
     fn look(&mut self, file_system: &FileSystem) {
-        for (number, endpoint) in file_system.dead_nodes() {
-            if self.dead.insert(number, endpoint.clone()).is_none() {
-                say::note(death(number, &endpoint));
+        for dead in file_system.dead_nodes() {
+            let lost = LostView::from(&dead);
+            if self.dead.get(&dead.number).is_none_or(|known| known.partitions != lost.partitions) {
+                say::note(&lost);
+                self.dead.insert(dead.number, lost);
             }
         }
         self.nodes = self.nodes.max(file_system.node_count());
@@ -95,7 +97,8 @@ impl Observed {
         }
         self.requests = file_system.requests();
         if let Some(manager) = file_system.manager() {
-            self.history.saw_manager(&manager.status(), || self.requests.clone());
+            self.history.saw_manager(&manager.look(), || self.requests.clone());
+            self.finished = manager.finished();
         }
     }
 
@@ -106,9 +109,4 @@ impl Observed {
         self.memory_capacity_bytes =
             self.memory_capacity_bytes.max(overview.memory_capacity_bytes());
     }
-}
-
-/// What people are told of a node that died.
-pub fn death(number: usize, endpoint: &str) -> String {
-    format!("node {number} ({endpoint}) died: files with stripes on it answer I/O errors")
 }

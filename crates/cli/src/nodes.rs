@@ -1,12 +1,18 @@
 //! The nodes of a file system that this process owns: their processes, and the manager that adds
-//! and removes them.
+//! and removes them, which is a process of its own.
 
 mod hands;
+mod lent;
+mod link;
 mod local;
 mod managed;
 mod room;
+mod steps;
 
-pub use hands::ClusterHands;
-pub use local::LocalNodes;
-pub use managed::Managed;
-pub use room::{AskingRoom, ManagedRoom, NoRoom};
+pub use hands::{ClusterHands, format};
+pub use lent::LentNodes;
+pub use link::{FromManager, ManagerView, Order, ToManager};
+pub use local::{DeadNode, LocalNodes};
+pub use managed::{Managed, Supervision};
+pub use room::{AskingRoom, NoRoom, Urgency, is_hopeful};
+pub use steps::Steps;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustix::fs::Access;
 use tidefs_control::Kind;
 use tidefs_manager::ReportedReconfiguration;
+use tidefs_model::Time;
 use tidefs_report::{PhaseTime, Reconfiguration, Report, RunFacts};
 
 use crate::failure::Failure;
@@ -55,20 +56,16 @@ pub fn check(directory: &Path) -> Result<(), Failure> {
 }
 
 fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {
-    let Some(managed) = &observed.managed else { return Vec::new() };
-    // The manager counts from when it first looked, a little earlier or later than we did.
-    let first = managed.first_observed_at.unwrap_or(observed.started);
-    let (later, earlier) = (first - observed.started, observed.started - first);
-    let offset = later.as_secs_f64() - earlier.as_secs_f64();
-    managed.reconfigurations.iter().map(|one| reported(one, offset, &observed.history)).collect()
+    let reported = |one| reported(one, observed.started, &observed.history);
+    observed.finished.iter().map(reported).collect()
 }
 
-fn reported(one: &ReportedReconfiguration, offset: f64, history: &History) -> Reconfiguration {
-    let started_at = (one.started_at + offset).max(0.0);
+fn reported(one: &ReportedReconfiguration, run: Time, history: &History) -> Reconfiguration {
+    let started_at = (Time(one.started_unix_ns) - run).as_secs_f64();
     let stall = history.stall(started_at, started_at + one.seconds);
     let milliseconds = |part: f64| Some(stall?.quantile(part)?.as_secs_f64() * 1_000.0);
     Reconfiguration {
-        kind: kind(one.kind),
+        kind: kind(&one.kind),
         reason: one.reason.clone(),
         started_at,
         seconds: one.seconds,
@@ -85,8 +82,8 @@ fn reported(one: &ReportedReconfiguration, offset: f64, history: &History) -> Re
     }
 }
 
-fn phase(&(name, seconds): &(&'static str, f64)) -> PhaseTime {
-    PhaseTime { name: name.to_owned(), seconds }
+fn phase((name, seconds): &(String, f64)) -> PhaseTime {
+    PhaseTime { name: name.clone(), seconds: *seconds }
 }
 
 fn kind(name: &str) -> tidefs_report::Kind {

@@ -13,7 +13,7 @@ mod lock;
 mod record;
 
 pub use base::Base;
-pub use cluster::ClusterRecord;
+pub use cluster::{ClusterRecord, NodeEntry};
 pub use find::{Running, all_running, find, is_owned};
 pub use instance::{Instance, Paths};
 pub use record::{Kind, MountRecord, NodeRecord, Record, boot_id};

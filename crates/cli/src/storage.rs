@@ -1,24 +1,23 @@
 //! The store behind a file system, chosen once: this process's memory, or a cluster of nodes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tidefs_fs::{Format, Fs};
+use tidefs_fs::Fs;
 use tidefs_fuse::SystemClock;
-use tidefs_manager::Handle;
-use tidefs_model::{NodeId, Partition, StripeSize};
-use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError};
+use tidefs_model::{NodeId, Partition, StripeKey, StripeSize};
+use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Lifetime, MoveOptions, NodeDescription, Options, ProcessError, Secrets,
-    Valkey,
+    Cluster, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError, Secrets, Valkey,
 };
 
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
-use crate::nodes::{AskingRoom, LocalNodes, Managed, ManagedRoom, NoRoom};
+use crate::nodes::{self, AskingRoom, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths};
 
@@ -52,6 +51,27 @@ impl AnyStore {
             AnyStore::Embedded(_) => None,
             AnyStore::Valkey(store) => store.inner().holder(partition),
         }
+    }
+}
+
+impl AnyStore {
+    /// Partitions that were lost with a node once, and are held by others now.
+    pub fn marked(&self) -> BTreeSet<u16> {
+        match self {
+            AnyStore::Embedded(_) => BTreeSet::new(),
+            AnyStore::Valkey(store) => store.inner().marked(),
+        }
+    }
+
+    /// A byte of a stripe was lost with a node.
+    pub fn has_lost(&self, key: StripeKey, offset: u32) -> bool {
+        let mut byte = [0];
+        let mut read = [StripeRead { key, offset, buffer: &mut byte }];
+        let done = match self {
+            AnyStore::Embedded(store) => store.read(&mut read),
+            AnyStore::Valkey(store) => store.read(&mut read),
+        };
+        matches!(done, Err(StoreError::Lost { .. }))
     }
 }
 
@@ -113,11 +133,11 @@ impl Storage {
         let (server, secrets) = (spec.server, spec.secrets);
         let nodes = LocalNodes::new(server, secrets, paths.clone(), cluster.leave_running());
         let managed = match nodes_change(range, size) {
-            true => Some(manage(range, size, &nodes, &store)?),
+            true => Some(Managed::start(&nodes, paths, size)?),
             false => None,
         };
         let room: Arc<dyn Room> = match &managed {
-            Some(managed) => Arc::new(managed.room().clone()),
+            Some(managed) => Arc::new(managed.room()),
             None => Arc::new(NoRoom),
         };
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
@@ -139,20 +159,20 @@ impl Storage {
         nodes.map(|(number, node)| (number, record(&node))).collect()
     }
 
-    /// Processes that this one started to serve as nodes, also those that are being ended.
+    /// Nodes whose processes ended by themselves, in the order of their numbers.
+    pub fn dead(&self) -> Vec<DeadNode> {
+        self.nodes.iter().flat_map(LocalNodes::dead).collect()
+    }
+
+    /// Processes that this one started: nodes, also those that are being ended, and the manager.
     pub fn processes(&self) -> Vec<ProcessId> {
-        let processes = self.nodes.iter().flat_map(LocalNodes::processes);
-        processes.map(ProcessId::from).collect()
+        let nodes = self.nodes.iter().flat_map(LocalNodes::processes).map(ProcessId::from);
+        nodes.chain(self.manager().and_then(|manager| manager.process())).collect()
     }
 
     /// Of the manager, where the number of nodes may change.
-    pub fn manager(&self) -> Option<&Handle> {
-        self.managed.as_ref().map(Managed::handle)
-    }
-
-    /// Where writers of other processes are heard.
-    pub fn room(&self) -> Option<&ManagedRoom> {
-        self.managed.as_ref().map(Managed::room)
+    pub fn manager(&self) -> Option<&Arc<Supervision>> {
+        self.managed.as_ref().map(Managed::supervision)
     }
 
     /// Ends the manager, then the nodes.
@@ -185,18 +205,6 @@ fn nodes_change(range: NodeRange, size: &Size) -> bool {
     range.changes() || size.elasticity.is_asked_for()
 }
 
-fn manage(
-    range: NodeRange,
-    size: &Size,
-    nodes: &LocalNodes,
-    store: &Arc<Valkey>,
-) -> anyhow::Result<Managed> {
-    let settings = size.elasticity.settings(range, size.each())?;
-    let bytes_per_second = size.elasticity.move_rate;
-    let options = MoveOptions { bytes_per_second, ..MoveOptions::default() };
-    Managed::start(nodes, store, settings, options)
-}
-
 fn record(node: &NodeDescription) -> NodeRecord {
     NodeRecord {
         id: node.id.to_string(),
@@ -215,12 +223,7 @@ fn make_private(directory: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("cannot make {}", directory.display()))
 }
 
-/// The root belongs to who starts the file system.
 fn format<S: Store>(store: &S) -> anyhow::Result<()> {
-    let format = Format {
-        root_uid: rustix::process::geteuid().as_raw(),
-        root_gid: rustix::process::getegid().as_raw(),
-        ..Format::default()
-    };
+    let format = nodes::format();
     Fs::format(store, format, &SystemClock).context("cannot make a file system in the store")
 }

@@ -7,7 +7,7 @@ use tidefs_model::ByteSize;
 
 use crate::file_system::Totals;
 use crate::lost::Lost;
-use crate::monitor::{Observed, death};
+use crate::monitor::Observed;
 
 /// What a run did.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl fmt::Display for Summary<'_> {
         if self.observed.nodes > 1 {
             write!(f, " on {} nodes", self.observed.nodes)?;
         }
-        for (number, endpoint) in &self.observed.dead {
-            write!(f, "\n{}", death(*number, endpoint))?;
+        for lost in self.observed.dead.values() {
+            write!(f, "\n{lost}")?;
         }
         self.lost.iter().try_for_each(|lost| lost.fmt(f))
     }
@@ -64,6 +64,12 @@ fn seconds(wall: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::LostView;
+
+    fn lost() -> LostView {
+        let (partitions, bytes) = (Some(8), Some(3 << 20));
+        LostView { number: 2, endpoint: "127.0.0.1:7001".to_owned(), partitions, bytes }
+    }
 
     #[test]
     fn a_summary_names_amounts_rates_and_dead_nodes() {
@@ -73,7 +79,7 @@ mod tests {
                 memory_used_bytes_max: 6 << 20,
                 memory_capacity_bytes: 1 << 30,
                 nodes: 3,
-                dead: [(2, "127.0.0.1:7001".to_owned())].into(),
+                dead: [(2, lost())].into(),
                 ..Observed::new()
             },
             lost: Some(Lost { files: vec!["a/b".into()], ..Lost::default() }),
@@ -83,7 +89,7 @@ mod tests {
             summary.to_string(),
             "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
              peak memory 6 MiB of 1 GiB on 3 nodes\n\
-             node 2 (127.0.0.1:7001) died: files with stripes on it answer I/O errors\n\
+             node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors\n\
              1 file cannot be read in full any more:\n  a/b"
         );
     }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tidefs_control::Decision;
-use tidefs_manager::{NodeLife, Progress, Status};
+use tidefs_manager::Progress;
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
+use crate::nodes::{DeadNode, ManagerView};
 use crate::state::NodeRecord;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,21 @@ pub struct StatusView {
     pub reconfiguration: Option<ReconfigurationView>,
     /// What the manager decided last, and why; null where the number of nodes is fixed.
     pub last_decision: Option<DecisionView>,
+    /// Nodes that died, and what was on them alone.
+    #[serde(default)]
+    pub lost_nodes: Vec<LostView>,
+}
+
+/// A node that died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostView {
+    /// Counted from 1 in the order in which nodes came.
+    pub number: usize,
+    pub endpoint: String,
+    /// Partitions that only it held and others hold now, empty; null as long as nobody does.
+    pub partitions: Option<u16>,
+    /// What it used when it was last looked at; null where that is not known.
+    pub bytes: Option<u64>,
 }
 
 /// A reconfiguration under way.
@@ -76,7 +92,7 @@ impl StatusView {
         overview: &Overview,
         mounts: Vec<PathBuf>,
         nodes: &[(usize, NodeRecord)],
-        manager: Option<&Status>,
+        manager: Option<&ManagerView>,
     ) -> StatusView {
         // A client may know a node that has left for a moment longer.
         let is_ours = |node: &NodeOverview| nodes.iter().any(|(_, ours)| ours.id == node.id);
@@ -87,10 +103,11 @@ impl StatusView {
                 view.number = *number;
                 view.endpoint.clone_from(&node.endpoint);
             }
-            let life =
-                manager.and_then(|it| it.nodes.iter().find(|it| it.id.to_string() == view.id));
-            if let Some(life @ (NodeLife::Joining | NodeLife::Draining)) = life.map(|it| it.state) {
-                life.name().clone_into(&mut view.state);
+            let seen = manager.and_then(|it| it.nodes.iter().find(|seen| seen.id == view.id));
+            let Some(seen) = seen else { continue };
+            view.bandwidth_bytes_per_second = seen.bandwidth_bytes_per_second;
+            if let Some(passage) = seen.passage.as_ref().filter(|_| view.state != "dead") {
+                view.state.clone_from(passage);
             }
         }
         views.sort_by_key(|view| view.number);
@@ -100,11 +117,15 @@ impl StatusView {
             store: overview.store.clone(),
             nodes: views,
             mounts,
-            reconfiguration: manager
-                .and_then(|it| it.reconfiguration.as_ref())
-                .map(ReconfigurationView::from),
-            last_decision: manager.and_then(|it| it.last_decision.as_ref()).map(DecisionView::from),
+            reconfiguration: manager.and_then(|it| it.reconfiguration.clone()),
+            last_decision: manager.and_then(|it| it.last_decision.clone()),
+            lost_nodes: Vec::new(),
         }
+    }
+
+    pub fn with_lost(mut self, dead: &[DeadNode]) -> StatusView {
+        self.lost_nodes = dead.iter().map(LostView::from).collect();
+        self
     }
 }
 
@@ -127,6 +148,33 @@ impl From<&Decision> for DecisionView {
         let text = decision.to_string();
         let (what, why) = text.split_once(": ").unwrap_or((&text, ""));
         DecisionView { what: what.to_owned(), why: why.to_owned(), when: decision.at.seconds() }
+    }
+}
+
+impl From<&DeadNode> for LostView {
+    fn from(dead: &DeadNode) -> LostView {
+        LostView {
+            number: dead.number,
+            endpoint: dead.endpoint.clone(),
+            partitions: dead.lost.map(|lost| lost.partitions),
+            bytes: dead.lost.and_then(|lost| lost.bytes),
+        }
+    }
+}
+
+/// What people are told of a node that died.
+impl fmt::Display for LostView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} ({}) died", self.number, self.endpoint)?;
+        match (self.partitions, self.bytes) {
+            (Some(0), _) => return f.write_str(" and held nothing"),
+            (Some(partitions), Some(bytes)) => {
+                write!(f, " with {partitions} partitions and about {}", ByteSize(bytes))?;
+            }
+            (Some(partitions), None) => write!(f, " with {partitions} partitions")?,
+            (None, _) => {}
+        }
+        f.write_str(": files with stripes on it answer I/O errors")
     }
 }
 
@@ -186,6 +234,9 @@ impl fmt::Display for StatusView {
                 "{number:<4}  {:width$}  {:<6}  {:<8}  {used:>9} of {capacity:<15}  {:>10}",
                 node.endpoint, node.class, node.state, node.partitions,
             )?;
+        }
+        for lost in &self.lost_nodes {
+            write!(f, "\nlost       {lost}\n")?;
         }
         if let Some(under_way) = &self.reconfiguration {
             write!(f, "\nunder way  {under_way}\n           because: {}\n", under_way.reason)?;

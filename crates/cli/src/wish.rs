@@ -1,13 +1,12 @@
 //! What people want of the number of nodes, and how it came out.
 
 use anyhow::{Context, bail};
-use tidefs_control::{Answer, Outcome, Request, Summary};
-use tidefs_manager::Handle;
+use tidefs_control::{Outcome, Summary};
 use tidefs_model::NodeId;
 
 use crate::change_view::ChangeView;
-use crate::control::CHANGE_WAIT;
 use crate::failure::Failure;
+use crate::nodes::{Supervision, ToManager};
 use crate::state::NodeRecord;
 
 pub enum Wish {
@@ -23,18 +22,14 @@ impl Wish {
     /// Returns when it is done, with what was done.
     pub fn carry_out(
         &self,
-        manager: &Handle,
+        manager: &Supervision,
         nodes: &[(usize, NodeRecord)],
     ) -> anyhow::Result<ChangeView> {
         let request = match self {
-            Wish::Scale(count) => Request::Scale(*count),
-            Wish::Drain(name) => Request::Drain(find(name, nodes)?),
+            Wish::Scale(count) => ToManager::Scale(*count),
+            Wish::Drain(name) => ToManager::Drain(find(name, nodes)?.to_string()),
         };
-        match manager.request(request)?.wait(CHANGE_WAIT)? {
-            Answer::NothingToDo => Ok(ChangeView::nothing(nodes.len() as u16)),
-            Answer::Refused(refused) => bail!("{refused}"),
-            Answer::Finished(summary) => describe(&summary),
-        }
+        Ok(manager.change(&request)?)
     }
 }
 
@@ -51,12 +46,13 @@ fn find(name: &str, nodes: &[(usize, NodeRecord)]) -> anyhow::Result<NodeId> {
     }
 }
 
-fn describe(summary: &Summary) -> anyhow::Result<ChangeView> {
+/// The end of a reconfiguration that was asked for.
+pub fn describe(summary: &Summary) -> anyhow::Result<ChangeView> {
     let said = ChangeView::new(summary);
     match &summary.outcome {
         Outcome::Completed => Ok(said),
         Outcome::Partly { missing, why } => {
-            bail!("{said}; {missing} nodes could not be started: {why}")
+            bail!("{said}; {missing} nodes are missing: {why}")
         }
         Outcome::RolledBack { why } => bail!("{said}; it was undone: {why}"),
         Outcome::Failed { why } => bail!("{said}; it was given up: {why}"),

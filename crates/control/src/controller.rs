@@ -138,6 +138,7 @@ impl Controller {
     /// Takes in what happened and says what is to happen. `now` must not go back.
     pub fn apply(&mut self, now: Time, event: Event) -> Vec<Command> {
         let mut commands = Vec::new();
+        self.tasks.now = now;
         if let State::Busy(reconfiguration) = &mut self.state {
             reconfiguration.account(now);
         }
@@ -268,6 +269,10 @@ impl Controller {
         if !self.is_idle() || !fresh {
             return;
         }
+        let dead: Vec<_> = self.observed.ended().map(|node| node.id).collect();
+        if !dead.is_empty() {
+            return self.expunge(now, dead);
+        }
         while let Some((id, request)) = self.requests.pop_front() {
             match grant(request, &self.observed, &self.settings) {
                 Ok(Some(verdict)) => return self.carry_out(now, verdict, Some(id)),
@@ -278,6 +283,14 @@ impl Controller {
         let verdict = self.verdict(now);
         self.full = None;
         self.carry_out(now, verdict, None);
+    }
+
+    /// What putting right includes; no record is needed, for the nodes themselves say how far it is.
+    fn expunge(&mut self, now: Time, dead: Vec<NodeId>) {
+        let numbers = Numbers::new(&self.observed, &self.settings);
+        self.decision = Some(Decision { at: now, numbers, verdict: Verdict::Expunge { dead } });
+        let task = self.tasks.add(Action::Recover);
+        self.state = State::Opening { record: None, task, retry_at: None, failures: 0 };
     }
 
     fn verdict(&self, now: Time) -> Verdict {
@@ -308,6 +321,7 @@ impl Controller {
             Verdict::Grow { add, cause } => (Kind::Commission, *add, Vec::new(), *cause),
             Verdict::Shrink { leaving, cause } => (Kind::Decommission, 0, leaving.clone(), *cause),
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
+            Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
         };
         let decision = Decision { at: now, numbers, verdict };
         let record = Record {

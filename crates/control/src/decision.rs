@@ -48,9 +48,21 @@ impl Numbers {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Hold(Hold),
-    Grow { add: u16, cause: Cause },
-    Shrink { leaving: Vec<NodeId>, cause: Cause },
-    Rebalance { cause: Cause },
+    Grow {
+        add: u16,
+        cause: Cause,
+    },
+    Shrink {
+        leaving: Vec<NodeId>,
+        cause: Cause,
+    },
+    Rebalance {
+        cause: Cause,
+    },
+    /// Others are to hold what nodes held that have ended, empty and marked as lost.
+    Expunge {
+        dead: Vec<NodeId>,
+    },
 }
 
 /// Why something is done.
@@ -142,6 +154,9 @@ impl fmt::Display for Verdict {
             Verdict::Grow { add, cause } => write!(f, "grow by {add}: {cause}"),
             Verdict::Shrink { leaving, cause } => write!(f, "shrink by {}: {cause}", leaving.len()),
             Verdict::Rebalance { cause } => write!(f, "rebalance: {cause}"),
+            Verdict::Expunge { dead } => {
+                write!(f, "give up what was on {} nodes: their processes have ended", dead.len())
+            }
         }
     }
 }

@@ -19,8 +19,8 @@ pub struct TaskId(pub u64);
 pub enum Action {
     /// Write the record to the journal, in place of any other.
     Record(Record),
-    /// Leave no record in the journal.
-    Erase,
+    /// Leave no record in the journal but how the reconfiguration ended.
+    Erase(Summary),
     /// Finish or undo what a predecessor, or a failed move, left half done: moves of partitions,
     /// processes that never became nodes.
     Recover,
@@ -117,7 +117,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Completed,
-    /// Some of the nodes that were wanted could not be started.
+    /// Some of the nodes that were wanted could not be started, or died at once.
     Partly {
         missing: u16,
         why: String,

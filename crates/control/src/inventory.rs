@@ -25,6 +25,8 @@ pub enum NodeState {
     Serving,
     /// Did not answer; what it holds is out of reach and no plan touches it.
     Unreachable,
+    /// Its process is known to have ended, so what it held is lost.
+    Ended,
 }
 
 /// A node as it was observed.
@@ -85,6 +87,11 @@ impl Observation {
 
     pub fn serving(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.is_serving())
+    }
+
+    /// Nodes whose processes are known to have ended.
+    pub fn ended(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.state == NodeState::Ended)
     }
 
     /// Over the serving nodes.

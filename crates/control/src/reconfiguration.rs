@@ -60,6 +60,8 @@ impl Phase {
 #[derive(Debug, Default)]
 pub struct Tasks {
     last: u64,
+    /// When the event came that is being answered.
+    pub now: Time,
     pub open: Vec<Task>,
 }
 
@@ -99,6 +101,8 @@ pub struct Reconfiguration {
     /// Why a decommission is to be given up at the next opportunity.
     cancelled: Option<String>,
     resumed: bool,
+    /// What went wrong was put right since the last survey.
+    recovered: bool,
     outcome: Outcome,
     request: Option<RequestId>,
     /// How long each phase took so far, in the order in which they were first entered.
@@ -129,6 +133,7 @@ impl Reconfiguration {
             urgent,
             cancelled: None,
             resumed: false,
+            recovered: false,
             outcome: Outcome::Completed,
             request,
             spent: Vec::new(),
@@ -256,7 +261,11 @@ impl Reconfiguration {
             Done::Recorded if self.record.undoing => self.enter(Phase::Surveying, tasks),
             Done::Recorded if self.turn_back(tasks) => {}
             Done::Recorded if self.to_start > 0 => self.enter(Phase::Starting, tasks),
-            Done::Recorded | Done::Recovered => self.enter(Phase::Surveying, tasks),
+            Done::Recovered => {
+                self.recovered = true;
+                self.enter(Phase::Surveying, tasks);
+            }
+            Done::Recorded => self.enter(Phase::Surveying, tasks),
             Done::Surveyed(inventory) => self.surveyed(&inventory, now, settings, tasks),
             Done::Moved { moved, failure } => {
                 self.step_ended(moved, failure, now, settings, tasks);
@@ -308,7 +317,7 @@ impl Reconfiguration {
             Phase::Surveying => vec![Action::Survey],
             Phase::Moving => self.step().map(Action::Move).into_iter().collect(),
             Phase::Removing => self.to_remove.iter().map(|&id| Action::RemoveNode(id)).collect(),
-            Phase::Erasing => vec![Action::Erase],
+            Phase::Erasing => vec![Action::Erase(self.summary(tasks.now))],
             Phase::Over => Vec::new(),
         };
         self.pending = actions.into_iter().map(|action| tasks.add(action)).collect();

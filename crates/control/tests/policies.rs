@@ -55,7 +55,7 @@ fn size_of(verdict: &Verdict) -> i32 {
     match verdict {
         Verdict::Grow { add, .. } => i32::from(*add),
         Verdict::Shrink { leaving, .. } => -(leaving.len() as i32),
-        Verdict::Hold(_) | Verdict::Rebalance { .. } => 0,
+        Verdict::Hold(_) | Verdict::Rebalance { .. } | Verdict::Expunge { .. } => 0,
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use tidefs_control::{Answer, Decision, Growth, Request, RequestId};
+use tidefs_control::{Answer, Growth, Request, RequestId};
 use tidefs_model::NodeId;
 
-use crate::account::{Account, Report};
+use crate::finished::{Finished, ReportedReconfiguration};
 use crate::message::Message;
-use crate::status::{NodeStatus, Progress, Status};
+use crate::status::{Progress, Status};
 
 /// The loop never waits for anything but messages, so an answer takes microseconds.
 const ALARM_LONGEST: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const ALARM_LONGEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub status: Mutex<Status>,
-    pub account: Mutex<Account>,
+    pub finished: Mutex<Finished>,
     pub requests: AtomicU64,
 }
 
@@ -94,21 +94,14 @@ impl Handle {
         lock(&self.shared.status).clone()
     }
 
-    pub fn nodes(&self) -> Vec<NodeStatus> {
-        lock(&self.shared.status).nodes.clone()
-    }
-
     /// `None` when nothing is under way.
     pub fn progress(&self) -> Option<Progress> {
         lock(&self.shared.status).reconfiguration.clone()
     }
 
-    pub fn last_decision(&self) -> Option<Decision> {
-        lock(&self.shared.status).last_decision.clone()
-    }
-
-    /// The accounts so far.
-    pub fn report(&self) -> Report {
-        lock(&self.shared.account).report()
+    /// Reconfigurations that ended in this manager's life, and the last one of its predecessor, less
+    /// the first `known` of them.
+    pub fn finished(&self, known: usize) -> Vec<ReportedReconfiguration> {
+        lock(&self.shared.finished).since(known)
     }
 }

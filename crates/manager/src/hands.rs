@@ -55,8 +55,19 @@ pub trait Hands: Send + Sync {
         stop: &AtomicBool,
     ) -> Carried;
 
-    /// Finishes or undoes every move that somebody left half done.
-    fn recover(&self) -> Result<(), Failure>;
+    /// Finishes or undoes every move that somebody left half done. What the nodes among `ended` held
+    /// is lost: others hold it from then on, empty and marked, so that what was lost is never taken
+    /// for what was never written; all members forget those nodes. Answers with what each held.
+    fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure>;
+}
+
+/// What was lost with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    pub node: NodeId,
+    pub partitions: u16,
+    /// What it used when it was last observed; `None` where nobody had.
+    pub bytes: Option<u64>,
 }
 
 /// A node to be started.
@@ -81,6 +92,13 @@ pub trait Provisioner: Send + Sync {
     /// stopped already.
     fn stop(&self, node: NodeId) -> Result<(), Failure>;
 
-    /// All that were started for this file system and have not ended.
+    /// All that were started for this file system and were not stopped.
     fn started(&self) -> Result<Vec<NodeId>, Failure>;
+
+    /// Those of them whose processes are known to have ended. One that only does not answer is not
+    /// among them: it may come back with all that it held.
+    fn ended(&self) -> Result<Vec<NodeId>, Failure>;
+
+    /// Clears away a node that has ended, whose loss has been dealt with, and tells people.
+    fn bury(&self, loss: Loss) -> Result<(), Failure>;
 }

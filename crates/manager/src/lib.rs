@@ -5,7 +5,7 @@
 //! [`Hands`] and starts processes through a [`Provisioner`], so it knows no server and no machine.
 //! What is under way is in the [`Journal`], so it may be killed at any time.
 
-mod account;
+mod finished;
 mod handle;
 mod hands;
 mod journal;
@@ -15,9 +15,9 @@ mod perform;
 mod status;
 mod turn;
 
-pub use account::{Report, ReportedReconfiguration, Row};
+pub use finished::ReportedReconfiguration;
 pub use handle::{AskError, Handle, Ticket};
-pub use hands::{Carried, Hands, Provisioner, Survey, Wanted};
+pub use hands::{Carried, Hands, Loss, Provisioner, Survey, Wanted};
 pub use journal::{Journal, JournalError, Opened};
 pub use manager::{Manager, ManagerError, Parts};
 pub use status::{NodeLife, NodeStatus, Progress, Status};

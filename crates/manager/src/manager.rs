@@ -15,12 +15,12 @@ use tidefs_control::{Controller, Observation, Settings, SettingsError};
 use tidefs_model::{Clock, NodeClass};
 use tidefs_store::Store;
 
-use crate::account::Account;
-use crate::handle::{Handle, Shared};
+use crate::finished::Finished;
+use crate::handle::{Handle, Shared, lock};
 use crate::hands::{Hands, Provisioner, Wanted};
 use crate::journal::{Journal, JournalError, Opened};
 use crate::message::Message;
-use crate::perform::Performer;
+use crate::perform::{Performer, put_right, tell_the_dead};
 use crate::status::{Beside, status};
 use crate::turn::{TICK, Turn};
 
@@ -77,7 +77,7 @@ where
         let now = parts.clock.now();
         let shared = Arc::new(Shared {
             status: Mutex::new(status(&controller, now, &Beside::default())),
-            account: Mutex::new(Account::new(settings.node_memory, settings.nodes_min)),
+            finished: Mutex::new(Finished::default()),
             requests: AtomicU64::new(1),
         });
         let (sender, receiver) = bounded(MESSAGES_MOST);
@@ -87,7 +87,8 @@ where
 
     /// Runs until `stop` is set, and then until nothing is in hand.
     pub fn run(self, stop: &AtomicBool) -> Result<(), ManagerError> {
-        let Some((journal, record)) = self.open(stop)? else { return Ok(()) };
+        let Some(Opened { journal, record, last }) = self.open(stop)? else { return Ok(()) };
+        last.into_iter().for_each(|last| lock(&self.shared.finished).push(last));
         let (superseded, copied) = (AtomicBool::new(false), AtomicU64::new(0));
         // The actions stop when the loop does, also when it stops by itself.
         let ending = AtomicBool::new(false);
@@ -114,14 +115,22 @@ where
     fn open(&self, stop: &AtomicBool) -> Result<Option<Opened<'_, S>>, ManagerError> {
         let mut failures = 0;
         while !stop.load(Ordering::Acquire) {
-            match Journal::open(&self.parts.store) {
+            match Journal::open(&self.parts.store, self.parts.clock.now()) {
                 Ok(opened) => return Ok(Some(opened)),
-                Err(error @ (JournalError::Record(_) | JournalError::Term { .. })) => {
+                Err(
+                    error @ (JournalError::Record(_)
+                    | JournalError::Last(_)
+                    | JournalError::Term { .. }),
+                ) => {
                     return Err(ManagerError::Journal(error));
                 }
                 Err(error) => {
                     failures += 1;
                     tracing::warn!(%error, failures, "the journal cannot be opened yet");
+                    // It may lie on a node that has ended.
+                    if let Err(failure) = put_right(&self.parts.hands, &self.parts.provisioner) {
+                        tracing::warn!(%failure, "what is wrong cannot be put right yet");
+                    }
                     thread::sleep(self.settings.back_off.wait(failures).min(10 * TICK));
                 }
             }
@@ -133,7 +142,10 @@ where
     fn watch(&self, quitting: &Receiver<()>) {
         loop {
             let begun = self.parts.clock.now();
-            let observed = self.parts.hands.observe().map(Observation::new);
+            let observed = self.parts.hands.observe().and_then(|mut nodes| {
+                tell_the_dead(&mut nodes, &self.parts.provisioner)?;
+                Ok(Observation::new(nodes))
+            });
             if self.sender.send_timeout(Message::Observed(begun, observed), self.interval).is_err()
             {
                 tracing::debug!("an observation was not heard");

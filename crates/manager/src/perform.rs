@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidefs_control::{Action, Done, Failure, Inventory, Step};
+use tidefs_control::{Action, Done, Failure, Inventory, Node, NodeState, Step};
 use tidefs_model::NodeId;
 use tidefs_store::Store;
 
@@ -36,7 +36,10 @@ where
             Action::Record(record) => {
                 self.noted(self.journal.write(&record)).map(|()| Done::Recorded)
             }
-            Action::Erase => self.noted(self.journal.erase()).map(|()| Done::Erased),
+            Action::Erase(summary) => {
+                let ended = (&summary).into();
+                self.noted(self.journal.erase(&ended)).map(|()| Done::Erased)
+            }
             Action::Recover => self.recover().map(|()| Done::Recovered),
             Action::Survey => self.survey().map(Done::Surveyed),
             Action::StartNode => self.start_node().map(Done::Started),
@@ -52,9 +55,9 @@ where
         result.map_err(Failure::new)
     }
 
-    /// Moves first; then processes that were started and never became members are ended.
+    /// Moves and losses first; then processes that were started and never became members are ended.
     fn recover(&self) -> Result<(), Failure> {
-        self.hands.recover()?;
+        put_right(self.hands, self.provisioner)?;
         let started = self.provisioner.started()?;
         let members = self.hands.observe()?;
         for node in started {
@@ -67,7 +70,8 @@ where
     }
 
     fn survey(&self) -> Result<Inventory, Failure> {
-        let survey = self.hands.survey()?;
+        let mut survey = self.hands.survey()?;
+        tell_the_dead(&mut survey.nodes, self.provisioner)?;
         let inventory = Inventory::new(survey.nodes, &survey.partitions).map_err(Failure::new)?;
         for (node, partitions) in inventory.out_of_reach() {
             let node = node.map_or("no node".to_owned(), |node| node.to_string());
@@ -105,4 +109,30 @@ where
         self.hands.remove_node(node)?;
         self.provisioner.stop(node)
     }
+}
+
+/// Needs no journal: it may lie on a node that has ended.
+pub(crate) fn put_right(hands: &impl Hands, provisioner: &impl Provisioner) -> Result<(), Failure> {
+    let ended = provisioner.ended()?;
+    for loss in hands.recover(&ended)? {
+        tracing::warn!(node = %loss.node, partitions = loss.partitions, bytes = loss.bytes,
+            "a node has ended; what only it held is lost");
+        provisioner.bury(loss)?;
+    }
+    Ok(())
+}
+
+/// Tells nodes that have ended from those that only do not answer.
+pub(crate) fn tell_the_dead(
+    nodes: &mut [Node],
+    provisioner: &impl Provisioner,
+) -> Result<(), Failure> {
+    if nodes.iter().all(Node::is_serving) {
+        return Ok(());
+    }
+    let ended = provisioner.ended()?;
+    for node in nodes.iter_mut().filter(|node| ended.contains(&node.id)) {
+        node.state = NodeState::Ended;
+    }
+    Ok(())
 }

@@ -81,7 +81,7 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
     let under_way = controller.reconfiguration();
     let record = under_way.map(|under_way| under_way.record());
     let life = |node: &tidefs_control::Node| match record {
-        _ if node.state == NodeState::Unreachable => NodeLife::Unreachable,
+        _ if node.state != NodeState::Serving => NodeLife::Unreachable,
         Some(record) if record.leaving.contains(&node.id) => NodeLife::Draining,
         Some(record) if !record.nodes_before.contains(&node.id) => NodeLife::Joining,
         _ => NodeLife::Serving,

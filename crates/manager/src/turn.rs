@@ -108,7 +108,6 @@ where
     fn hear(&mut self, message: Message) -> Option<Event> {
         match message {
             Message::Observed(begun, Ok(observed)) => {
-                lock(&self.manager.shared.account).observe(begun, &observed);
                 self.traffic.observe(begun, &observed);
                 Some(Event::Observed(begun, observed))
             }
@@ -147,7 +146,7 @@ where
                 }
                 Command::Finished(summary) => {
                     log(&summary);
-                    lock(&self.manager.shared.account).finish(summary);
+                    lock(&self.manager.shared.finished).push((&summary).into());
                 }
             }
         }
@@ -192,7 +191,10 @@ where
         let Some(decision) = self.controller.last_decision() else { return };
         let kind = match &decision.verdict {
             Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),
-            Verdict::Grow { .. } | Verdict::Shrink { .. } | Verdict::Rebalance { .. } => {
+            Verdict::Grow { .. }
+            | Verdict::Shrink { .. }
+            | Verdict::Rebalance { .. }
+            | Verdict::Expunge { .. } => {
                 format!("{:?}", decision.at)
             }
         };

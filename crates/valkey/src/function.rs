@@ -210,13 +210,13 @@ pub fn outcome(reply: Reply, reads: usize) -> Result<Outcome, Malformed> {
     Ok(Outcome { refused_by, shard_was_empty, values })
 }
 
-/// Cuts a stripe to `length` bytes, or removes it.
 /// Writes bytes into a stripe unless that leaves a gap before them; then the answer is -1.
 pub fn write_request<'w>(key: &[u8], offset: u32) -> Request<'w> {
     let request = Request::new("FCALL").word(b"tidefs_write").number(1).word(key);
     request.number(offset.into())
 }
 
+/// Cuts a stripe to `length` bytes, or removes it.
 pub fn trim_request(key: &[u8], length: u32) -> Request<'static> {
     if length == 0 {
         return Request::new("UNLINK").word(key).end();

@@ -5,9 +5,9 @@
 //! were written since, from the stripe's beginning on. Stripes of later inodes are as ever. The mark
 //! is asked for only where bytes are missing, after it was found that they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tidefs_model::{Ino, Partition, StripeKey};
+use tidefs_model::{Ino, PARTITIONS, Partition, StripeKey};
 use tidefs_store::StoreError;
 
 use crate::client::Client;
@@ -44,6 +44,22 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
     let is_lost =
         |key: &StripeKey| marks[&key.partition().number()].is_some_and(|before| key.ino.0 < before);
     Ok(stripes.iter().map(is_lost).collect())
+}
+
+/// All partitions with a mark, of those whose holders answer.
+pub fn marked(client: &Client) -> BTreeSet<u16> {
+    let ask = |slot| {
+        let partition = Partition::new(slot);
+        Job::new(partition, Request::new("EXISTS").word(&mark_name(partition)).end(), true)
+    };
+    let mut jobs: Vec<_> = (0..PARTITIONS).map(ask).collect();
+    // Each job tells what became of it.
+    drop(client.perform(&mut jobs));
+    let numbers = jobs.into_iter().zip(0..PARTITIONS);
+    numbers
+        .filter(|(job, _)| job.failure().is_none())
+        .filter_map(|(job, slot)| (job.reply(|reply| reply.integer()).ok()? > 0).then_some(slot))
+        .collect()
 }
 
 /// # Errors

@@ -4,6 +4,7 @@
 //! what happens when they meet trouble is the client's business. Stripes are read into the caller's
 //! buffers and written from them without a copy.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidefs_model::{NodeId, Partition, ShardKey, StripeKey, StripeSize};
@@ -101,6 +102,11 @@ impl Valkey {
     pub fn holder(&self, partition: Partition) -> Option<NodeId> {
         let map = self.client.topology.map();
         map.owner(partition).map(|owner| map.members[owner].node.id)
+    }
+
+    /// Partitions that are marked as lost once, of those whose holders answer.
+    pub fn marked(&self) -> BTreeSet<u16> {
+        losses::marked(&self.client)
     }
 
     fn check_range(&self, offset: u32, length: usize) -> Result<(), StoreError> {

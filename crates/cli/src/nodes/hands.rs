@@ -1,24 +1,46 @@
 //! The manager's hands on a Valkey Cluster.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
-use tidefs_manager::{Carried, Hands, Survey};
-use tidefs_model::{NodeClass, NodeId, PARTITIONS, Partition};
-use tidefs_valkey::{Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace};
+use tidefs_fs::{Format, Fs};
+use tidefs_fuse::SystemClock;
+use tidefs_manager::{Carried, Hands, Loss, Survey};
+use tidefs_model::{Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_valkey::{
+    Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Unfinished, Valkey,
+};
 
 use super::room::Urgency;
+use super::steps::{Moves, Steps};
 
 pub struct ClusterHands {
     admin: Admin,
     options: MoveOptions,
     urgency: Urgency,
+    steps: Steps,
+    store: Arc<Valkey>,
+    /// What each node used when it was last observed.
+    used: Mutex<BTreeMap<NodeId, u64>>,
 }
 
 impl ClusterHands {
     /// Moves rest as `options` say, except while a writer waits for room.
-    pub fn new(admin: Admin, options: MoveOptions, urgency: Urgency) -> ClusterHands {
-        ClusterHands { admin, options, urgency }
+    /// `store` is the file system's.
+    pub fn new(
+        admin: Admin,
+        store: Arc<Valkey>,
+        options: MoveOptions,
+        urgency: Urgency,
+        steps: Steps,
+    ) -> ClusterHands {
+        ClusterHands { admin, options, urgency, steps, store, used: Mutex::default() }
+    }
+
+    fn used(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn nodes(&self, ownership: &Ownership) -> Vec<Node> {
@@ -59,10 +81,14 @@ impl Hands for ClusterHands {
 
     fn observe(&self) -> Result<Vec<Node>, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;
-        Ok(self.nodes(&ownership))
+        let nodes = self.nodes(&ownership);
+        let serving = nodes.iter().filter(|node| node.is_serving());
+        self.used().extend(serving.map(|node| (node.id, node.used_bytes)));
+        Ok(nodes)
     }
 
     fn survey(&self) -> Result<Survey, Failure> {
+        self.steps.take("survey");
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let nodes = self.nodes(&ownership);
         let sizes = self.admin.partition_sizes();
@@ -81,10 +107,14 @@ impl Hands for ClusterHands {
     }
 
     fn add_node(&self, _: NodeId, node: &NodeDescription) -> Result<(), Failure> {
-        self.admin.add_node(node).map_err(Failure::new)
+        self.steps.take("join");
+        self.admin.add_node(node).map_err(Failure::new)?;
+        self.steps.take("joined");
+        Ok(())
     }
 
     fn remove_node(&self, node: NodeId) -> Result<(), Failure> {
+        self.steps.take("remove");
         self.admin.remove_node(node).map(|_| ()).map_err(Failure::new)
     }
 
@@ -95,7 +125,12 @@ impl Hands for ClusterHands {
         stop: &AtomicBool,
     ) -> Carried {
         let moves: Vec<_> = moves.iter().map(wanted).collect();
-        let carried = |step: tidefs_valkey::Step| progress(step.bytes);
+        self.steps.take("move");
+        let seen = Moves::new(&self.steps);
+        let carried = |step: tidefs_valkey::Step| {
+            seen.saw(step.kind);
+            progress(step.bytes);
+        };
         let pace = if self.urgency.is_there() { Pace::Urgent } else { self.options.pace };
         let options = MoveOptions { pace, ..self.options };
         let report = match self.admin.move_partitions(&moves, options, &carried, stop) {
@@ -112,13 +147,49 @@ impl Hands for ClusterHands {
         Carried { moved, failure }
     }
 
-    fn recover(&self) -> Result<(), Failure> {
+    fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {
+        self.steps.take("recover");
         let finished = self.admin.finish(&|_| {}).map_err(Failure::new)?;
-        for left in &finished.left {
-            let (from, to, partition) = (left.from, left.to, left.partition.number());
-            tracing::warn!(%from, %to, partition, "one end of a move is gone; the other keeps it");
+        if let Some(left) =
+            finished.left.iter().find(|left| !ended.iter().any(|id| touches(left, *id)))
+        {
+            let Unfinished { from, to, .. } = left;
+            // It may come back with all that it holds.
+            return Err(Failure::new(format!("{from} or {to} does not answer, and has not ended")));
         }
-        self.admin.give_up(&finished.left, tidefs_model::Ino(u64::MAX)).map_err(Failure::new)
+        if ended.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.steps.take("expunge");
+        let before = SystemClock.now();
+        if let Err(error) = Fs::outdate(&self.store, before) {
+            tracing::debug!("inode numbers are outdated when they are made anew: {error}");
+        }
+        let before = Ino(before.0);
+        self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
+        let held = self.admin.expunge(ended, before).map_err(Failure::new)?;
+        Fs::mend(&self.store, format(), SystemClock.now()).map_err(Failure::new)?;
+        let used = self.used();
+        let loss = |(node, partitions): (NodeId, usize)| {
+            // What was on its way to it or from it went with it as well.
+            let underway = finished.left.iter().filter(|left| touches(left, node)).count();
+            let partitions = (partitions + underway) as u16;
+            Loss { node, partitions, bytes: used.get(&node).copied() }
+        };
+        Ok(held.into_iter().map(loss).collect())
+    }
+}
+
+fn touches(left: &Unfinished, node: NodeId) -> bool {
+    [left.from, left.to].contains(&node)
+}
+
+/// The root belongs to who starts the file system.
+pub fn format() -> Format {
+    Format {
+        root_uid: rustix::process::geteuid().as_raw(),
+        root_gid: rustix::process::getegid().as_raw(),
+        ..Format::default()
     }
 }
 

@@ -6,10 +6,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidefs_control::Failure;
-use tidefs_manager::{Provisioner, Wanted};
+use tidefs_manager::{Loss, Provisioner, Wanted};
 use tidefs_model::NodeId;
 use tidefs_valkey::{ClusterDescription, Lifetime, NewNode, NodeDescription, ProcessId, Secrets};
 
@@ -24,7 +25,12 @@ struct Inner {
     secrets: Secrets,
     paths: Paths,
     roster: Mutex<Roster>,
+    /// A node that was being started has been, or has not.
+    started: Condvar,
 }
+
+/// No start of a node takes longer.
+const STARTS_END_WITHIN: Duration = Duration::from_secs(60);
 
 /// The nodes that are there, by number.
 #[derive(Default)]
@@ -33,6 +39,30 @@ struct Roster {
     /// Nodes that are being ended; they are not dead.
     ending: Vec<NodeDescription>,
     given: usize,
+    /// Nodes that ended by themselves and were dealt with.
+    buried: Vec<DeadNode>,
+    /// Nodes that are being started.
+    starting: usize,
+    /// No node is started any more.
+    is_closed: bool,
+}
+
+/// A node that ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadNode {
+    /// Counted from 1 in the order in which nodes came.
+    pub number: usize,
+    pub endpoint: String,
+    /// What was on it alone; `None` until its partitions were given to others.
+    pub lost: Option<Lost>,
+}
+
+/// What was on a node that died, and nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub partitions: u16,
+    /// What the node used when it was last looked at; `None` where nobody had.
+    pub bytes: Option<u64>,
 }
 
 impl Roster {
@@ -52,7 +82,13 @@ impl LocalNodes {
     ) -> LocalNodes {
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
-        LocalNodes(Arc::new(Inner { server, secrets, paths, roster: Mutex::new(roster) }))
+        LocalNodes(Arc::new(Inner {
+            server,
+            secrets,
+            paths,
+            roster: Mutex::new(roster),
+            started: Condvar::new(),
+        }))
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -64,6 +100,16 @@ impl LocalNodes {
         self.roster().nodes.clone()
     }
 
+    /// Nodes that ended by themselves, in the order of their numbers.
+    pub fn dead(&self) -> Vec<DeadNode> {
+        let roster = self.roster();
+        let ended = roster.nodes.iter().filter(|(_, node)| !node.process.is_running());
+        let ended = ended.map(|(number, node)| dead(*number, node, None));
+        let mut dead: Vec<_> = ended.chain(roster.buried.iter().cloned()).collect();
+        dead.sort_by_key(|node| node.number);
+        dead
+    }
+
     /// Of all nodes, also of those that are being ended.
     pub fn processes(&self) -> Vec<ProcessId> {
         let roster = self.roster();
@@ -71,14 +117,34 @@ impl LocalNodes {
         roster.nodes.iter().map(|(_, node)| node.process).chain(ending).collect()
     }
 
-    pub fn description(&self) -> ClusterDescription {
-        describe(&self.roster())
-    }
-
     /// Ends them all and removes their folders. Happens at the latest when nobody has this value
     /// any more.
     pub fn stop_all(&self) {
-        stop_all(&mut self.roster());
+        self.roster().is_closed = true;
+        stop_all(&mut self.settled());
+    }
+
+    /// When no node is being started.
+    fn settled(&self) -> MutexGuard<'_, Roster> {
+        let starting = |roster: &mut Roster| roster.starting > 0;
+        let roster = self.roster();
+        let waited = self.0.started.wait_timeout_while(roster, STARTS_END_WITHIN, starting);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn launch(&self, wanted: Wanted) -> Result<NodeDescription, Failure> {
+        let mut id = [0; 20];
+        getrandom::fill(&mut id).map_err(Failure::new)?;
+        let node = NewNode {
+            server: self.0.server.clone(),
+            directory: self.0.paths.nodes(),
+            id: NodeId(id),
+            class: wanted.class,
+            memory: wanted.memory,
+            secrets: self.0.secrets.clone(),
+            lifetime: Lifetime::Starter,
+        };
+        node.start().map_err(Failure::new)
     }
 
     fn write(&self, roster: &Roster) -> Result<(), Failure> {
@@ -104,6 +170,10 @@ impl Drop for Inner {
     }
 }
 
+fn dead(number: usize, node: &NodeDescription, lost: Option<Lost>) -> DeadNode {
+    DeadNode { number, endpoint: node.address.to_string(), lost }
+}
+
 fn describe(roster: &Roster) -> ClusterDescription {
     let nodes = roster.nodes.iter().map(|(_, node)| node).chain(&roster.ending);
     ClusterDescription { nodes: nodes.cloned().collect() }
@@ -117,19 +187,18 @@ impl Provisioner for LocalNodes {
         wanted: Wanted,
         _stop: &AtomicBool,
     ) -> Result<(NodeId, NodeDescription), Failure> {
-        let mut id = [0; 20];
-        getrandom::fill(&mut id).map_err(Failure::new)?;
-        let node = NewNode {
-            server: self.0.server.clone(),
-            directory: self.0.paths.nodes(),
-            id: NodeId(id),
-            class: wanted.class,
-            memory: wanted.memory,
-            secrets: self.0.secrets.clone(),
-            lifetime: Lifetime::Starter,
-        };
-        let started = node.start().map_err(Failure::new)?;
+        {
+            let mut roster = self.roster();
+            if roster.is_closed {
+                return Err(Failure::new("the file system is stopping"));
+            }
+            roster.starting += 1;
+        }
+        let started = self.launch(wanted);
         let mut roster = self.roster();
+        roster.starting -= 1;
+        self.0.started.notify_all();
+        let started = started?;
         roster.add(started.clone());
         if let Err(failure) = self.write(&roster) {
             roster.nodes.retain(|(_, node)| node.id != started.id);
@@ -155,7 +224,27 @@ impl Provisioner for LocalNodes {
         self.write(&roster)
     }
 
+    fn ended(&self) -> Result<Vec<NodeId>, Failure> {
+        let roster = self.roster();
+        let ended = roster.nodes.iter().filter(|(_, node)| !node.process.is_running());
+        Ok(ended.map(|(_, node)| node.id).collect())
+    }
+
+    fn bury(&self, loss: Loss) -> Result<(), Failure> {
+        let mut roster = self.roster();
+        let Some(at) = roster.nodes.iter().position(|(_, node)| node.id == loss.node) else {
+            return Ok(());
+        };
+        let (number, node) = roster.nodes.remove(at);
+        let lost = Lost { partitions: loss.partitions, bytes: loss.bytes };
+        roster.buried.push(dead(number, &node, Some(lost)));
+        // The process has ended; this collects it and clears its folder.
+        node.stop().map_err(Failure::new)?;
+        self.write(&roster)
+    }
+
     fn started(&self) -> Result<Vec<NodeId>, Failure> {
-        Ok(self.description().nodes.iter().map(|node| node.id).collect())
+        // A predecessor of whoever asks may have been killed while it had a node started.
+        Ok(describe(&self.settled()).nodes.iter().map(|node| node.id).collect())
     }
 }

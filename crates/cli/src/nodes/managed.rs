@@ -1,73 +1,255 @@
-//! The manager as a thread of this process.
+//! The manager as a process of its own, which the owner of the nodes starts again when it ends.
+//!
+//! So a manager that is killed takes nothing with it: nodes and mounts are this process's. The
+//! kernel ends the manager when this process ends, however that comes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tidefs_control::Settings;
-use tidefs_fuse::SystemClock;
-use tidefs_manager::{Handle, Manager, Parts};
-use tidefs_valkey::{Admin, MoveOptions, Timeouts, Valkey};
+use rustix::process::Signal;
+use tidefs_manager::ReportedReconfiguration;
 
-use super::room::Urgency;
-use super::{ClusterHands, LocalNodes, ManagedRoom};
+use super::LocalNodes;
+use super::lent;
+use super::link::{FromManager, FromOwner, ManagerView, Order, ToManager, ToOwner};
+use super::room::ManagedRoom;
+use crate::change_view::ChangeView;
+use crate::control::CHANGE_WAIT;
+use crate::failure::Failure;
+use crate::file_system::Size;
+use crate::process::ProcessId;
+use crate::state::Paths;
+use crate::{lines, logging};
 
-/// How often the nodes are observed, unless a quiet period is too short for that.
-const INTERVAL: Duration = Duration::from_secs(1);
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// A manager that runs until it is stopped.
+/// A manager that lived this long is started again at once.
+const LIVED: Duration = Duration::from_secs(1);
+/// Before one is started that ended sooner; doubles from one to the next.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The manager's loop never waits, so an answer takes milliseconds.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
+/// Between two tries to reach a manager that is being started again.
+const RETRY: Duration = Duration::from_millis(50);
+/// A manager that cannot be reached for so long will not come back soon.
+const RETURNS_WITHIN: Duration = Duration::from_secs(60);
+
 pub struct Managed {
-    room: ManagedRoom,
-    stop: Arc<AtomicBool>,
+    supervision: Arc<Supervision>,
     thread: JoinHandle<()>,
 }
 
+/// What the supervising thread shares.
+pub struct Supervision {
+    paths: Paths,
+    order: Vec<u8>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    process: Option<ProcessId>,
+    stopping: bool,
+    /// Counts the managers that were started.
+    life: u64,
+    seen: ManagerView,
+    /// How many reconfigurations that life has told of.
+    known: usize,
+    finished: Vec<ReportedReconfiguration>,
+}
+
 impl Managed {
-    /// `store` keeps the journal.
-    pub fn start(
-        nodes: &LocalNodes,
-        store: &Arc<Valkey>,
-        settings: Settings,
-        options: MoveOptions,
-    ) -> anyhow::Result<Managed> {
-        let secret = nodes.secrets().admin.clone();
-        let admin = Admin::connect(&nodes.description(), secret, Timeouts::default())?;
-        let urgency = Urgency::default();
-        let parts = Parts {
-            hands: ClusterHands::new(admin, options, urgency.clone()),
-            provisioner: nodes.clone(),
-            store: Arc::clone(store),
-            clock: SystemClock,
+    pub fn start(nodes: &LocalNodes, paths: &Paths, size: &Size) -> anyhow::Result<Managed> {
+        let listener = std::os::unix::net::UnixListener::bind(paths.provisioner());
+        let listener = listener.context("cannot listen to the manager")?;
+        let lent = nodes.clone();
+        let busy = || FromOwner::Failed("too many requests are being served".to_owned());
+        lines::serve(listener, busy, move |request: ToOwner| lent::answer(&lent, request));
+        let order = Order {
+            directory: paths.directory.clone(),
+            secret: nodes.secrets().admin.reveal().to_owned(),
+            size: size.clone(),
         };
-        let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
-        let interval = quiet.clamp(INTERVAL_MIN, INTERVAL);
-        let (manager, handle) = Manager::new(parts, settings, interval)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let run = move || {
-            if let Err(error) = manager.run(&asked) {
-                tracing::error!("the number of nodes stays as it is: {error}");
-            }
-        };
-        let thread = std::thread::Builder::new().name("tidefs-manager".to_owned()).spawn(run);
-        let room = ManagedRoom { manager: handle, urgency };
-        Ok(Managed { room, stop, thread: thread.context("cannot start the manager")? })
+        let supervision = Arc::new(Supervision {
+            paths: paths.clone(),
+            order: serde_json::to_vec(&order)?,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        });
+        let supervised = Arc::clone(&supervision);
+        // The kernel ends the manager with the thread that started it, so one thread starts them all.
+        let thread = std::thread::Builder::new().name("manager's supervisor".to_owned());
+        let thread = thread.spawn(move || supervised.run()).context("no thread")?;
+        Ok(Managed { supervision, thread })
     }
 
-    pub fn handle(&self) -> &Handle {
-        &self.room.manager
+    pub fn supervision(&self) -> &Arc<Supervision> {
+        &self.supervision
     }
 
     /// What writers of this process wait at.
-    pub fn room(&self) -> &ManagedRoom {
-        &self.room
+    pub fn room(&self) -> ManagedRoom {
+        ManagedRoom(Arc::clone(&self.supervision))
     }
 
-    /// Ends what is under way soon, at a point where every partition has one owner.
+    /// Ends the manager. What it had under way stays as it is, and the nodes are about to end too.
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Release);
+        let mut state = self.supervision.state();
+        state.stopping = true;
+        if let Some(process) = state.process {
+            process.send(Signal::KILL);
+        }
+        drop(state);
+        self.supervision.ended.notify_all();
         let _ = self.thread.join();
+    }
+}
+
+impl Supervision {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut pause = PAUSE;
+        loop {
+            let begun = Instant::now();
+            let ended = match self.spawn() {
+                Ok(None) => return,
+                Ok(Some(mut child)) => match child.wait() {
+                    Ok(status) => status.to_string(),
+                    Err(error) => error.to_string(),
+                },
+                Err(error) => format!("it cannot be started: {error:#}"),
+            };
+            let mut state = self.state();
+            state.process = None;
+            if state.stopping {
+                return;
+            }
+            let lived = begun.elapsed() >= LIVED;
+            pause = if lived { PAUSE } else { pause };
+            tracing::warn!("the manager has ended ({ended}); it is started again");
+            if !lived && state.life > 1 {
+                let stopping = |state: &mut State| !state.stopping;
+                let waited = self.ended.wait_timeout_while(state, pause, stopping);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    /// `None` when none is wanted any more.
+    fn spawn(&self) -> anyhow::Result<Option<Child>> {
+        let mut state = self.state();
+        if state.stopping {
+            return Ok(None);
+        }
+        (state.life, state.known) = (state.life + 1, 0);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("tidefs").arg("manager").args((0..logging::verbosity()).map(|_| "-v"));
+        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
+        let parent = rustix::process::getpid();
+        // SAFETY: the closure makes plain system calls only, which is allowed after a fork.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::setsid()?;
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                if rustix::process::getppid() != Some(parent) {
+                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                }
+                Ok(())
+            });
+        }
+        let mut child = command.spawn()?;
+        state.process = ProcessId::of(child.id() as i32);
+        let mut input = child.stdin.take().context("no standard input")?;
+        // One that has died already is noticed by the wait for its end.
+        let _ = input.write_all(&self.order);
+        Ok(Some(child))
+    }
+
+    /// Of the manager that runs.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.state().process
+    }
+
+    fn ask(&self, request: &ToManager, wait: Duration) -> std::io::Result<FromManager> {
+        lines::ask(&self.paths.manager(), request, wait)
+    }
+
+    /// How it stands; as it stood last while a manager is being started again.
+    pub fn look(&self) -> ManagerView {
+        let (life, known) = {
+            let state = self.state();
+            (state.life, state.known)
+        };
+        let answer = self.ask(&ToManager::Look { known }, LOOK_WAIT);
+        let mut state = self.state();
+        match answer {
+            Ok(FromManager::Seen(mut seen)) if (life, known) == (state.life, state.known) => {
+                state.known += seen.finished.len();
+                for one in std::mem::take(&mut seen.finished) {
+                    // A successor tells of its predecessor's last one too.
+                    let is_it = |other: &ReportedReconfiguration| {
+                        other.started_unix_ns == one.started_unix_ns
+                    };
+                    if !state.finished.iter().any(is_it) {
+                        state.finished.push(one);
+                    }
+                }
+                state.seen = *seen;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!("the manager does not answer: {error}"),
+        }
+        state.seen.clone()
+    }
+
+    /// All reconfigurations that have been told of, of all managers.
+    pub fn finished(&self) -> Vec<ReportedReconfiguration> {
+        self.state().finished.clone()
+    }
+
+    /// A writer met a full node; `true`: it may hope for room, also while there is no manager.
+    pub fn hopes_for_room(&self) -> bool {
+        match self.ask(&ToManager::Full, LOOK_WAIT) {
+            Ok(FromManager::Room { hopeful }) => hopeful,
+            Ok(_) => false,
+            Err(_) => !self.state().stopping,
+        }
+    }
+
+    /// Has the nodes changed, and answers when that is done; asks again where the manager ended
+    /// meanwhile, for its successor goes on with what it began.
+    pub fn change(&self, request: &ToManager) -> Result<ChangeView, Failure> {
+        let mut asked_again = false;
+        let mut lost = Instant::now();
+        loop {
+            match self.ask(request, CHANGE_WAIT) {
+                Ok(FromManager::Changed(done)) => return Ok(*done),
+                // The successor has finished what was asked for before.
+                Ok(FromManager::Gone(_)) if asked_again => {
+                    return Ok(ChangeView::nothing(self.look().nodes.len() as u16));
+                }
+                Ok(FromManager::Gone(why) | FromManager::Refused(why)) => {
+                    return Err(Failure::Refused(why));
+                }
+                Ok(_) => return Err(Failure::Silent(self.paths.directory.clone())),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                // It had been asked, and ended.
+                Err(_) => (asked_again, lost) = (true, Instant::now()),
+            }
+            if self.state().stopping || lost.elapsed() > RETURNS_WITHIN {
+                return Err(Failure::Silent(self.paths.directory.clone()));
+            }
+            std::thread::sleep(RETRY);
+        }
     }
 }

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidefs_control::Growth;
-use tidefs_manager::{AskError, Handle};
+use tidefs_manager::AskError;
 use tidefs_store::Room;
 
+use super::managed::Supervision;
 use crate::control::{self, Answer, Request};
 use crate::state::Paths;
 
@@ -20,7 +21,7 @@ const TRIES_MAX: u32 = 120_000 / PAUSE.as_millis() as u32;
 const URGENT_FOR: Duration = Duration::from_millis(500);
 
 /// Whether there is any use in waiting for the manager.
-fn is_hopeful(answer: Result<Growth, AskError>) -> bool {
+pub fn is_hopeful(answer: Result<Growth, AskError>) -> bool {
     match answer {
         Ok(Growth::Possible | Growth::Underway) => true,
         Ok(Growth::AtMaximum { .. } | Growth::NotByItself) => false,
@@ -52,7 +53,7 @@ impl Room for NoRoom {
 pub struct Urgency(Arc<Mutex<Option<Instant>>>);
 
 impl Urgency {
-    fn mark(&self) {
+    pub fn mark(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
@@ -62,24 +63,12 @@ impl Urgency {
     }
 }
 
-/// In the process of the manager.
-#[derive(Clone)]
-pub struct ManagedRoom {
-    pub manager: Handle,
-    pub urgency: Urgency,
-}
-
-impl ManagedRoom {
-    /// A writer met a full node, on whatever mount. `true`: it may hope for room.
-    pub fn alarm(&self) -> bool {
-        self.urgency.mark();
-        is_hopeful(self.manager.alarm_full(None))
-    }
-}
+/// In the process that owns the nodes.
+pub struct ManagedRoom(pub Arc<Supervision>);
 
 impl Room for ManagedRoom {
     fn wait(&self, _endpoint: &str, attempt: u32) -> bool {
-        wait(attempt, || self.alarm())
+        wait(attempt, || self.0.hopes_for_room())
     }
 }
 

@@ -22,8 +22,9 @@ pub struct ClusterRecord {
     nodes: Vec<NodeEntry>,
 }
 
+/// One of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct NodeEntry {
+pub struct NodeEntry {
     id: String,
     victim: bool,
     address: SocketAddr,

@@ -51,6 +51,16 @@ impl Paths {
         self.directory.join("control")
     }
 
+    /// Where the manager is asked.
+    pub fn manager(&self) -> PathBuf {
+        self.directory.join("manager")
+    }
+
+    /// Where the manager asks the owner of the nodes.
+    pub fn provisioner(&self) -> PathBuf {
+        self.directory.join("provisioner")
+    }
+
     pub fn log(&self) -> PathBuf {
         self.directory.join("log")
     }

@@ -40,8 +40,15 @@ impl Reconfiguration {
         if self.resumed && self.rounds == 0 && !self.find_predecessors_nodes(inventory, tasks) {
             return;
         }
+        if inventory.observation().ended().next().is_some() {
+            // What they held is given up first, and then it is measured again.
+            return self.enter(Phase::Recovering, tasks);
+        }
         if self.turn_back(tasks) {
             return;
+        }
+        if std::mem::take(&mut self.recovered) {
+            self.leave_out_the_dead(inventory);
         }
         if !self.is_known(inventory) {
             let failure = Failure::new("a node that was started is not among the nodes yet");
@@ -53,6 +60,16 @@ impl Reconfiguration {
         match plan(inventory, &leaving, &settings.spreading) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
+        }
+    }
+
+    /// Nodes that were started, and died before they were of use.
+    fn leave_out_the_dead(&mut self, inventory: &Inventory) {
+        let started = self.joined.len();
+        self.joined.retain(|&id| inventory.observation().node(id).is_some());
+        let missing = (started - self.joined.len()) as u16;
+        if missing > 0 {
+            self.outcome = Outcome::Partly { missing, why: "they died meanwhile".to_owned() };
         }
     }
 

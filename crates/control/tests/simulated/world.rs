@@ -235,14 +235,14 @@ impl World {
         let refuse = |what: &str| Err(Failure::new(what));
         let intended = self.journal.is_some();
         match action {
-            Action::Record(_) | Action::Erase if self.happens(self.faults.journal) => {
+            Action::Record(_) | Action::Erase(_) if self.happens(self.faults.journal) => {
                 refuse("the journal cannot be written")
             }
             Action::Record(record) => {
                 self.journal = Some(record.encode());
                 Ok(Done::Recorded)
             }
-            Action::Erase => {
+            Action::Erase(_) => {
                 self.journal = None;
                 Ok(Done::Erased)
             }

@@ -40,19 +40,16 @@ fn it_grows_with_the_data_and_shrinks_when_that_is_gone() {
     }
     let settled = |nodes: usize| stage.nodes() == nodes && running.handle.progress().is_none();
     until("rest", || (5..=6).any(settled), say);
-    until("the peak", || running.handle.report().peak_used_bytes > 1_200 * MIB, say);
-    until("rest", || (5..=6).any(settled), say);
     lock(&stage.world).assert_even();
     lock(&stage.world).fill(MIB / 8).expect("room for less");
     until("one node", || settled(1) && stage.journal_is_empty(), say);
     lock(&stage.world).assert_sound(MIB / 8);
 
-    let report = running.handle.report();
-    let kinds: Vec<_> = report.reconfigurations.iter().map(|done| done.kind).collect();
+    let finished = running.handle.finished(0);
+    let kinds: Vec<_> = finished.iter().map(|done| done.kind.as_str()).collect();
     assert!(kinds.contains(&"commission") && kinds.contains(&"decommission"), "{kinds:?}");
-    assert!(report.reconfigurations.iter().all(|done| !done.reason.is_empty()));
-    assert!(report.timeline.iter().any(|row| row.nodes >= 5));
-    assert!(report.resource_usage_improvement.is_some());
+    assert!(finished.iter().all(|done| !done.reason.is_empty()));
+    assert!(finished.iter().any(|done| done.nodes_after >= 5));
     running.stop().expect("a manager that is stopped");
 }
 
@@ -149,4 +146,47 @@ fn a_manager_ends_when_another_has_taken_over() {
     let _ticket = first.handle.request(Request::Scale(4));
     assert_eq!(first.join(), Err(ManagerError::Superseded));
     assert_eq!(stage.nodes(), 3);
+}
+
+#[test]
+fn a_node_that_ends_is_given_up_and_the_rest_goes_on() {
+    let stage = stage("static", 1, 4, 3);
+    let running = stage.start(&Life::without_end());
+    let dead = *lock(&stage.world).members.first().expect("a node");
+    lock(&stage.world).kill(dead);
+    let say = || format!("{:?} {:?}", running.handle.status(), lock(&stage.world));
+    until("its loss", || !lock(&stage.world).losses.is_empty(), say);
+    {
+        let world = lock(&stage.world);
+        assert_eq!((world.losses[0].node, world.losses[0].partitions), (dead, 20));
+        assert!(!world.members.contains(&dead) && !world.owners.contains(&dead));
+    }
+    let ask = |request| running.handle.request(request).expect("a queue").wait(LONG);
+    for nodes in [4, 1] {
+        let answer = ask(Request::Scale(nodes)).expect("an answer");
+        let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+        assert_eq!((summary.outcome, summary.nodes_after), (Outcome::Completed, nodes));
+    }
+    assert_eq!(lock(&stage.world).losses.len(), 1);
+}
+
+#[test]
+fn a_target_that_ends_costs_the_growth_that_node_only() {
+    let stage = stage("static", 1, 4, 2);
+    lock(&stage.world).moves_that_fail = 2;
+    let running = stage.start(&Life::without_end());
+    let before = lock(&stage.world).members.clone();
+    let ticket = running.handle.request(Request::Scale(4)).expect("a queue");
+    let say = || format!("{:?} {:?}", running.handle.status(), lock(&stage.world));
+    let newcomer = || lock(&stage.world).members.difference(&before).next().copied();
+    until("a new node", || newcomer().is_some(), say);
+    let dead = newcomer().expect("a new node");
+    lock(&stage.world).kill(dead);
+    let answer = ticket.wait(LONG).expect("an answer");
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    until("its loss", || lock(&stage.world).losses.len() == 1, say);
+    // It may have ended when nothing was left to be done with it.
+    assert!(matches!(summary.nodes_after, 3 | 4), "{summary:?}");
+    assert_eq!(stage.nodes(), 3);
+    assert!(stage.journal_is_empty());
 }

@@ -10,7 +10,8 @@ use tidefs_control::{
     BackOff, EMPTY_NODE_BYTES, Failure, Held, Move, Moved, Node, NodeState, Settings, Spreading,
 };
 use tidefs_manager::{
-    Carried, Handle, Hands, Journal, Manager, ManagerError, Parts, Provisioner, Survey, Wanted,
+    Carried, Handle, Hands, Journal, Loss, Manager, ManagerError, Parts, Provisioner, Survey,
+    Wanted,
 };
 use tidefs_model::{ByteSize, Clock, NodeClass, NodeId, StripeSize, Time};
 use tidefs_store::Embedded;
@@ -76,6 +77,7 @@ pub struct World {
     born: u64,
     pub starts_that_fail: u32,
     pub moves_that_fail: u32,
+    pub losses: Vec<Loss>,
 }
 
 impl World {
@@ -116,7 +118,10 @@ impl World {
         let node = |&id: &NodeId| Node {
             id,
             class: NodeClass::Own,
-            state: NodeState::Serving,
+            state: match self.processes.contains(&id) {
+                true => NodeState::Serving,
+                false => NodeState::Unreachable,
+            },
             capacity_bytes: NODE_BYTES,
             used_bytes: self.used(id),
             partitions: self.owners.iter().filter(|owner| **owner == id).count() as u16,
@@ -136,6 +141,33 @@ impl World {
             self.content.entry(owner).or_default().insert(partition, bytes);
         }
         Ok(())
+    }
+
+    /// Ends a node's process; all that it holds is gone.
+    pub fn kill(&mut self, node: NodeId) {
+        self.processes.remove(&node);
+        self.content.insert(node, BTreeMap::new());
+        self.half = self.half.filter(|&(_, from, to)| node != from && node != to);
+    }
+
+    /// Members that have no process any more.
+    fn ended(&self) -> Vec<NodeId> {
+        self.members.difference(&self.processes).copied().collect()
+    }
+
+    /// Others hold what it held, empty.
+    fn expunge(&mut self, dead: NodeId) -> Loss {
+        self.members.remove(&dead);
+        let heirs: Vec<_> = self.members.iter().copied().collect();
+        let mut partitions = 0;
+        for (partition, owner) in self.owners.iter_mut().enumerate() {
+            if *owner == dead {
+                *owner = heirs[partition % heirs.len()];
+                self.content.entry(*owner).or_default().insert(partition, 0);
+                partitions += 1;
+            }
+        }
+        Loss { node: dead, partitions, bytes: None }
     }
 
     /// Each partition is on one member, whole; nothing lies anywhere else.
@@ -234,14 +266,14 @@ impl Hands for Arms {
         carried
     }
 
-    fn recover(&self) -> Result<(), Failure> {
+    fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {
         self.life.act()?;
         let mut world = lock(&self.world);
         if let Some((partition, from, to)) = world.half.take() {
             let stale = if world.owners[partition] == to { from } else { to };
             world.content.get_mut(&stale).map(|held| held.remove(&partition));
         }
-        Ok(())
+        Ok(ended.iter().map(|&dead| world.expunge(dead)).collect())
     }
 }
 
@@ -257,20 +289,26 @@ impl Arms {
         let bytes = {
             let mut world = lock(&self.world);
             assert_eq!(world.half, None, "something is on its way already");
-            if world.owners[partition] != step.from || !world.members.contains(&step.to) {
+            if world.owners[partition] != step.from || !world.processes.contains(&step.to) {
                 return Err(Failure::new("the partition is elsewhere"));
             }
             if world.moves_that_fail > 0 {
                 world.moves_that_fail -= 1;
                 return Err(Failure::new("the line was cut"));
             }
-            let bytes = world.bytes(partition).expect("what its owner has");
+            let bytes = world.bytes(partition).ok_or(Failure::new("the source is gone"))?;
             world.half = Some((partition, step.from, step.to));
             world.content.entry(step.to).or_default().insert(partition, bytes);
             bytes
         };
         self.life.act()?;
-        lock(&self.world).owners[partition] = step.to;
+        {
+            let mut world = lock(&self.world);
+            if !world.processes.contains(&step.to) || world.owners[partition] != step.from {
+                return Err(Failure::new("one of the two is gone"));
+            }
+            world.owners[partition] = step.to;
+        }
         self.life.act()?;
         let mut world = lock(&self.world);
         world.content.entry(step.from).or_default().remove(&partition);
@@ -298,6 +336,19 @@ impl Provisioner for Arms {
         assert!(!world.members.contains(&node), "a member's process was stopped");
         world.processes.remove(&node);
         world.content.remove(&node);
+        Ok(())
+    }
+
+    fn ended(&self) -> Result<Vec<NodeId>, Failure> {
+        self.life.look()?;
+        Ok(lock(&self.world).ended())
+    }
+
+    fn bury(&self, loss: Loss) -> Result<(), Failure> {
+        self.life.act()?;
+        let mut world = lock(&self.world);
+        world.content.remove(&loss.node);
+        world.losses.push(loss);
         Ok(())
     }
 

@@ -41,6 +41,19 @@ impl Admin {
         if low.is_empty() { Ok(()) } else { self.settle_epochs().map(|_| ()) }
     }
 
+    /// Sees to it that nodes which are about to take what a dead node held have epochs above all
+    /// others.
+    pub(super) fn raise_above_all(
+        &self,
+        takers: impl Iterator<Item = NodeId>,
+    ) -> Result<(), AdminError> {
+        self.ready_to_move()?;
+        for taker in takers {
+            self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;
+        }
+        self.settle_epochs().map(|_| ())
+    }
+
     /// Waits until all nodes that answer have links to each other and agree about their epochs;
     /// answers with what they know. A server that takes whole slots over raises its own epoch.
     pub(super) fn ready_to_move(&self) -> Result<Vec<Knowing>, AdminError> {

@@ -47,7 +47,7 @@ impl Admin {
                 next += 1;
             }
         }
-        self.raise_epochs(heirs.iter().map(|heir| heir.id()))?;
+        self.raise_above_all(heirs.iter().map(|heir| heir.id()))?;
         for ((heir, from), slots) in &shares {
             for slots in slots.chunks(BATCH_SLOTS_MAX) {
                 self.inherit(heirs[*heir], *from, slots, before)?;

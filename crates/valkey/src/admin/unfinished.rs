@@ -104,7 +104,7 @@ impl Admin {
             match (answers(from), answers(to)) {
                 (Some(from), None) => take_back(from, &slots, before)?,
                 (None, Some(heir)) => {
-                    self.raise_epochs([to].into_iter())?;
+                    self.raise_above_all([to].into_iter())?;
                     self.inherit(heir, from, &slots, before)?;
                 }
                 (Some(_), Some(_)) => return Err(AdminError::Unfinished { partitions: 1 }),

@@ -1,0 +1,107 @@
+//! The process of the manager: decides about the nodes that another process owns, until it is
+//! killed. That process starts it, again and again if need be, with its order on standard input.
+
+use std::os::unix::net::UnixListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use tidefs_control::{Answer, Refused, Request, Settings};
+use tidefs_fuse::SystemClock;
+use tidefs_manager::{Handle, Manager, Parts};
+use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
+
+use crate::change_view::ChangeView;
+use crate::control::CHANGE_WAIT;
+use crate::nodes::{
+    ClusterHands, FromManager, LentNodes, ManagerView, Order, Steps, ToManager, Urgency, is_hopeful,
+};
+use crate::state::{ClusterRecord, Paths};
+use crate::wish::describe;
+use crate::{launch, limits, lines};
+
+/// How often the nodes are observed, unless a quiet period is too short for that.
+const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Ends only when it cannot go on; its starter knows what to do then.
+pub fn manager() -> anyhow::Result<ExitCode> {
+    let order: Order = launch::order()?;
+    limits::raise_open_files();
+    let paths = Paths::new(order.directory.clone());
+    let size = &order.size;
+    let nodes = size.nodes.context("a manager without nodes")?;
+    let settings = size.elasticity.settings(nodes, size.each())?;
+    let bytes_per_second = size.elasticity.move_rate;
+    let options = MoveOptions { bytes_per_second, ..MoveOptions::default() };
+    // A predecessor that was killed has left its socket.
+    let _ = std::fs::remove_file(paths.manager());
+    let listener = UnixListener::bind(paths.manager()).context("cannot listen")?;
+
+    let (description, secret) = ClusterRecord::read(&paths)?;
+    let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
+    let admin = Secret::from_text(&order.secret);
+    let admin = Admin::connect(&description, admin, Timeouts::default())?;
+    let (urgency, steps) = (Urgency::default(), Steps::from_environment());
+    let parts = Parts {
+        hands: ClusterHands::new(
+            admin,
+            Arc::clone(&store),
+            options,
+            urgency.clone(),
+            steps.clone(),
+        ),
+        provisioner: LentNodes { paths, steps },
+        store,
+        clock: SystemClock,
+    };
+    let (manager, handle) = Manager::new(parts, settings, interval(&settings))?;
+    let busy = || FromManager::Refused("too many requests are being served".to_owned());
+    lines::serve(listener, busy, move |request| answer(&handle, &urgency, request));
+    manager.run(&AtomicBool::new(false))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn interval(settings: &Settings) -> Duration {
+    let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
+    quiet.clamp(INTERVAL_MIN, INTERVAL)
+}
+
+fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager {
+    match request {
+        ToManager::Look { known } => {
+            let view = ManagerView::new(&handle.status(), handle.finished(known));
+            FromManager::Seen(Box::new(view))
+        }
+        ToManager::Full => {
+            urgency.mark();
+            FromManager::Room { hopeful: is_hopeful(handle.alarm_full(None)) }
+        }
+        ToManager::Scale(nodes) => change(handle, Request::Scale(nodes)),
+        ToManager::Drain(id) => match id.parse() {
+            Ok(node) => change(handle, Request::Drain(node)),
+            Err(error) => FromManager::Refused(format!("{error}")),
+        },
+    }
+}
+
+fn change(handle: &Handle, request: Request) -> FromManager {
+    let answered = handle.request(request).and_then(|ticket| ticket.wait(CHANGE_WAIT));
+    match answered {
+        Ok(Answer::NothingToDo) => {
+            let nodes = handle.status().nodes.len() as u16;
+            FromManager::Changed(Box::new(ChangeView::nothing(nodes)))
+        }
+        Ok(Answer::Refused(gone @ Refused::UnknownNode { .. })) => {
+            FromManager::Gone(gone.to_string())
+        }
+        Ok(Answer::Refused(refused)) => FromManager::Refused(refused.to_string()),
+        Ok(Answer::Finished(summary)) => match describe(&summary) {
+            Ok(done) => FromManager::Changed(Box::new(done)),
+            Err(error) => FromManager::Refused(format!("{error:#}")),
+        },
+        Err(error) => FromManager::Refused(error.to_string()),
+    }
+}

@@ -1,0 +1,109 @@
+//! The manager's provisioner: the process that owns the nodes starts and stops them, so that they
+//! outlive a manager that is killed.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidefs_control::Failure;
+use tidefs_manager::{Loss, Provisioner, Wanted};
+use tidefs_model::{NodeClass, NodeId};
+use tidefs_valkey::NodeDescription;
+
+use super::link::{FromOwner, ToOwner};
+use super::steps::Steps;
+use crate::lines;
+use crate::state::Paths;
+
+/// Longer than a node may take to start, and to end.
+const OWNER_WAIT: Duration = Duration::from_secs(60);
+
+pub struct LentNodes {
+    pub paths: Paths,
+    pub steps: Steps,
+}
+
+impl LentNodes {
+    fn ask(&self, request: &ToOwner) -> Result<FromOwner, Failure> {
+        let answer = lines::ask(&self.paths.provisioner(), request, OWNER_WAIT);
+        match answer.map_err(|error| Failure::new(format!("the owner of the nodes: {error}")))? {
+            FromOwner::Failed(why) => Err(Failure::new(why)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+impl LentNodes {
+    fn ask_for_nodes(&self, request: &ToOwner) -> Result<Vec<NodeId>, Failure> {
+        match self.ask(request)? {
+            FromOwner::Nodes(ids) => ids.iter().map(|id| id_of(id)).collect(),
+            answer => Err(odd(&answer)),
+        }
+    }
+}
+
+fn odd(answer: &FromOwner) -> Failure {
+    Failure::new(format!("the owner of the nodes answers something else: {answer:?}"))
+}
+
+fn id_of(id: &str) -> Result<NodeId, Failure> {
+    id.parse().map_err(Failure::new)
+}
+
+impl Provisioner for LentNodes {
+    type Address = NodeDescription;
+
+    fn start(&self, wanted: Wanted, _: &AtomicBool) -> Result<(NodeId, NodeDescription), Failure> {
+        self.steps.take("start");
+        let victim = wanted.class == NodeClass::Victim;
+        match self.ask(&ToOwner::Start { victim, memory_bytes: wanted.memory.0 })? {
+            FromOwner::Started(node) => {
+                let node = NodeDescription::try_from(*node).map_err(Failure::new)?;
+                Ok((node.id, node))
+            }
+            answer => Err(odd(&answer)),
+        }
+    }
+
+    fn stop(&self, node: NodeId) -> Result<(), Failure> {
+        self.steps.take("stop");
+        self.ask(&ToOwner::Stop { id: node.to_string() })?;
+        self.steps.take("stopped");
+        Ok(())
+    }
+
+    fn started(&self) -> Result<Vec<NodeId>, Failure> {
+        self.ask_for_nodes(&ToOwner::Started)
+    }
+
+    fn ended(&self) -> Result<Vec<NodeId>, Failure> {
+        self.ask_for_nodes(&ToOwner::Ended)
+    }
+
+    fn bury(&self, Loss { node, partitions, bytes }: Loss) -> Result<(), Failure> {
+        self.ask(&ToOwner::Bury { id: node.to_string(), partitions, bytes }).map(|_| ())
+    }
+}
+
+fn names(ids: Vec<NodeId>) -> FromOwner {
+    FromOwner::Nodes(ids.iter().map(NodeId::to_string).collect())
+}
+
+/// Answers in the process that owns the nodes.
+pub fn answer(nodes: &impl Provisioner<Address = NodeDescription>, request: ToOwner) -> FromOwner {
+    let never = AtomicBool::new(false);
+    let answered = match request {
+        ToOwner::Start { victim, memory_bytes } => {
+            let class = if victim { NodeClass::Victim } else { NodeClass::Own };
+            let wanted = Wanted { class, memory: tidefs_model::ByteSize(memory_bytes) };
+            let started = nodes.start(wanted, &never);
+            started.map(|(_, node)| FromOwner::Started(Box::new((&node).into())))
+        }
+        ToOwner::Stop { id } => id_of(&id).and_then(|id| nodes.stop(id)).map(|()| FromOwner::Done),
+        ToOwner::Started => nodes.started().map(names),
+        ToOwner::Ended => nodes.ended().map(names),
+        ToOwner::Bury { id, partitions, bytes } => id_of(&id)
+            .and_then(|node| nodes.bury(Loss { node, partitions, bytes }))
+            .map(|()| FromOwner::Done),
+    };
+    answered.unwrap_or_else(|failure| FromOwner::Failed(failure.what))
+}

@@ -1,0 +1,135 @@
+//! What the process of the manager and the one that owns the nodes say to each other.
+//!
+//! The owner has node processes started and stopped, the manager decides about them. Each listens
+//! on a socket of its own and asks the other one; so either may be answered while it waits.
+
+use serde::{Deserialize, Serialize};
+use tidefs_control::Verdict;
+use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
+
+use crate::change_view::ChangeView;
+use crate::file_system::Size;
+use crate::state::NodeEntry;
+use crate::view::{DecisionView, ReconfigurationView};
+
+/// What a manager is started with, on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Of the instance.
+    pub directory: std::path::PathBuf,
+    /// Of the admin account of all nodes.
+    pub secret: String,
+    pub size: Size,
+}
+
+/// Asked of the manager.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToManager {
+    /// How it stands, with reconfigurations that ended in this life, less the first `known`.
+    Look { known: usize },
+    /// A writer met a full node.
+    Full,
+    /// Answered when it is done.
+    Scale(u16),
+    /// A node by its id; answered when it is done.
+    Drain(String),
+}
+
+/// What the manager answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromManager {
+    Seen(Box<ManagerView>),
+    /// Whether a writer may hope for room.
+    Room {
+        hopeful: bool,
+    },
+    /// The nodes were changed.
+    Changed(Box<ChangeView>),
+    /// Why not, in words.
+    Refused(String),
+    /// There is no such node; in words.
+    Gone(String),
+}
+
+/// The manager as the owner sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ManagerView {
+    pub nodes: Vec<NodeSeen>,
+    pub reconfiguration: Option<ReconfigurationView>,
+    pub last_decision: Option<DecisionView>,
+    /// The same for decisions of the same kind, whatever their numbers.
+    pub decision_kind: String,
+    pub finished: Vec<ReportedReconfiguration>,
+}
+
+/// A node as the manager sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeSeen {
+    pub id: String,
+    /// `joining`, `draining`, or what it is without a manager.
+    pub passage: Option<String>,
+    pub bandwidth_bytes_per_second: Option<u64>,
+}
+
+impl ManagerView {
+    pub fn new(status: &Status, finished: Vec<ReportedReconfiguration>) -> ManagerView {
+        let node = |node: &tidefs_manager::NodeStatus| NodeSeen {
+            id: node.id.to_string(),
+            passage: matches!(node.state, NodeLife::Joining | NodeLife::Draining)
+                .then(|| node.state.name().to_owned()),
+            bandwidth_bytes_per_second: node.bandwidth_bytes_per_second.map(|rate| rate as u64),
+        };
+        let kind = |verdict: &Verdict| match verdict {
+            Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),
+            verdict => format!("{verdict:?}"),
+        };
+        ManagerView {
+            nodes: status.nodes.iter().map(node).collect(),
+            reconfiguration: status.reconfiguration.as_ref().map(ReconfigurationView::from),
+            last_decision: status.last_decision.as_ref().map(DecisionView::from),
+            decision_kind: status
+                .last_decision
+                .as_ref()
+                .map(|it| kind(&it.verdict))
+                .unwrap_or_default(),
+            finished,
+        }
+    }
+}
+
+/// Asked of the owner of the nodes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToOwner {
+    /// Answered when its process answers.
+    Start {
+        victim: bool,
+        memory_bytes: u64,
+    },
+    Stop {
+        id: String,
+    },
+    /// All nodes that were started and not stopped.
+    Started,
+    /// Those of them whose processes have ended.
+    Ended,
+    /// A node that has ended was dealt with; this was lost with it.
+    Bury {
+        id: String,
+        partitions: u16,
+        bytes: Option<u64>,
+    },
+}
+
+/// What the owner answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromOwner {
+    Started(Box<NodeEntry>),
+    Nodes(Vec<String>),
+    Done,
+    /// Why not, in words.
+    Failed(String),
+}
