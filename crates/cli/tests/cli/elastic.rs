@@ -12,6 +12,18 @@ fn world() -> Option<World> {
     Some(world)
 }
 
+/// Names of both kinds of server, as Debian and `scripts/setup` call them.
+pub fn servers() -> [&'static str; 2] {
+    ["valkey", "redis"]
+}
+
+/// A world with this kind of server; `None` where it is left out.
+pub fn world_with(server: &str) -> Option<World> {
+    let world = (wanted("server") && wanted(server)).then(World::new).flatten()?;
+    world.has_server_named(server);
+    Some(world)
+}
+
 /// In front of a script: bytes that follow from a file's number, and the nodes that there are.
 /// Waits end by themselves.
 const TOOLS: &str = r#"
@@ -26,6 +38,11 @@ const TOOLS: &str = r#"
 "#;
 
 fn run(world: &World, options: &[&str], script: &str) -> Ran {
+    run_on(world, options, script)
+}
+
+/// Runs a script with the tools on a file system with these options.
+pub fn run_on(world: &World, options: &[&str], script: &str) -> Ran {
     let tidefs = world.binary();
     let script = format!("TIDEFS={}\n{TOOLS}\n{script}", tidefs.display());
     world.run_script(options, &script)

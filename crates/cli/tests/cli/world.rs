@@ -93,6 +93,23 @@ impl World {
         copy(&found, &self.server());
     }
 
+    /// The same with one kind of server, `valkey` or `redis`.
+    pub fn has_server_named(&self, kind: &str) {
+        let program = format!("{kind}-server");
+        let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(cache);
+        let folders = cache.map(|cache| cache.join("tidefs/bin")).into_iter();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = folders
+            .chain(std::env::split_paths(&path))
+            .map(|folder| folder.join(&program))
+            .find(|path| path.is_file());
+        let found = found.unwrap_or_else(|| {
+            panic!("{program} is missing: run scripts/setup, or set TIDEFS_TEST_WITHOUT={kind}")
+        });
+        copy(&found, &self.server());
+    }
+
     fn server(&self) -> PathBuf {
         self.directory.path().join("server")
     }

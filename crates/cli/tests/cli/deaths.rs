@@ -1,0 +1,112 @@
+//! Nodes that die while partitions move: what was on them alone is lost and named, and nothing else;
+//! what is left goes on, grows and shrinks.
+
+use serde_json::Value;
+
+use crate::elastic::{run_on, servers, world_with};
+use crate::world::Ran;
+
+/// Moves are slow, so that a node can be killed in the middle of them.
+const OPTIONS: [&str; 8] =
+    ["--nodes", "2..4", "--node-memory", "64MiB", "--policy", "static", "--move-rate", "12MiB"];
+
+/// `kill_node ID-POSITION` ends the process of the n-th node of the record, which lists them in the
+/// order in which they came. Files either read right or fail; they never read wrong.
+const DEATHS: &str = r#"
+    state() { "$TIDEFS" status --json; }
+    field() { /usr/bin/python3 -c "import json,sys; s = json.load(sys.stdin); print($1)"; }
+    kill_node() {
+        kill -9 $(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n "${1}p" | tr -dc 0-9)
+    }
+    until_moving() {
+        for i in $(seq 600); do
+            [ "$(state | field "(s['reconfiguration'] or {}).get('bytes_moved', 0) > 0")" = True ] \
+                && return 0
+            sleep 0.05
+        done
+        echo "nothing moves" >&2; return 1
+    }
+    until_given_up() {
+        for i in $(seq 300); do
+            [ "$(state | field "[n['partitions'] for n in s['lost_nodes']] not in ([], [None])")" \
+                = True ] && return 0
+            sleep 0.1
+        done
+        echo "nobody takes over what was lost" >&2; state >&2; return 1
+    }
+    read_all() {
+        right=0; lost=0
+        for i in $(seq 40); do
+            if cat old/$i > ../read 2> /dev/null; then
+                make $i 1 | cmp - ../read || { echo "$i is WRONG" >&2; return 1; }
+                right=$((right + 1))
+            else
+                lost=$((lost + 1))
+            fi
+        done
+        rm -f ../read
+        echo "right $right lost $lost"
+    }
+    cd "$TIDEFS_MOUNT"; mkdir old || exit 20
+    for i in $(seq 40); do make $i 1 > old/$i || exit 21; done
+    sync
+    "$TIDEFS" scale 4 > ../scaled 2>&1 &
+    until_moving || exit 22
+    kill_node $VICTIM
+    until_given_up || exit 23
+    wait
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    read_all || exit 24
+    for i in $(seq 30); do make 1$i 1 > new$i || exit 25; done
+    for i in $(seq 30); do make 1$i 1 | cmp - new$i || exit 26; done
+    rm -r old || exit 27
+    "$TIDEFS" scale 4 || exit 28
+    "$TIDEFS" scale 2 || exit 29
+    for i in $(seq 30); do make 1$i 1 | cmp - new$i || exit 30; done
+    rm new* || exit 31
+    [ -z "$(ls)" ] || exit 32
+    rm ../scaled
+    state
+"#;
+
+fn kill(victim: usize) -> Vec<Ran> {
+    let kill = |server| {
+        let world = world_with(server)?;
+        let ran = run_on(&world, &OPTIONS, &format!("VICTIM={victim}\n{DEATHS}")).succeeded();
+        world.is_as_before();
+        let death = format!("node {victim} (127.0.0.1:");
+        let named = ran.stderr.lines().filter(|line| line.contains(&death));
+        assert!(named.clone().any(|line| line.contains(" partitions")), "{}", ran.stderr);
+        let from = ran.stdout.find("\n{").expect("the status");
+        let status: Value = serde_json::from_str(&ran.stdout[from..]).expect("JSON");
+        let nodes = status["nodes"].as_array().unwrap();
+        let partitions: u64 = nodes.iter().filter_map(|node| node["partitions"].as_u64()).sum();
+        assert_eq!((nodes.len(), partitions), (2, 16_384), "{status}");
+        assert_eq!(status["lost_nodes"][0]["number"], victim, "{status}");
+        Some(ran)
+    };
+    servers().into_iter().filter_map(kill).collect()
+}
+
+/// How many files read right and how many are lost.
+fn figures(ran: &Ran) -> (u32, u32) {
+    let line = ran.stdout.lines().find(|line| line.starts_with("right ")).expect("figures");
+    let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[test]
+fn a_source_that_dies_while_it_gives_takes_its_own_and_nothing_else() {
+    for ran in kill(1) {
+        let (right, lost) = figures(&ran);
+        assert!(right > 0 && lost > 0 && right + lost == 40, "{right} right, {lost} lost");
+    }
+}
+
+#[test]
+fn a_target_that_dies_while_it_takes_takes_its_own_and_nothing_else() {
+    for ran in kill(3) {
+        let (right, lost) = figures(&ran);
+        assert!(right > 20 && right + lost == 40, "{right} right, {lost} lost");
+    }
+}
