@@ -12,7 +12,7 @@ NODES ?=
 TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint unit workflows churn suites soak fsx bench clean
+.PHONY: help setup build run test lint unit workflows churn killed suites soak kills fsx bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
-	$(MAKE) --no-print-directory lint unit workflows churn suites
+	$(MAKE) --no-print-directory lint unit workflows churn killed suites
 
 lint:
 	cargo fmt --all --check
@@ -56,6 +56,19 @@ SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
 churn:
 	cargo build --release --locked -p tidefs-cli
 	$(SOAK) --seconds 60 --changes 3 --server usual --server /usr/bin/redis-server
+
+# The manager is killed, on both kinds of server at once: before some of its steps, or before each.
+KILLS = cargo build --release --locked -p tidefs-cli && \
+  { /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) --stride $(1) & first=$$!; \
+    /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) --stride $(1) \
+      --server /usr/bin/redis-server; second=$$?; wait $$first && exit $$second; }
+
+killed:
+	$(call KILLS,5)
+
+kills: ## kill the manager before every step of growing and shrinking, on each kind of server
+	scripts/setup test
+	$(call KILLS,1)
 
 soak: ## twenty minutes on each kind of server: nodes come and go under verified I/O
 	scripts/setup test

@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+"""The manager is killed at every step of a growth and of a shrink, on real servers.
+
+A file system runs all the while; its nodes and its mount belong to another process than the
+manager.  Before each reconfiguration the manager is told how many steps it has to live; it ends
+itself as `kill -9` would, is started again by the file system, and its successor must bring what
+was asked for to its end.  Then every partition must have one owner and every byte must be right.
+The walk goes on, a step more each time, until a manager lives to the end.
+
+Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PARTITIONS = 16_384
+# How long any command of the file system may take.
+COMMAND_SECONDS_MAX = 60
+# No reconfiguration has nearly as many steps.
+STEPS_MAX = 200
+MIB = 1 << 20
+DYING = "dies before the step: "
+
+
+class System:
+    """A file system that is kept up, and the files in it."""
+
+    def __init__(self, tidefs: Path, server: str | None, folder: Path):
+        self.tidefs, self.folder = tidefs, folder
+        self.mount, self.state = folder / "tide", folder / "state"
+        self.fuse = folder / "steps"
+        self.environment = {
+            **os.environ,
+            "TIDEFS_STATE": str(self.state),
+            "TIDEFS_MANAGER_DIES": str(self.fuse),
+            **({"TIDEFS_SERVER": server} if server else {}),
+        }
+        self.sums: dict[str, str] = {}
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [self.tidefs, *words],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"tidefs {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def up(self) -> None:
+        options = ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "static"]
+        self.run("up", *options, "--mount", str(self.mount))
+
+    def fill(self, seed: int) -> None:
+        source = random.Random(seed)
+        for number, size in enumerate([100, 70_000, 3 * MIB, 9 * MIB, 14 * MIB] + [5_000] * 40):
+            data = source.randbytes(size)
+            (self.mount / f"file-{number}").write_bytes(data)
+            self.sums[f"file-{number}"] = hashlib.sha256(data).hexdigest()
+
+    def verify(self) -> None:
+        """Every byte is right, and a file can be made and removed."""
+        found = sorted(path.name for path in self.mount.iterdir())
+        assert found == sorted(self.sums), f"other files than before: {found}"
+        for name, known in self.sums.items():
+            data = (self.mount / name).read_bytes()
+            assert hashlib.sha256(data).hexdigest() == known, f"{name} is not what it was"
+        (self.mount / "new").write_bytes(b"x" * 100_000)
+        (self.mount / "new").unlink()
+
+    def deaths(self) -> list[str]:
+        """The steps before which managers have died so far."""
+        lines = (self.state / "up" / "log").read_text().splitlines()
+        return [line.split(DYING)[1] for line in lines if DYING in line]
+
+    def owners(self) -> list[int]:
+        """How many nodes say of each partition that it is theirs."""
+        counts = [0] * PARTITIONS
+        nodes = json.loads((self.state / "up" / "cluster.json").read_text())["nodes"]
+        secret = (self.state / "up" / "secret").read_text()
+        for node in nodes:
+            for first, last in held(node["socket"], secret):
+                for partition in range(first, last + 1):
+                    counts[partition] += 1
+        return counts
+
+
+def held(path: str, secret: str) -> list[tuple[int, int]]:
+    """The ranges of partitions that a node says it holds."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(30)
+        line.connect(path)
+        replies = line.makefile("rb")
+
+        def ask(*words: str) -> bytes:
+            request = [f"*{len(words)}\r\n"]
+            request += [f"${len(word)}\r\n{word}\r\n" for word in words]
+            line.sendall("".join(request).encode())
+            head = replies.readline()
+            assert head[:1] in b"+$", f"{path} answers {head!r}"
+            return replies.read(int(head[1:]) + 2) if head[:1] == b"$" else head
+
+        ask("AUTH", "tidefs", secret)
+        table = ask("CLUSTER", "NODES").decode()
+    itself = next(row.split() for row in table.splitlines() if "myself" in row)
+    slots = [word for word in itself[8:] if not word.startswith("[")]
+    opened = [word for word in itself[8:] if word.startswith("[")]
+    assert not opened, f"{path} has partitions on their way: {opened[:3]}"
+    pairs = [word.split("-") for word in slots]
+    return [(int(pair[0]), int(pair[-1])) for pair in pairs]
+
+
+def walk(system: System, stride: int) -> tuple[int, float]:
+    """Kills before the first step, the next, and so on, growing and shrinking in turn."""
+    kills, longest = 0, 0.0
+    lived = {3: False, 1: False}
+    # Both directions begin at another step, so that a long stride meets different ones.
+    for offset, nodes in ((0, 3), (stride // 2, 1)):
+        assert system.run("scale", "1" if nodes == 3 else "3")
+        for steps in range(offset, STEPS_MAX, stride):
+            before = len(system.deaths())
+            system.fuse.write_text(str(steps))
+            begun = time.monotonic()
+            system.run("scale", str(nodes))
+            seconds = time.monotonic() - begun
+            died = system.deaths()[before:]
+            check(system, nodes)
+            print(f"  to {nodes}, {steps} steps: {died or 'lived'}, {seconds:.1f} s", flush=True)
+            # A manager that lived may have steps left: the next one reads a large number.
+            system.fuse.write_text("1000000")
+            system.run("scale", "1" if nodes == 3 else "3")
+            if not died:
+                lived[nodes] = True
+                break
+            kills += 1
+            longest = max(longest, seconds)
+        assert lived[nodes], f"no manager lives to see {nodes} nodes"
+    return kills, longest
+
+
+def check(system: System, nodes: int) -> None:
+    status = json.loads(system.run("status", "--json"))
+    assert status["reconfiguration"] is None, status
+    assert len(status["nodes"]) == nodes, status
+    odd = [number for number, count in enumerate(system.owners()) if count != 1]
+    assert not odd, f"partitions without an owner or with two: {odd[:10]}"
+    system.verify()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tidefs", type=Path, required=True, help="the program to test")
+    parser.add_argument("--server", help="the server program that nodes run")
+    parser.add_argument("--stride", type=int, default=1, help="kill at every n-th step only")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if not options.tidefs.exists() or options.stride < 1:
+        parser.error("no such program, or no such stride")
+    with tempfile.TemporaryDirectory(prefix="tk", dir="/tmp") as folder:
+        system = System(options.tidefs.resolve(), options.server, Path(folder))
+        system.up()
+        try:
+            system.fill(options.seed)
+            kills, longest = walk(system, options.stride)
+            store = json.loads(system.run("status", "--json"))["store"]
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            print(f"FAILED: {error}", file=sys.stderr)
+            print((system.state / "up" / "log").read_text()[-4000:], file=sys.stderr)
+            return 1
+        finally:
+            subprocess.run(
+                [system.tidefs, "down"],
+                env=system.environment,
+                capture_output=True,
+                timeout=COMMAND_SECONDS_MAX,
+                check=False,
+            )
+    print(f"{store}: {kills} managers killed, all bytes right; slowest to its end {longest:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
