@@ -14,6 +14,7 @@ mod policy;
 mod reconfiguration;
 mod record;
 mod request;
+pub mod rescaling;
 mod settings;
 
 pub use check::{Finding, check};
@@ -26,7 +27,10 @@ pub use events::{
 pub use inventory::{
     Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation,
 };
-pub use planner::{Move, Plan, Refusal, Step, capacity, plan, share, whole_shares};
+pub use planner::{
+    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Move, Plan, Refusal, Step, Within, capacity,
+    class_of, node_of, plan, plan_for, share, whole_shares,
+};
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
 pub use reconfiguration::{Phase, Reconfiguration};
 pub use record::{Kind, Record, RecordError};

@@ -5,6 +5,8 @@
 //! proportion to the memory that the metadata leaves. Partitions on nodes that do not answer stay
 //! where they are. The same inventory gives the same plan, in whatever order its nodes were listed.
 
+mod aims;
+mod hashing;
 mod plan;
 mod shares;
 mod spread;
@@ -14,6 +16,8 @@ use std::collections::BTreeSet;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
 
+pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
+pub use hashing::{class_of, node_of};
 pub use plan::{Move, Plan, Refusal, Step};
 pub use shares::{capacity, share, whole_shares};
 use spread::{Item, Range};
@@ -196,22 +200,42 @@ impl<'a> Problem<'a> {
     }
 
     /// Moves off leaving nodes must find room somewhere; others are left out when there is none.
-    fn steps(&self, mut drafts: Vec<Draft>) -> Result<(Vec<Step>, u32), Refusal> {
+    fn steps(&self, drafts: Vec<Draft>) -> Result<(Vec<Step>, u32), Refusal> {
+        self.steps_within(drafts, &mut self.room())
+    }
+
+    /// All of the first, then the others.
+    fn steps_in_turn(
+        &self,
+        first: Vec<Draft>,
+        rest: Vec<Draft>,
+    ) -> Result<(Vec<Step>, u32), Refusal> {
+        let mut room = self.room();
+        let (mut steps, left_out) = self.steps_within(first, &mut room)?;
+        let (others, left) = self.steps_within(rest, &mut room)?;
+        steps.extend(others);
+        Ok((steps, left_out + left))
+    }
+
+    fn steps_within(
+        &self,
+        mut drafts: Vec<Draft>,
+        room: &mut [Room],
+    ) -> Result<(Vec<Step>, u32), Refusal> {
         steps::join_runs(&mut drafts);
         steps::interleave(&mut drafts);
-        let mut room = self.room();
-        let (mut steps, left) = steps::cut(drafts, &mut room, self.spreading);
+        let (mut steps, left) = steps::cut(drafts, room, self.spreading);
         let (optional, must): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|draft| self.may_stay(draft));
         let elsewhere = must
             .into_iter()
-            .map(|draft| self.elsewhere(draft, &mut room))
+            .map(|draft| self.elsewhere(draft, room))
             .collect::<Result<Vec<_>, _>>()?;
         // Room was taken when another target was chosen; it is given back to be taken again.
         for draft in &elsewhere {
             room[draft.to].used_bytes -= draft.step.bytes;
         }
-        steps.extend(steps::cut(elsewhere, &mut room, self.spreading).0);
+        steps.extend(steps::cut(elsewhere, room, self.spreading).0);
         Ok((steps, optional.len() as u32))
     }
 

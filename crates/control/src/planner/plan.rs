@@ -1,6 +1,7 @@
 //! A plan: which partitions move where, in which order, and what that costs.
 
 use std::fmt;
+use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
@@ -100,4 +101,9 @@ pub enum Refusal {
         partition.number()
     )]
     NoRoomToMove { partition: Partition, bytes: ByteSize, room: ByteSize },
+    #[error(
+        "the leaving nodes would be empty after {:.1} s and must be after {:.1} s; give more time, \
+         or let fewer leave", needed.as_secs_f64(), deadline.as_secs_f64()
+    )]
+    TooLate { needed: Duration, deadline: Duration },
 }

@@ -1,0 +1,139 @@
+//! The problem of rescaling as Pufferscale states it (section III), widened to hosts that differ.
+//!
+//! Buckets lie on hosts and are to lie on those that stay, so that load and bytes are even and the
+//! transfers take little time. A bucket is a partition with a size and a load; a host is a node as
+//! this problem sees it. Nothing here knows metadata, servers or files.
+
+use tidefs_model::NodeClass;
+
+/// Where a bucket may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Any,
+    Only(NodeClass),
+}
+
+/// What is placed and moved as one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    pub bytes: u64,
+    /// In any unit that can be summed, such as requests a second.
+    pub load: f64,
+    /// The host that it lies on.
+    pub from: u16,
+    pub home: Home,
+}
+
+/// A node of the problem.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Host {
+    pub class: NodeClass,
+    /// Holds buckets afterwards.
+    pub stays: bool,
+    /// Came for this reconfiguration and is taken to hold nothing before.
+    pub newcomer: bool,
+    /// What part of all load and of all bytes it should hold, in any unit; means nothing for a host
+    /// that leaves.
+    pub weight: f64,
+    /// Bytes a second that it can send, and receive at the same time.
+    pub bandwidth: f64,
+    /// Bytes of buckets that it can hold.
+    pub limit_bytes: u64,
+}
+
+impl Host {
+    pub fn takes(&self, home: Home) -> bool {
+        self.stays && (home == Home::Any || home == Home::Only(self.class))
+    }
+}
+
+/// Buckets and hosts that fit together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    buckets: Vec<Bucket>,
+    hosts: Vec<Host>,
+    load: f64,
+    bytes: u64,
+    /// By host, the part of everything that it should hold; these add up to 1.
+    parts: Vec<f64>,
+}
+
+/// The buckets and the hosts make no problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsound {
+    #[error("bucket {bucket} lies on host {host}, and there are {hosts} hosts")]
+    UnknownHost { bucket: usize, host: u16, hosts: usize },
+    #[error("the load of bucket {bucket} is negative or not a number")]
+    Load { bucket: usize },
+    #[error("the weight or the bandwidth of host {host} is not a positive number")]
+    Host { host: usize },
+    #[error("no host stays that may hold bucket {bucket}")]
+    Homeless { bucket: usize },
+    #[error("there are {hosts} hosts and {buckets} buckets; at most 65535 of each can be planned")]
+    TooMany { hosts: usize, buckets: usize },
+}
+
+impl Problem {
+    pub fn new(buckets: Vec<Bucket>, hosts: Vec<Host>) -> Result<Problem, Unsound> {
+        let most = usize::from(u16::MAX);
+        if hosts.len() > most || buckets.len() > most {
+            return Err(Unsound::TooMany { hosts: hosts.len(), buckets: buckets.len() });
+        }
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let sound =
+            |host: &Host| positive(host.bandwidth) && (!host.stays || positive(host.weight));
+        if let Some(host) = hosts.iter().position(|host| !sound(host)) {
+            return Err(Unsound::Host { host });
+        }
+        let able = |home| hosts.iter().any(|host| host.takes(home));
+        let homes = [Home::Any, Home::Only(NodeClass::Own), Home::Only(NodeClass::Victim)];
+        let homeless: Vec<_> = homes.into_iter().filter(|home| !able(*home)).collect();
+        for (at, bucket) in buckets.iter().enumerate() {
+            if usize::from(bucket.from) >= hosts.len() {
+                let (host, hosts) = (bucket.from, hosts.len());
+                return Err(Unsound::UnknownHost { bucket: at, host, hosts });
+            }
+            if !bucket.load.is_finite() || bucket.load < 0.0 {
+                return Err(Unsound::Load { bucket: at });
+            }
+            if homeless.contains(&bucket.home) {
+                return Err(Unsound::Homeless { bucket: at });
+            }
+        }
+        let weight = |host: &Host| if host.stays { host.weight } else { 0.0 };
+        let all: f64 = hosts.iter().map(weight).sum();
+        let parts = hosts.iter().map(|host| if all > 0.0 { weight(host) / all } else { 0.0 });
+        let parts = parts.collect();
+        let load = buckets.iter().map(|bucket| bucket.load).sum();
+        let bytes = buckets.iter().map(|bucket| bucket.bytes).sum();
+        Ok(Problem { buckets, hosts, load, bytes, parts })
+    }
+
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Of all buckets together.
+    pub fn load(&self) -> f64 {
+        self.load
+    }
+
+    /// Of all buckets together.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The part of everything that a host should hold, 0 for one that leaves.
+    pub fn part(&self, host: usize) -> f64 {
+        self.parts[host]
+    }
+
+    /// Where the buckets lie.
+    pub fn start(&self) -> Vec<u16> {
+        self.buckets.iter().map(|bucket| bucket.from).collect()
+    }
+}
