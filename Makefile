@@ -12,7 +12,8 @@ NODES ?=
 TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint unit workflows churn killed suites soak kills fsx bench clean
+.PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx bench \
+  clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +70,12 @@ killed:
 kills: ## kill the manager before every step of growing and shrinking, on each kind of server
 	scripts/setup test
 	$(call KILLS,1)
+
+tide: ## write more than a node holds, read it back, delete it, and watch the nodes come and go
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	for server in "" /usr/bin/redis-server; do /usr/bin/python3 trust/tide.py \
+	  --tidefs $(TIDEFS) $${server:+--server $$server} || exit 1; done
 
 soak: ## twenty minutes on each kind of server: nodes come and go under verified I/O
 	scripts/setup test

@@ -24,7 +24,7 @@ from pathlib import Path
 
 PARTITIONS = 16_384
 # How long any command of the file system may take.
-COMMAND_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 120
 # No reconfiguration has nearly as many steps.
 STEPS_MAX = 200
 MIB = 1 << 20
