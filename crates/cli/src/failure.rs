@@ -13,8 +13,8 @@ pub enum Failure {
     #[error("{} does not exist; make it first: mkdir -p {}", .0.display(), .0.display())]
     MountPointMissing(PathBuf),
     #[error(
-        "the directory that {} would lie in does not exist; make it first, or choose another \
-         place with --mount", .0.display()
+        "the directory that {} would lie in does not exist; make it first, or choose another place",
+        .0.display()
     )]
     MountParentMissing(PathBuf),
     #[error("{} is not a directory; choose another place to mount", .0.display())]

@@ -13,7 +13,9 @@ use crate::process::{self, ProcessId};
 use crate::state::{MountRecord, Running, all_running};
 
 pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
-    let path = absolute(&options.directory)?;
+    // Where there is no directory there is no mount either.
+    let path =
+        absolute(&options.directory).map_err(|_| Failure::NotMounted(options.directory.clone()))?;
     match all_running(asked)?.iter().find_map(|running| Some((running, served(running, &path)?))) {
         Some((running, record)) if record.owner == running.record.owner => {
             control::ask(&running.paths, &Request::Unmount(path.clone()))?;

@@ -64,7 +64,9 @@ fn commands_for_a_running_file_system_say_when_there_is_none() {
     for words in [&["status"][..], &["down"], &["mount", "."]] {
         world.run(words).refused(1, &["no file system is running", "tidefs up"]);
     }
-    world.run(["umount", "."]).refused(1, &["not a mount", "tidefs status"]);
+    for place in [".", "no/such/place"] {
+        world.run(["umount", place]).refused(1, &["not a mount", "tidefs status"]);
+    }
     world.is_as_before();
 }
 
