@@ -27,6 +27,7 @@ impl fmt::Display for Summary<'_> {
         write!(f, "{files} made in {}", seconds(self.wall))?;
         let (written, read) = (self.amount(bytes_written), self.amount(bytes_read));
         match direct {
+            true if bytes_written == 0 => {}
             true => write!(f, "; at least {written} written, reading is not counted")?,
             false => write!(f, "; {written} written, {read} read")?,
         }
