@@ -20,6 +20,9 @@ pub struct Base {
 /// what a killed one left there.
 const ELSEWHERE: &str = "elsewhere";
 
+/// How often what another process undid meanwhile is done again.
+const TRIES_MAX: usize = 10;
+
 impl Base {
     /// The user's own: in the session's runtime directory, or else in `/tmp`.
     pub fn own() -> Base {
@@ -54,10 +57,13 @@ impl Base {
     /// Makes the directory where it is missing; `true` if it did. Refuses one that others could
     /// change under us.
     fn ensure(&self) -> Result<bool, Failure> {
-        let missing = !self.path.exists();
+        let mut missing = !self.path.exists();
         if missing {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-            made.map_err(|source| self.unusable(source))?;
+            match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path) {
+                // Somebody else made it, and has perhaps removed it again, which the lock shows.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => missing = false,
+                made => made.map_err(|source| self.unusable(source))?,
+            }
         }
         self.check()?;
         Ok(missing)
@@ -87,7 +93,7 @@ impl Base {
         Paths::new(path.clone()).check_length()?;
         let mut base_made = false;
         // Another process may remove an empty base between our look and our lock.
-        let lock = (0..10)
+        let lock = (0..TRIES_MAX)
             .find_map(|_| match self.ensure() {
                 Ok(made) => {
                     base_made |= made;
@@ -113,15 +119,25 @@ impl Base {
 
     fn register(&self, instance: &Path) -> io::Result<()> {
         let own = Base::own();
-        if *self == own || own.ensure().is_err() {
+        if *self == own {
             return Ok(());
         }
         let directory = own.path.join(ELSEWHERE);
-        fs::create_dir_all(&directory)?;
         let link = directory.join(link_name(instance));
-        match symlink(instance, &link) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            done => done,
+        let mut tries = 0..TRIES_MAX;
+        loop {
+            // Without a base of the user's own there is nowhere to note it.
+            if own.ensure().is_err() {
+                return Ok(());
+            }
+            let linked = fs::create_dir_all(&directory).and_then(|()| symlink(instance, &link));
+            match linked.map_err(|error| (error.kind(), error)) {
+                Err((io::ErrorKind::AlreadyExists, _)) if link.is_symlink() => return Ok(()),
+                // Another process removed directories that were empty until now.
+                Err((io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists, _))
+                    if tries.next().is_some() => {}
+                done => return done.map_err(|(_, error)| error),
+            }
         }
     }
 

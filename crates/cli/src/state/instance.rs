@@ -114,7 +114,10 @@ impl Instance {
 
     /// Takes over the instance of a process that is gone; `None` while one owns it.
     pub fn take_over(directory: &Path) -> Option<Instance> {
+        // Whoever makes an instance holds its base until it owns the instance.
+        let base = Lock::take(directory.parent()?).ok()?;
         let lock = Lock::try_take(directory).ok()??;
+        drop(base);
         let mut instance = Instance::new(directory.to_owned(), lock, false);
         instance.base_made = instance.read().is_ok_and(|record| record.base_made);
         Some(instance)
@@ -146,5 +149,27 @@ impl Instance {
             tracing::warn!("could not remove {}: {error}", directory.display());
         }
         base::forget(directory, self.base_made);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_that_is_being_made_is_not_taken_over() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = base.path().join("run-1");
+        let making = Lock::take(base.path()).unwrap();
+        fs::create_dir(&directory).unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| Instance::take_over(&directory).is_some());
+            // Long enough for it to find the directory without an owner.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let _owned = Lock::take(&directory).unwrap();
+            drop(making);
+            assert!(!other.join().unwrap(), "it was taken from who made it");
+        });
+        assert!(Instance::take_over(&directory).is_some(), "now nobody owns it");
     }
 }
