@@ -112,7 +112,6 @@ fn a_node_that_dies_takes_its_files_and_nothing_else() {
     assert!(told.is_subset(&listed) && told.len() < 60, "{told:?} of {listed:?}");
     let count = format!("{} files cannot be read in full", told.len());
     assert!(ran.stderr.contains(&count), "no {count:?} in {}", ran.stderr);
-    assert!(!ran.stderr.contains("written last"), "nothing was: {}", ran.stderr);
     world.is_as_before();
 }
 
@@ -136,7 +135,9 @@ const LOSE_NODE: &str = r#"
 fn whichever_node_dies_the_rest_of_the_tree_is_read_and_written() {
     for node in 1..=3 {
         let Some(world) = world() else { return };
-        world.run_script(&THREE, &format!("NODE={node}\n{LOSE_NODE}")).succeeded();
+        let ran = world.run_script(&THREE, &format!("NODE={node}\n{LOSE_NODE}")).succeeded();
+        // One of the nodes has the list of mounts, which is no reason to speak of lost bytes.
+        assert!(!ran.stderr.contains("written last"), "{}", ran.stderr);
         world.is_as_before();
     }
 }
