@@ -21,7 +21,6 @@ from pathlib import Path
 
 MIB = 1 << 20
 FILE_BYTES = 24 * MIB
-FILES = 50
 NODE_MIB = 256
 # From the deletion to the last node.
 EBB_SECONDS_MAX = 400
@@ -31,16 +30,16 @@ def content(number: int) -> bytes:
     return random.Random(number).randbytes(FILE_BYTES)
 
 
-def inside(tidefs: str) -> int:
+def inside(tidefs: str, files: int) -> int:
     """The command that the run is around."""
     mount = Path(os.environ["TIDEFS_MOUNT"])
-    for number in range(FILES):
+    for number in range(files):
         (mount / f"file-{number}").write_bytes(content(number))
-    for number in range(FILES):
+    for number in range(files):
         if (mount / f"file-{number}").read_bytes() != content(number):
             print(f"file-{number} is not what was written", file=sys.stderr)
             return 1
-    for number in range(FILES):
+    for number in range(files):
         (mount / f"file-{number}").unlink()
     end = time.monotonic() + EBB_SECONDS_MAX
     while time.monotonic() < end:
@@ -54,10 +53,10 @@ def inside(tidefs: str) -> int:
     return 1
 
 
-def check(report: dict) -> list[str]:
+def check(report: dict, files: int) -> list[str]:
     found = []
     most = max(row["nodes"] for row in report["timeline"])
-    needed = -(-FILES * FILE_BYTES // (NODE_MIB * MIB))
+    needed = -(-files * FILE_BYTES // (NODE_MIB * MIB))
     if not needed <= most <= 6:
         found.append(f"grew to {most} nodes where {needed} are needed")
     if report["io_errors"]:
@@ -67,7 +66,7 @@ def check(report: dict) -> list[str]:
             found.append(f"{one['kind']}: {one['outcome']}")
     kinds = [one["kind"] for one in report["reconfigurations"]]
     print(
-        f"{report['store']}: {FILES * FILE_BYTES // MIB} MiB, up to {most} nodes, "
+        f"{report['store']}: {files * FILE_BYTES // MIB} MiB, up to {most} nodes, "
         f"{kinds.count('commission')} growths and {kinds.count('decommission')} shrinks "
         f"in {report['wall_seconds']:.0f} s, improvement {report['resource_usage_improvement']}"
     )
@@ -78,11 +77,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tidefs", type=Path, required=True, help="the program to test")
     parser.add_argument("--server", help="the server program that nodes run")
+    # An allocator may keep a stripe of 1 MiB in 1.25 MiB; then 50 files do not fit on six nodes.
+    parser.add_argument("--files", type=int, default=50, help="of 24 MiB each")
     parser.add_argument("--quiet-period", default="5", help="seconds before it shrinks")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return inside(str(options.tidefs))
+        return inside(str(options.tidefs), options.files)
     if not options.tidefs.exists():
         parser.error("no such program")
     environment = {**os.environ, **({"TIDEFS_SERVER": options.server} if options.server else {})}
@@ -92,11 +93,12 @@ def main() -> int:
         words += ["--node-memory", f"{NODE_MIB}MiB", "--policy", "nso+asi"]
         words += ["--quiet-period", options.quiet_period, "--report", f"{folder}/report", "--"]
         words += [sys.executable, str(Path(__file__).resolve()), "--inside", "--tidefs", tidefs]
+        words += ["--files", str(options.files)]
         ran = subprocess.run(words, cwd=folder, env=environment, check=False)
         if ran.returncode != 0:
             print(f"FAILED: the run ended with {ran.returncode}", file=sys.stderr)
             return 1
-        found = check(json.loads(Path(folder, "report", "report.json").read_text()))
+        found = check(json.loads(Path(folder, "report", "report.json").read_text()), options.files)
     for what in found:
         print(f"FAILED: {what}", file=sys.stderr)
     return 1 if found else 0
