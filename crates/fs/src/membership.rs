@@ -65,7 +65,7 @@ struct Member {
 impl Membership {
     /// Registers this mount. It shares until [`Membership::tick`] finds it alone.
     pub fn join(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
-        store.batch(keys::MOUNTS, &registration(mount))?;
+        store.batch(keys::MOUNTS, &registration(mount, true))?;
         let state = State { last_beat: now, ..State::default() };
         Ok(Membership {
             mount,
@@ -140,8 +140,10 @@ impl Membership {
     fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         let was_alone = self.is_alone();
         self.assume_company();
-        store.batch(keys::MOUNTS, &registration(self.mount))?;
-        self.says_it_shares.store(true, Ordering::SeqCst);
+        // One that was alone says that it shares when its kernel has forgotten.
+        store.batch(keys::MOUNTS, &registration(self.mount, !was_alone))?;
+        self.says_it_shares.store(!was_alone, Ordering::SeqCst);
+        self.must_acknowledge.store(was_alone, Ordering::SeqCst);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.last_beat, state.rejoined) = (now, Some(now));
         Ok(was_alone)
@@ -217,10 +219,9 @@ impl Membership {
     }
 }
 
-/// Of a mount that shares.
-fn registration(mount: MountId) -> Batch {
+fn registration(mount: MountId, shares: bool) -> Batch {
     let mut record = [0; 16];
-    record[SHARES as usize + 7] = 1;
+    record[SHARES as usize + 7] = shares.into();
     Batch::new().put(keys::mount(mount), record).add(CHANGES, 0, 1).reclaims()
 }
 

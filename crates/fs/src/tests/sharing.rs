@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tidefs_model::{Ino, MountId, Time};
-use tidefs_store::{Fault, Faulty, Operation, StoreError};
+use tidefs_store::{Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{Bed, ME};
-use crate::Error;
 use crate::membership::Membership;
+use crate::{Error, keys};
 
 #[test]
 fn a_first_mount_is_alone_and_lets_the_kernel_keep_what_it_knows() {
@@ -55,6 +55,29 @@ fn a_mount_that_died_holds_newcomers_up_for_a_bounded_time() {
     assert_eq!(second.is_admitted(), Ok(false), "the first one's kernel may still know something");
     bed.pass(Duration::from_secs(3));
     assert_eq!(second.is_admitted(), Ok(true));
+}
+
+#[test]
+fn a_mount_whose_registration_was_lost_registers_again_and_keeps_nothing_for_a_while() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    assert!(first.lifetimes().entry > Duration::ZERO);
+    bed.store.delete_shards(&[keys::MOUNTS]).expect("lost with a node");
+    bed.pass(Duration::from_secs(2));
+    assert_eq!(first.tick(), Ok(true), "it cannot know whether it is alone");
+    assert_eq!(first.lifetimes().entry, Duration::ZERO);
+    let second = bed.mount(2);
+    assert_eq!(second.is_admitted(), Ok(false), "the first one's kernel has yet to forget");
+    assert_eq!(first.tick(), Ok(false));
+    assert_eq!(second.is_admitted(), Ok(true));
+    second.unmount().expect("leaves");
+    bed.pass(Duration::from_secs(5));
+    assert_eq!(first.tick(), Ok(false));
+    assert_eq!(first.lifetimes().entry, Duration::ZERO, "others may not have registered yet");
+    bed.pass(Duration::from_secs(10));
+    assert_eq!(first.tick(), Ok(false));
+    assert!(first.lifetimes().entry > Duration::ZERO);
 }
 
 #[test]
