@@ -187,7 +187,10 @@ const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
 fn node_memory(text: &str) -> Result<ByteSize, String> {
     let size = text.parse::<ByteSize>().map_err(|error| error.to_string())?;
     if size < NODE_MEMORY_MIN {
-        return Err(format!("give at least {NODE_MEMORY_MIN}"));
+        return Err(format!(
+            "{size} a node is too little; give at least {NODE_MEMORY_MIN}: a server alone takes up to \
+             5 MiB, and 8 MiB are kept free for deletes and metadata"
+        ));
     }
     Ok(size)
 }

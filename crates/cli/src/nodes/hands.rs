@@ -1,6 +1,6 @@
 //! The manager's hands on a Valkey Cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +24,8 @@ pub struct ClusterHands {
     store: Arc<Valkey>,
     /// What each node used when it was last observed.
     used: Mutex<BTreeMap<NodeId, u64>>,
+    /// Partitions that were on nodes that have ended, when that was first seen.
+    lost: Mutex<BTreeMap<NodeId, u16>>,
 }
 
 impl ClusterHands {
@@ -36,11 +38,38 @@ impl ClusterHands {
         urgency: Urgency,
         steps: Steps,
     ) -> ClusterHands {
-        ClusterHands { admin, options, urgency, steps, store, used: Mutex::default() }
+        ClusterHands {
+            admin,
+            options,
+            urgency,
+            steps,
+            store,
+            used: Mutex::default(),
+            lost: Mutex::default(),
+        }
     }
 
     fn used(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, BTreeMap<NodeId, u16>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is on its way to a node or from it goes with it as well. A second try finds less.
+    fn note_losses(&self, ended: &[NodeId], left: &[Unfinished]) -> Result<(), Failure> {
+        let ownership = self.admin.placement().map_err(Failure::new)?;
+        let mut lost = self.lost();
+        for &node in ended {
+            let held = ownership.partitions_of(node).map(Partition::number);
+            let underway = left.iter().filter(|left| touches(left, node));
+            let underway = underway.map(|left| left.partition.number());
+            let all: BTreeSet<u16> = held.chain(underway).collect();
+            let most = lost.entry(node).or_default();
+            *most = (all.len() as u16).max(*most);
+        }
+        Ok(())
     }
 
     fn nodes(&self, ownership: &Ownership) -> Vec<Node> {
@@ -166,17 +195,17 @@ impl Hands for ClusterHands {
             tracing::debug!("inode numbers are outdated when they are made anew: {error}");
         }
         let before = Ino(before.0);
+        self.note_losses(ended, &finished.left)?;
         self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
-        let held = self.admin.expunge(ended, before).map_err(Failure::new)?;
+        self.admin.expunge(ended, before).map_err(Failure::new)?;
         Fs::mend(&self.store, format(), SystemClock.now()).map_err(Failure::new)?;
-        let used = self.used();
-        let loss = |(node, partitions): (NodeId, usize)| {
-            // What was on its way to it or from it went with it as well.
-            let underway = finished.left.iter().filter(|left| touches(left, node)).count();
-            let partitions = (partitions + underway) as u16;
-            Loss { node, partitions, bytes: used.get(&node).copied() }
+        let (used, lost) = (self.used(), self.lost());
+        let loss = |&node: &NodeId| Loss {
+            node,
+            partitions: lost.get(&node).copied().unwrap_or(0),
+            bytes: used.get(&node).copied(),
         };
-        Ok(held.into_iter().map(loss).collect())
+        Ok(ended.iter().map(loss).collect())
     }
 }
 

@@ -194,6 +194,7 @@ fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
     refused(&["--nodes", "1..4", "--policy", "nso+nso"], &["nso"]);
     refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 %", "95 %"]);
     refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["0 %"]);
+    refused(&["--nodes", "1..4", "--node-memory", "16MiB"], &["16 MiB", "32 MiB", "kept free"]);
     world.is_as_before();
 }
 
@@ -203,5 +204,53 @@ fn a_fixed_number_of_nodes_stays() {
     let script = r#""$TIDEFS" scale 3 && exit 3; "$TIDEFS" drain 1 && exit 4; [ "$(nodes)" = 2 ]"#;
     let ran = run(&world, &["--nodes", "2", "--node-memory", "64MiB"], script).succeeded();
     assert_eq!(ran.stderr.matches("is fixed").count(), 2, "{}", ran.stderr);
+    world.is_as_before();
+}
+
+#[test]
+fn the_last_node_stays() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..3", "--node-memory", "64MiB", "--policy", "static"];
+    let script = r#"
+        "$TIDEFS" drain 1 && exit 3
+        "$TIDEFS" scale 4 && exit 4
+        "$TIDEFS" scale 0 && exit 5
+        [ "$(nodes)" = 1 ]
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    for refused in ["is the last node", "4 nodes are more than the maximum of 3", "minimum of 1"] {
+        assert!(ran.stderr.contains(refused), "no {refused:?} in {}", ran.stderr);
+    }
+    world.is_as_before();
+}
+
+/// A writer fills the one node, and the server program is gone: growth is tried again and again, says
+/// why it does not come, and comes when the program is back. The writer waits all the while.
+#[test]
+fn nodes_that_cannot_be_started_are_tried_again_and_harm_nothing() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..2", "--node-memory", "64MiB", "--policy", "nso"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        for i in 1 2 3; do make $i 10 > $i || exit 3; done
+        mv "$TIDEFS_SERVER" "$TIDEFS_SERVER.away"
+        "$TIDEFS" scale 2 2> ../said && exit 4
+        cat ../said; rm ../said
+        [ "$(nodes)" = 1 ] || exit 5
+        check 3 10 || exit 6
+        (for i in 4 5 6 7; do make $i 10 > $i || exit 1; done) & writer=$!
+        for i in $(seq 300); do
+            "$TIDEFS" status --json | grep -q '"last_failure": "' && break; sleep 0.1
+        done
+        "$TIDEFS" status --json | grep '"last_failure": "' || exit 7
+        mv "$TIDEFS_SERVER.away" "$TIDEFS_SERVER"
+        wait $writer || exit 8
+        until_nodes 2 || exit 9
+        check 7 10
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    for said in ["1 to 1 nodes", "given up", "server"] {
+        assert!(ran.stdout.contains(said), "no {said:?} in {}", ran.stdout);
+    }
     world.is_as_before();
 }
