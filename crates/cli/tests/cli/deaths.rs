@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::elastic::{run_on, servers, world_with};
+use crate::elastic::{TOOLS, run_on, servers, world_with};
 use crate::world::Ran;
 
 /// Moves are slow, so that a node can be killed in the middle of them.
@@ -88,6 +88,48 @@ fn kill(victim: usize) -> Vec<Ran> {
         Some(ran)
     };
     servers().into_iter().filter_map(kill).collect()
+}
+
+/// The processes of a world that are managers.
+const MANAGERS: &str = "grep -lzsx manager /proc/[0-9]*/cmdline | while read path; do \
+    grep -qzsF \"TIDEFS_TEST_WORLD=$PLACE\" \"${path%cmdline}environ\" && \
+    echo \"$path\" | tr -dc '0-9\\n'; done";
+
+#[test]
+fn a_manager_that_is_killed_comes_back_and_goes_with_its_run() {
+    let Some(world) = world_with("valkey") else { return };
+    let place = world.work().parent().unwrap().display().to_string();
+    let script = format!(
+        r#"
+        PLACE={place}
+        manager() {{ {MANAGERS}; }}
+        until_manager_is_not() {{
+            for i in $(seq 300); do
+                now=$(manager); [ -n "$now" ] && [ "$now" != "$1" ] && return 0; sleep 0.1
+            done
+            echo "no manager comes back" >&2; return 1
+        }}
+        cd "$TIDEFS_MOUNT"; make 1 20 > 1
+        until_manager_is_not none || exit 3
+        first=$(manager); kill -9 $first
+        check 1 20 || exit 4
+        until_manager_is_not $first || exit 5
+        "$TIDEFS" scale 2 || exit 6
+        check 1 20 || exit 7
+        echo ready; sleep 1000
+        "#
+    );
+    let script = format!("TIDEFS={}\n{TOOLS}\n{script}", world.binary().display());
+    let words = [&["run"][..], &OPTIONS, &["--", "sh", "-c", &script]].concat();
+    let words: Vec<_> =
+        words.into_iter().map(|word| if word == "2..4" { "1..4" } else { word }).collect();
+    let mut running = world.start(&mut world.tidefs(words));
+    running.says("ready");
+    running.send(rustix::process::Signal::KILL);
+    running.end().ended_with(137);
+    let ran = world.run_script(&[], "touch tide/again").succeeded();
+    assert!(ran.stderr.contains("cleaned up"), "{}", ran.stderr);
+    world.is_as_before();
 }
 
 /// How many files read right and how many are lost.

@@ -26,7 +26,7 @@ pub fn world_with(server: &str) -> Option<World> {
 
 /// In front of a script: bytes that follow from a file's number, and the nodes that there are.
 /// Waits end by themselves.
-const TOOLS: &str = r#"
+pub const TOOLS: &str = r#"
     make() { openssl enc -aes-128-ctr -nosalt -K $(printf %032d $1) -iv 0 -in /dev/zero 2>/dev/null \
         | head -c $(($2 << 20)); }
     nodes() { "$TIDEFS" status --json | tr ',' '\n' | grep -c '"endpoint"'; }
