@@ -26,6 +26,9 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 # The programs of the workflows use Debian's numpy, which another Python may not have.
 PYTHON = "/usr/bin/python3"
+# For a workflow of half a minute: it is not quiet for the usual three quarters of one, nodes come
+# before writers meet full ones, and leave when a third of the memory is free.
+ELASTIC = ["--policy", "nso+asi", "--scale-out-at", "90", "--scale-in-at", "65", "--quiet-period", "1"]
 # How long `tidefs run` may take to end its command, its nodes and its mount.
 STOP_SECONDS_MAX = 60
 
@@ -82,8 +85,7 @@ def tidefs_command(options, scenario: Scenario, mount: Path, report: Path) -> li
         memory = options.node_memory or scenario.node_memory
         command += ["--nodes", nodes, "--node-memory", memory]
         if ".." in nodes:
-            # A workflow of a minute is not quiet for the usual three quarters of one.
-            command += ["--policy", "nso+asi", "--quiet-period", "0.5"]
+            command += ELASTIC
     return [*command, "--report", str(report), "--"]
 
 
@@ -120,6 +122,8 @@ def run_both(options, scenario: Scenario, scratch: Path, output: Path) -> None:
     shutil.rmtree(work)
 
     print_table(read_stages(on_tidefs), read_stages(on_disk))
+    if options.store == "valkey" and ".." in (options.nodes or scenario.nodes):
+        print(f"\n{changes_of_nodes(options, scenario, output / 'report')}")
     reference = scenario.reference
     if reference:
         on_disk = new_folder(output / "reference")
@@ -127,6 +131,32 @@ def run_both(options, scenario: Scenario, scratch: Path, output: Path) -> None:
         inner = workflow_command(options, scenario, source, on_disk)
         call([*inner, *reference, "--work", str(scratch / "reference")])
     print(f"\n{scenario.compare(on_tidefs, on_disk)}")
+
+
+def changes_of_nodes(options, scenario: Scenario, report: Path) -> str:
+    """What became of the number of nodes; a Failure where it changed less than it should have."""
+    done = json.loads((report / "report.json").read_text())["reconfigurations"]
+    lines, counts = [], {"commission": 0, "decommission": 0}
+    for each in done:
+        before, after = each["nodes_before"], each["nodes_after"]
+        verb = "grew" if after > before else "shrank" if after < before else "spread anew"
+        lines.append(
+            f"{verb} from {before} to {after} nodes after {each['started_at']:.1f} s, in "
+            f"{each['seconds']:.1f} s: {format_bytes(each['bytes_moved'])} moved, of at least "
+            f"{format_bytes(each['bytes_minimum'])} ({each['reason']})"
+        )
+        if each["outcome"] == "completed" and each["kind"] in counts:
+            counts[each["kind"]] += 1
+    said = "\n".join(lines) or "The number of nodes did not change."
+    as_planned = options.nodes is None and options.node_memory is None
+    enough = counts["commission"] >= scenario.grows and counts["decommission"] >= scenario.shrinks
+    if as_planned and not enough:
+        raise Failure(
+            f"the file system grew {counts['commission']} times and shrank "
+            f"{counts['decommission']} times; at least {scenario.grows} and {scenario.shrinks} "
+            f"were expected\n{said}"
+        )
+    return said
 
 
 def read_stages(folder: Path) -> list[dict]:

@@ -27,6 +27,9 @@ class Scenario:
     disk_bytes: int
     compare: Callable[[Path, Path], str]
     reference: Sequence[str] = ()
+    # How often the file system grows and shrinks at least, with these nodes on any machine.
+    grows: int = 0
+    shrinks: int = 0
 
 
 def compare_mosaics(on_tidefs: Path, on_disk: Path) -> str:
@@ -51,7 +54,9 @@ def compare_matches(on_tidefs: Path, reference: Path) -> str:
     return f"All {count} matches equal the unsplit search, in both database formats."
 
 
-def montage(tiles: int, side: int, nodes: str, node_memory: str, disk_bytes: int) -> Scenario:
+def montage(
+    tiles: int, side: int, nodes: str, node_memory: str, disk_bytes: int, **changes: int
+) -> Scenario:
     """Each stage's input is removed when the stage has read it, so what is in use rises and falls."""
     grid = str(tiles)
     return Scenario(
@@ -61,6 +66,7 @@ def montage(tiles: int, side: int, nodes: str, node_memory: str, disk_bytes: int
         node_memory=node_memory,
         disk_bytes=disk_bytes,
         compare=compare_mosaics,
+        **changes,
     )
 
 
@@ -78,7 +84,11 @@ def blast(sequences: int, queries: int, pieces: int, node_memory: str, disk_byte
 
 SCENARIOS = {
     ("montage", "small"): montage(4, 256, "4", "64MiB", 100_000_000),
-    ("montage", "normal"): montage(10, 512, "2..8", "192MiB", 2_500_000_000),
+    # Grows for the projected tiles and for their differences, shrinks when those are fitted and
+    # removed, and grows again for the mosaic.
+    ("montage", "normal"): montage(
+        10, 512, "2..8", "128MiB", 2_500_000_000, grows=2, shrinks=1
+    ),
     ("blast", "small"): blast(2000, 64, 4, "64MiB", 100_000_000),
     ("blast", "normal"): blast(20_000, 256, 16, "256MiB", 500_000_000),
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs the Montage mosaic workflow, task by task as a workflow engine would.
 
-Tiles are projected onto one plane, the differences of every two that overlap are fitted,
-a background model follows from the fits, every tile is corrected by it, and the corrected
+Tiles are projected onto one plane, the differences of every two that overlap are made and
+then fitted, a background model follows from the fits, every tile is corrected by it, and the corrected
 tiles are added up to a mosaic and a picture.
 
 The work folder is the one given, or `montage` inside the mount of `tidefs run`:
@@ -109,21 +109,26 @@ def find_overlaps() -> list[Task]:
     ]
 
 
+def make_differences(work: Path) -> list[Task]:
+    """One task per overlap."""
+    tasks = []
+    for _, _, plus, minus, difference in table_rows(work / table("overlaps")):
+        image = DIFFERENCE / difference
+        pair = [PROJECTED / plus, PROJECTED / minus]
+        tasks.append(Task(["mDiff", *pair, image, REGION], with_area(image)))
+    return tasks
+
+
 def fit_differences(work: Path) -> list[Task]:
-    """One task per overlap.  Also writes the list of fits, which the model reads."""
+    """One task per difference.  Also writes the list of fits, which the model reads."""
     tasks = []
     fits = []
-    for first, second, plus, minus, difference in table_rows(work / table("overlaps")):
+    for first, second, _, _, difference in table_rows(work / table("overlaps")):
         fit = f"fit.{int(first):06d}.{int(second):06d}.txt"
         fits.append([first, second, fit])
         image = DIFFERENCE / difference
-        pair = [PROJECTED / plus, PROJECTED / minus]
         tasks.append(
-            Task(
-                ["mDiffFit", "-s", FIT / fit, *pair, image, REGION],
-                [*with_area(image), FIT / fit],
-                dead=with_area(image),
-            )
+            Task(["mFitplane", "-s", FIT / fit, image], [FIT / fit], dead=with_area(image))
         )
     write_table(work / FIT_LIST, {"cntr1": "int", "cntr2": "int", "stat": "char"}, fits)
     return tasks
@@ -184,7 +189,8 @@ def run(stages: Stages, tiles: list[Path], output: Path, program: str) -> None:
     stages.run("region", describe_region(), in_order=True)
     stages.run("projection", project(program, names))
     stages.run("overlaps", find_overlaps(), in_order=True)
-    stages.run("differences", fit_differences(work))
+    stages.run("differences", make_differences(work))
+    stages.run("fits", fit_differences(work))
     stages.run("background model", model_background(), in_order=True)
     stages.run("correction", correct(names))
     stages.run("co-addition", add_up(names), in_order=True)
