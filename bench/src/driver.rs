@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::figures::{Samples, Subject};
 use crate::order::Order;
 use crate::progress::Progress;
-use crate::start::{Site, Worker};
+use crate::start::{Site, Worker, redis_server};
 use crate::stop::Stop;
 
 /// How much is done.
@@ -22,6 +22,8 @@ pub struct Extent {
     pub files: u64,
     pub memory_large_bytes: u64,
     pub memory_files: u64,
+    pub change_rounds: usize,
+    pub change_bytes: u64,
 }
 
 impl Extent {
@@ -33,6 +35,8 @@ impl Extent {
         files: 10_000,
         memory_large_bytes: 512 << 20,
         memory_files: 100_000,
+        change_rounds: 3,
+        change_bytes: 384 << 20,
     };
 
     pub const QUICK: Extent = Extent {
@@ -43,6 +47,8 @@ impl Extent {
         files: 2_000,
         memory_large_bytes: 128 << 20,
         memory_files: 10_000,
+        change_rounds: 1,
+        change_bytes: 128 << 20,
     };
 }
 
@@ -58,8 +64,12 @@ pub struct Run {
 
 pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> anyhow::Result<Run> {
     let progress = Progress::new(extent.rounds);
+    let (changing, subjects): (Vec<_>, Vec<_>) =
+        subjects.iter().copied().partition(|subject| subject.changes());
+    let subjects = &subjects[..];
     let mut workers = start(subjects, site, stop, &progress)?;
-    let stores = workers.iter().filter_map(|it| Some((it.subject, it.store.clone()?))).collect();
+    let mut stores: Vec<_> =
+        workers.iter().filter_map(|it| Some((it.subject, it.store.clone()?))).collect();
     let mut samples = Samples::default();
     let orders = [
         Order::Sequential { bytes: extent.sequential_bytes },
@@ -85,6 +95,22 @@ pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> an
         let mut worker = Worker::start(subject, site, stop)?;
         keep(&mut samples, subject, worker.ask(memory, stop)?);
         worker.end()?;
+    }
+    for subject in changing {
+        if subject == Subject::ElasticRedis && redis_server().is_none() {
+            eprintln!("{} is left out: there is no redis-server", subject.name());
+            continue;
+        }
+        for round in 0..extent.change_rounds {
+            let order = Order::Changes { bytes: extent.change_bytes };
+            progress.show(round, order, subject);
+            let mut worker = Worker::start(subject, site, stop)?;
+            if round == 0 {
+                stores.extend(worker.store.clone().map(|store| (subject, store)));
+            }
+            keep(&mut samples, subject, worker.ask(order, stop)?);
+            worker.end()?;
+        }
     }
     Ok(Run { samples, stores })
 }

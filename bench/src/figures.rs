@@ -35,17 +35,28 @@ pub enum Subject {
     Null,
     /// A plain pipelined client of the node that `Valkey` uses.
     Raw,
+    /// Tidefs on Valkey nodes that come and go.
+    Elastic,
+    /// Tidefs on Redis nodes that come and go.
+    ElasticRedis,
 }
 
 impl Subject {
-    pub const ALL: [Subject; 6] = [
+    pub const ALL: [Subject; 8] = [
         Subject::Embedded,
         Subject::Valkey,
         Subject::Valkey4,
         Subject::Tmpfs,
         Subject::Null,
         Subject::Raw,
+        Subject::Elastic,
+        Subject::ElasticRedis,
     ];
+
+    /// Its nodes come and go; all other subjects stay as they are.
+    pub fn changes(self) -> bool {
+        matches!(self, Subject::Elastic | Subject::ElasticRedis)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -55,6 +66,8 @@ impl Subject {
             Subject::Tmpfs => "tmpfs",
             Subject::Null => "null",
             Subject::Raw => "raw",
+            Subject::Elastic => "elastic",
+            Subject::ElasticRedis => "elastic-redis",
         }
     }
 }
@@ -73,10 +86,16 @@ pub enum Figure {
     MemorySmall,
     ResidentLarge,
     ResidentSmall,
+    ChangeLongest,
+    ChangeP99,
+    ChangeRate,
+    ChangeMoved,
+    ChangeImbalance,
+    ChangeSeconds,
 }
 
 impl Figure {
-    pub const ALL: [Figure; 11] = [
+    pub const ALL: [Figure; 17] = [
         Figure::SequentialWrite,
         Figure::SequentialRead,
         Figure::RandomRead,
@@ -88,7 +107,26 @@ impl Figure {
         Figure::MemorySmall,
         Figure::ResidentLarge,
         Figure::ResidentSmall,
+        Figure::ChangeLongest,
+        Figure::ChangeP99,
+        Figure::ChangeRate,
+        Figure::ChangeMoved,
+        Figure::ChangeImbalance,
+        Figure::ChangeSeconds,
     ];
+
+    /// Of nodes that come and go. One bad change is bad, so the worst sample counts.
+    pub fn is_of_changes(self) -> bool {
+        matches!(
+            self,
+            Figure::ChangeLongest
+                | Figure::ChangeP99
+                | Figure::ChangeRate
+                | Figure::ChangeMoved
+                | Figure::ChangeImbalance
+                | Figure::ChangeSeconds
+        )
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -103,6 +141,12 @@ impl Figure {
             Figure::MemorySmall => "memory, 4 KiB files",
             Figure::ResidentLarge => "resident, large file",
             Figure::ResidentSmall => "resident, 4 KiB files",
+            Figure::ChangeLongest => "change, longest call",
+            Figure::ChangeP99 => "change, p99 of calls",
+            Figure::ChangeRate => "change, throughput",
+            Figure::ChangeMoved => "change, bytes moved",
+            Figure::ChangeImbalance => "change, imbalance after",
+            Figure::ChangeSeconds => "change, 1 to 5 nodes",
         }
     }
 
@@ -118,6 +162,11 @@ impl Figure {
             | Figure::MemorySmall
             | Figure::ResidentLarge
             | Figure::ResidentSmall => "of payload",
+            Figure::ChangeLongest | Figure::ChangeP99 => "ms",
+            Figure::ChangeRate => "of steady",
+            Figure::ChangeMoved => "of least",
+            Figure::ChangeImbalance => "%",
+            Figure::ChangeSeconds => "s",
         }
     }
 }

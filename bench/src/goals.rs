@@ -3,6 +3,9 @@
 //! A ratio is taken within each round and the median of the rounds counts. Half of a goal of
 //! "at least g" is g/2. Half of a goal of "at most m" for memory over payload is twice the excess:
 //! 1.05 becomes 1.10, and 1.5 becomes 2.
+//!
+//! Of changes of the nodes the worst round counts, and half of a goal of "at most m" is 2m, but for
+//! bytes moved, which are a ratio to the least. Goals are for servers that move whole slots.
 
 use serde::Serialize;
 
@@ -46,6 +49,8 @@ pub struct Ratio {
     pub goal: f64,
     pub half_goal: f64,
     pub ratio: Spread,
+    /// The median of the samples, or the worst of them.
+    pub judged: f64,
     pub verdict: Verdict,
 }
 
@@ -75,6 +80,13 @@ fn goals() -> Vec<Goal> {
         goals.push(at_most(subject, Figure::MemoryLarge, 1.05));
         goals.push(at_most(subject, Figure::MemorySmall, 1.5));
     }
+    for subject in [Subject::Elastic, Subject::ElasticRedis] {
+        goals.push(at_most(subject, Figure::ChangeLongest, 500.0));
+        goals.push(at_most(subject, Figure::ChangeP99, 100.0));
+        goals.push(Goal { bound: Bound::AtLeast, ..at_most(subject, Figure::ChangeRate, 0.5) });
+        goals.push(at_most(subject, Figure::ChangeMoved, 1.05));
+        goals.push(at_most(subject, Figure::ChangeImbalance, 2.0));
+    }
     goals
 }
 
@@ -82,7 +94,21 @@ impl Goal {
     fn half(&self) -> f64 {
         match self.bound {
             Bound::AtLeast => self.goal / 2.0,
-            Bound::AtMost => 1.0 + 2.0 * (self.goal - 1.0),
+            Bound::AtMost if self.is_ratio() => 1.0 + 2.0 * (self.goal - 1.0),
+            Bound::AtMost => 2.0 * self.goal,
+        }
+    }
+
+    fn is_ratio(&self) -> bool {
+        !self.figure.is_of_changes() || self.figure == Figure::ChangeMoved
+    }
+
+    /// The one of the samples that is judged.
+    fn counts(&self, ratio: &Spread) -> f64 {
+        match self.bound {
+            _ if !self.figure.is_of_changes() => ratio.median,
+            Bound::AtLeast => ratio.min,
+            Bound::AtMost => ratio.max,
         }
     }
 
@@ -94,11 +120,12 @@ impl Goal {
     fn judge(&self, samples: &Samples, passthrough: bool) -> Option<Ratio> {
         let ratio = Spread::of(&ratios(samples, self.subject, self.figure, self.floor))?;
         let meets = |bar: f64| match self.bound {
-            Bound::AtLeast => ratio.median >= bar,
-            Bound::AtMost => ratio.median <= bar,
+            Bound::AtLeast => self.counts(&ratio) >= bar,
+            Bound::AtMost => self.counts(&ratio) <= bar,
         };
         let verdict = match () {
             () if self.supposes_passthrough() && !passthrough => Verdict::NotJudged,
+            () if self.subject == Subject::ElasticRedis => Verdict::NotJudged,
             () if meets(self.goal) => Verdict::Goal,
             () if meets(self.half()) => Verdict::HalfGoal,
             () => Verdict::Missed,
@@ -110,6 +137,7 @@ impl Goal {
             bound: self.bound,
             goal: self.goal,
             half_goal: self.half(),
+            judged: self.counts(&ratio),
             ratio,
             verdict,
         })
@@ -163,6 +191,22 @@ mod tests {
         assert_eq!(of(1.05), Verdict::Goal);
         assert_eq!(of(1.09), Verdict::HalfGoal);
         assert_eq!(of(1.11), Verdict::Missed);
+    }
+
+    #[test]
+    fn the_worst_change_is_judged_and_only_where_whole_slots_move() {
+        let of = |subject, figure, values: &[f64]| {
+            let mut samples = Samples::default();
+            values.iter().for_each(|&value| samples.add(subject, figure, value));
+            judge(&samples, true)[0].verdict
+        };
+        let on_valkey = |figure, values: &[f64]| of(Subject::Elastic, figure, values);
+        assert_eq!(on_valkey(Figure::ChangeLongest, &[100.0, 90.0, 501.0]), Verdict::HalfGoal);
+        assert_eq!(on_valkey(Figure::ChangeRate, &[0.6, 0.5]), Verdict::Goal);
+        assert_eq!(on_valkey(Figure::ChangeRate, &[0.9, 0.2, 0.9]), Verdict::Missed);
+        assert_eq!(on_valkey(Figure::ChangeMoved, &[1.11]), Verdict::Missed);
+        assert_eq!(on_valkey(Figure::ChangeImbalance, &[2.0, 3.9]), Verdict::HalfGoal);
+        assert_eq!(of(Subject::ElasticRedis, Figure::ChangeP99, &[1.0]), Verdict::NotJudged);
     }
 
     #[test]

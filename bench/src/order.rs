@@ -12,6 +12,7 @@ pub enum Order {
     SmallFiles { files: u64 },
     Memory { large_bytes: u64, files: u64 },
     Raw { bytes: u64 },
+    Changes { bytes: u64 },
 }
 
 impl Order {
@@ -22,6 +23,7 @@ impl Order {
             Order::SmallFiles { .. } => "small files",
             Order::Memory { .. } => "memory",
             Order::Raw { .. } => "raw client",
+            Order::Changes { .. } => "changes of the nodes",
         }
     }
 }

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::figures::{Figure, Subject};
 use crate::order::{Order, Reply};
 use crate::stop::Stop;
+use crate::workloads::changes::NODES_MOST;
 
 /// Longest time for one order, and for a subject to start.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -51,6 +52,9 @@ impl Worker {
         let words = words(subject, site, &directory)?;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if subject == Subject::ElasticRedis {
+            command.env("TIDEFS_SERVER", redis_server().context("there is no redis-server")?);
+        }
         let mut child = command.spawn().with_context(|| format!("cannot run {:?}", words[0]))?;
         let input = child.stdin.take();
         let replies = lines_of(child.stdout.take().context("a worker has an output")?);
@@ -137,25 +141,38 @@ fn words(subject: Subject, site: &Site, directory: &Path) -> anyhow::Result<Vec<
         Subject::Raw => bail!("the raw client works inside valkey"),
         Subject::Tmpfs => Vec::new(),
         Subject::Null => line(&[&own, &"null", &directory, &"--"]),
-        Subject::Embedded => tidefs_run(site, directory, None),
-        Subject::Valkey => tidefs_run(site, directory, Some(1)),
-        Subject::Valkey4 => tidefs_run(site, directory, Some(4)),
+        Subject::Embedded => tidefs_run(site, directory, None, 1),
+        Subject::Valkey => tidefs_run(site, directory, Some("1"), 1),
+        Subject::Valkey4 => tidefs_run(site, directory, Some("4"), 4),
+        Subject::Elastic | Subject::ElasticRedis => {
+            // Everything fits into the first node, so that it is changed by hand alone.
+            let mut words = tidefs_run(site, directory, Some(&format!("1..{NODES_MOST}")), 2);
+            words.splice(words.len() - 1.., line(&[&"--policy", &"static", &"--"]));
+            words
+        }
     };
     words.extend(line(&[&own, &"worker", &subject.name(), &directory]));
     words.extend(line(&[&"--tidefs", &site.tidefs, &"--memory-mib", &site.memory_mib.to_string()]));
     Ok(words)
 }
 
-fn tidefs_run(site: &Site, directory: &Path, nodes: Option<u64>) -> Vec<OsString> {
+/// A node gets the `part`th part of what a subject may use.
+fn tidefs_run(site: &Site, directory: &Path, nodes: Option<&str>, part: u64) -> Vec<OsString> {
     let state = site.directory.join("state");
-    let each = format!("{}MiB", site.memory_mib / nodes.unwrap_or(1));
+    let each = format!("{}MiB", site.memory_mib / part);
     let mut words = line(&[&site.tidefs, &"run", &"--quiet", &"--state", &state]);
     words.extend(line(&[&"--mount", &directory, &"--node-memory", &each]));
     if let Some(nodes) = nodes {
-        words.extend(line(&[&"--nodes", &nodes.to_string()]));
+        words.extend(line(&[&"--nodes", &nodes]));
     }
     words.push("--".into());
     words
+}
+
+/// The first on the search path.
+pub fn redis_server() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("redis-server")).find(|it| it.is_file())
 }
 
 fn line(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {

@@ -9,6 +9,7 @@ use crate::report::{Report, Row};
 /// Widths of the columns.
 const NAME: usize = 29;
 const VALUE: usize = 10;
+const CHANGES: usize = 14;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,7 +21,7 @@ impl fmt::Display for Report {
             machine.cpu, machine.cores, machine.kernel
         )?;
         for (subject, store) in &self.stores {
-            writeln!(f, "{:<9} {store}", subject.name())?;
+            writeln!(f, "{:<14} {store}", subject.name())?;
         }
         let (before, after) = (machine.load, self.load_after);
         writeln!(
@@ -29,29 +30,47 @@ impl fmt::Display for Report {
             extent.rounds
         )?;
 
-        write!(f, "{:NAME$} {:10}", "", "")?;
-        for subject in Subject::ALL {
-            write!(f, "{:>VALUE$}", subject.name())?;
+        for of_changes in [false, true] {
+            figures(f, &self.figures, of_changes)?;
         }
-        writeln!(f)?;
-        self.figures.iter().try_for_each(|row| figure(f, row))?;
-
         writeln!(
             f,
-            "\n{:NAME$} {:<20}{:>6}  {:<14}{:>5} {:>6}",
-            "ratio", "of", "median", "min..max", "goal", "half"
+            "{:NAME$} {:<20}{:>6}  {:<15}{:>5} {:>6}",
+            "ratio", "of", "judged", "min..max", "goal", "half"
         )?;
         self.ratios.iter().try_for_each(|it| ratio(f, it))
     }
 }
 
+/// A table of the figures that subjects have whose nodes come and go, or of all others.
+fn figures(f: &mut fmt::Formatter<'_>, rows: &[Row], of_changes: bool) -> fmt::Result {
+    let mut rows = rows.iter().filter(|row| row.figure.is_of_changes() == of_changes).peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
+    write!(f, "{:NAME$} {:10}", "", "")?;
+    let width = if of_changes { CHANGES } else { VALUE };
+    for subject in columns(of_changes) {
+        write!(f, "{:>width$}", subject.name())?;
+    }
+    writeln!(f)?;
+    rows.try_for_each(|row| figure(f, row))?;
+    writeln!(f)
+}
+
+fn columns(of_changes: bool) -> impl Iterator<Item = Subject> {
+    Subject::ALL.into_iter().filter(move |subject| subject.changes() == of_changes)
+}
+
 fn figure(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
     write!(f, "{:NAME$} {:10}", row.figure.name(), row.unit)?;
-    for subject in Subject::ALL {
+    let of_changes = row.figure.is_of_changes();
+    let width = if of_changes { CHANGES } else { VALUE };
+    for subject in columns(of_changes) {
         match row.subjects.get(&subject) {
-            Some(Spread { median, .. }) if *median >= 100.0 => write!(f, "{median:>VALUE$.0}")?,
-            Some(Spread { median, .. }) => write!(f, "{median:>VALUE$.3}")?,
-            None => write!(f, "{:>VALUE$}", "-")?,
+            Some(Spread { median, .. }) if *median >= 100.0 => write!(f, "{median:>width$.0}")?,
+            Some(Spread { median, .. }) => write!(f, "{median:>width$.3}")?,
+            None => write!(f, "{:>width$}", "-")?,
         }
     }
     writeln!(f)
@@ -60,9 +79,11 @@ fn figure(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
 fn ratio(f: &mut fmt::Formatter<'_>, it: &Ratio) -> fmt::Result {
     let over = match it.floor {
         Some(floor) => format!("{} / {}", it.subject.name(), floor.name()),
+        None if it.figure.is_of_changes() => format!("{}, the worst", it.subject.name()),
         None => format!("{} / payload", it.subject.name()),
     };
-    let Spread { median, min, max, .. } = it.ratio;
+    let Spread { min, max, .. } = it.ratio;
+    let middle = it.judged;
     let range = format!("{min:.2}..{max:.2}");
     let sign = match it.bound {
         Bound::AtLeast => ">=",
@@ -73,10 +94,10 @@ fn ratio(f: &mut fmt::Formatter<'_>, it: &Ratio) -> fmt::Result {
         Verdict::Goal => "goal met",
         Verdict::HalfGoal => "half met",
         Verdict::Missed => "MISSED",
-        Verdict::NotJudged => "not judged: no passthrough here",
+        Verdict::NotJudged => "not judged here",
     };
     writeln!(
         f,
-        "{name:NAME$} {over:<20}{median:>6.2}  {range:<14}{sign}{goal:.2} {sign}{half:.2}  {mark}"
+        "{name:NAME$} {over:<20}{middle:>6.2}  {range:<15}{sign}{goal:.2} {sign}{half:.2}  {mark}"
     )
 }

@@ -14,7 +14,7 @@ use crate::order::{Order, Reply};
 use crate::raw::{self, Server};
 use crate::tmpfs;
 use crate::usage::{Status, Usage};
-use crate::workloads::{memory, random_read, sequential, small_files};
+use crate::workloads::{changes, memory, random_read, sequential, small_files};
 
 /// Works for `subject` in `directory` until the input ends.
 pub fn serve(
@@ -30,7 +30,11 @@ pub fn serve(
     }
     let usage = match subject {
         Subject::Tmpfs => Some(Usage::FileSystem),
-        Subject::Embedded | Subject::Valkey | Subject::Valkey4 => Some(Usage::Tidefs(tidefs)),
+        Subject::Embedded
+        | Subject::Valkey
+        | Subject::Valkey4
+        | Subject::Elastic
+        | Subject::ElasticRedis => Some(Usage::Tidefs(tidefs)),
         Subject::Null | Subject::Raw => None,
     };
     let store = match &usage {
@@ -58,6 +62,8 @@ fn act(order: Order, usage: Option<&Usage>) -> anyhow::Result<Vec<(Figure, f64)>
             memory::measure(usage, large_bytes, files)
         }
         (Order::Memory { .. }, None) => bail!("this subject keeps no bytes"),
+        (Order::Changes { bytes }, Some(Usage::Tidefs(tidefs))) => changes::measure(tidefs, bytes),
+        (Order::Changes { .. }, _) => bail!("this subject has no nodes"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The workloads, one file each. All work in the current directory and use plain calls as programs
-//! do, with one thread. All but the last one of a subject, `memory`, leave the directory empty.
+//! do, all but `changes` with one thread. All but the last one of a subject, `memory`, leave the
+//! directory empty.
 
+pub mod changes;
 pub mod memory;
 pub mod random_read;
 pub mod sequential;
