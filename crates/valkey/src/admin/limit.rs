@@ -13,10 +13,13 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// Work that took longer was slow for another reason.
 const REST_MAX: Duration = Duration::from_millis(500);
 
+/// A source rests from giving whole slots away for one part in so many of the time that it took.
+const REST_FROM_GIVING: u32 = 4;
+
 /// How much of a source's time moving may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// A source rests as long as it worked, so that its clients have half of it.
+    /// A source rests between two pieces of work, so that its clients have at least half of it.
     #[default]
     Gentle,
     /// Without a rest: somebody waits for room.
@@ -59,6 +62,26 @@ impl Limit {
         }
         drop(source);
         self.spend(bytes, is_stopped);
+        Ok(done)
+    }
+
+    /// Has a source give whole slots away when it is its turn, and rest for a part of the time that
+    /// it took: a child process does most of it, so less than the rest from moves key by key will do.
+    pub fn giving<T, E>(
+        &self,
+        from: NodeId,
+        is_stopped: impl Fn() -> bool,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.pace == Pace::Urgent {
+            return work();
+        }
+        let turn = self.turn(from);
+        let source = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        let done = work()?;
+        wait_until(Instant::now() + begun.elapsed().min(REST_MAX) / REST_FROM_GIVING, &is_stopped);
+        drop(source);
         Ok(done)
     }
 
@@ -121,6 +144,27 @@ mod tests {
         };
         Limit::new(Pace::Gentle, None).moving(PAIR, 1, || false, work).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(80));
+    }
+
+    #[test]
+    fn a_source_gives_to_one_target_at_a_time_unless_it_is_urgent() {
+        let limit = Limit::new(Pace::Gentle, None);
+        let busy = Mutex::new(());
+        let give = |limit: &Limit| {
+            limit.giving(
+                PAIR.0,
+                || false,
+                || busy.try_lock().map(|_| sleep(Duration::from_millis(5))).map_err(|_| ()),
+            )
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| give(&limit).unwrap());
+            }
+        });
+        let urgent = Limit::new(Pace::Urgent, None);
+        let nested = urgent.giving(PAIR.0, || false, || urgent.giving(PAIR.0, || false, nothing));
+        assert_eq!(nested, Ok(()));
     }
 
     #[test]

@@ -64,9 +64,10 @@ impl Job {
 /// Moves slots from a source that holds them; answers with the bytes that they had.
 pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
     prepare(carriage)?;
-    // A child process of the source copies, one job after the other, so that nobody has to rest.
-    run_jobs(carriage, slots, bytes)?;
-    carriage.work.limit.spend(bytes, || carriage.work.is_stopped());
+    let Carriage { from, work, .. } = carriage;
+    let stopped = || work.is_stopped();
+    work.limit.giving(from.id(), stopped, || run_jobs(carriage, slots, bytes))?;
+    work.limit.spend(bytes, stopped);
     Ok(bytes)
 }
 
