@@ -35,9 +35,12 @@ const SHARES: u32 = 8;
 #[derive(Debug)]
 pub struct Membership {
     mount: MountId,
-    /// Held for reading by operations that rely on being alone.
-    alone: RwLock<bool>,
-    /// Counts the times of being alone, from 1 on.
+    /// Held for reading by operations that rely on being alone, for writing while that changes.
+    relying: RwLock<()>,
+    /// Which time of being alone this is, from 1 on; 0 with company. Whoever relies on being alone
+    /// asks for it again on the way, so it is read without the lock.
+    time_alone: AtomicU64,
+    /// Counts the times of being alone.
     times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
     must_acknowledge: AtomicBool,
@@ -69,7 +72,8 @@ impl Membership {
         let state = State { last_beat: now, ..State::default() };
         Ok(Membership {
             mount,
-            alone: RwLock::new(false),
+            relying: RwLock::new(()),
+            time_alone: AtomicU64::new(0),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
             says_it_shares: AtomicBool::new(true),
@@ -78,19 +82,18 @@ impl Membership {
     }
 
     pub fn is_alone(&self) -> bool {
-        *self.alone.read().unwrap_or_else(PoisonError::into_inner)
+        self.time_alone().is_some()
     }
 
     /// Which time of being alone this is; `None` with company.
     pub fn time_alone(&self) -> Option<u64> {
-        let alone = self.alone.read().unwrap_or_else(PoisonError::into_inner);
-        alone.then(|| self.times_alone.load(Ordering::SeqCst))
+        Some(self.time_alone.load(Ordering::SeqCst)).filter(|time| *time > 0)
     }
 
     /// Runs `work` with the promise, if the answer is yes, that no other mount starts meanwhile.
     pub fn while_alone<T>(&self, work: impl FnOnce(bool) -> T) -> T {
-        let alone = self.alone.read().unwrap_or_else(PoisonError::into_inner);
-        work(*alone)
+        let _relying = self.relying.read().unwrap_or_else(PoisonError::into_inner);
+        work(self.is_alone())
     }
 
     /// `true` when every other mount has acknowledged this one's arrival or is dead.
@@ -132,7 +135,7 @@ impl Membership {
 
     /// The store cannot say who else is there: nothing may be kept until it can.
     pub fn assume_company(&self) {
-        *self.alone.write().unwrap_or_else(PoisonError::into_inner) = false;
+        self.set_time_alone(0);
     }
 
     /// Registers anew after the registrations were lost. Others have yet to do the same, so this
@@ -200,11 +203,15 @@ impl Membership {
         self.says_it_shares.store(false, Ordering::SeqCst);
         if store.batch(keys::MOUNTS, &batch)?.applied() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
-            let mut alone = self.alone.write().unwrap_or_else(PoisonError::into_inner);
-            self.times_alone.fetch_add(1, Ordering::SeqCst);
-            *alone = true;
+            self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
         }
         Ok(())
+    }
+
+    /// Returns when nobody relies on what was before.
+    fn set_time_alone(&self, time: u64) {
+        let _nobody = self.relying.write().unwrap_or_else(PoisonError::into_inner);
+        self.time_alone.store(time, Ordering::SeqCst);
     }
 
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {

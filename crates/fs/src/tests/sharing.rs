@@ -116,3 +116,25 @@ fn a_mount_that_could_not_ask_for_a_while_still_lets_others_in() {
     assert_eq!(first.tick(&store, later), Ok(false));
     assert_eq!(second.is_acknowledged(&store, later), Ok(true));
 }
+
+#[test]
+fn who_relies_on_being_alone_may_ask_whether_it_is_while_that_is_about_to_change() {
+    let bed = Bed::new();
+    let fs = bed.mount(1);
+    assert_eq!(fs.is_admitted(), Ok(true));
+    let membership = &fs.membership;
+    let (answer, answered) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            membership.while_alone(|alone| {
+                scope.spawn(|| membership.assume_company());
+                // Most often the other thread waits by now; either way this one must not.
+                std::thread::sleep(Duration::from_millis(50));
+                answer.send((alone, membership.is_alone())).expect("somebody listens");
+            });
+        });
+        let answer = answered.recv_timeout(Duration::from_secs(30));
+        assert_eq!(answer, Ok((true, true)), "it changes when nobody relies on it");
+    });
+    assert!(!membership.is_alone());
+}
