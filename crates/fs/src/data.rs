@@ -29,6 +29,7 @@ mod delete;
 mod deletions;
 mod errors;
 mod file;
+mod lingering;
 mod pinned;
 mod pool;
 mod ranges;
@@ -65,6 +66,7 @@ use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
 use delete::{Removed, delete_files};
 use deletions::{Deletions, Next};
+use lingering::Lingering;
 use pool::{Job, Pool};
 use read_buffers::ReadBuffers;
 use striped::Striped;
@@ -96,6 +98,7 @@ pub struct DataPath<S: Store> {
     /// Writes that are yet to wait for the store because it was full.
     in_doubt: AtomicU32,
     deletions: Arc<Deletions>,
+    lingering: Lingering,
     /// The kernel writes by itself and meets a full store without us, so room is made before a
     /// removal returns.
     deletes_at_once: bool,
@@ -127,6 +130,7 @@ impl<S: Store> DataPath<S> {
             ahead_budget: AheadBudget::new(ahead_stripes as usize),
             in_doubt: AtomicU32::new(0),
             deletions: Arc::default(),
+            lingering: Lingering::default(),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),
         })
@@ -143,7 +147,23 @@ impl<S: Store> DataPath<S> {
     /// while the queue is full. What a failure leaves behind is unreachable, and an inode without
     /// links says what it is.
     pub fn delete(&self, home: ShardKey, ino: Ino, size: u64) {
+        self.delete_removed(Removed { home, ino, size });
+    }
+
+    /// The same after a while, for an inode of any kind that other mounts may just have found.
+    pub fn delete_later(&self, home: ShardKey, ino: Ino, size: u64) {
         let removed = Removed { home, ino, size };
+        let gone = self.lingering.add(removed, self.clock.now());
+        gone.into_iter().for_each(|removed| self.delete_removed(removed));
+    }
+
+    /// An inode that was to be deleted later is in use here, and is to be deleted anew after that.
+    /// `false`: it was not.
+    pub fn keep(&self, ino: Ino) -> bool {
+        self.lingering.claim(ino)
+    }
+
+    fn delete_removed(&self, removed: Removed) {
         match self.deletions.add(removed, self.is_in_doubt()) {
             _ if self.deletes_at_once => self.free_removed(),
             Next::Wait => {}
@@ -152,8 +172,11 @@ impl<S: Store> DataPath<S> {
         }
     }
 
-    /// To be called now and then: has removed files freed that wait for others to come.
+    /// To be called now and then: has removed files freed that wait for others to come, or whose
+    /// time has come.
     pub fn free_waiting(&self) {
+        let due = self.lingering.due(self.clock.now());
+        due.into_iter().for_each(|removed| self.delete_removed(removed));
         if self.deletions.is_uncalled() {
             // Where there is no room in the queue they wait for the next time.
             drop(self.helpers.try_push(self.freeing()));
@@ -173,6 +196,10 @@ impl<S: Store> DataPath<S> {
     /// After the store was full: frees what waits for that, and waits for removals that are under
     /// way, for a bounded time. `false`: there were none, so trying again is in vain.
     pub fn wait_for_room(&self) -> bool {
+        for removed in self.lingering.all() {
+            // Whatever it answers, all are freed here.
+            self.deletions.add(removed, true);
+        }
         let group = self.deletions.take();
         delete_files(&self.store, self.stripe_size, &group.files);
         let freed = !group.files.is_empty();
@@ -184,6 +211,7 @@ impl<S: Store> DataPath<S> {
     /// is done by the caller.
     pub fn close(&self) {
         self.deletions.close();
+        self.lingering.all().into_iter().for_each(|removed| self.delete_removed(removed));
         self.free_removed();
         self.senders.close();
         self.helpers.close();

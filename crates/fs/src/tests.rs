@@ -2,6 +2,7 @@
 
 mod at_once;
 mod bed;
+mod company;
 mod interrupted;
 mod links;
 mod remembering;

@@ -16,7 +16,6 @@ mod shard;
 mod shards;
 mod tmpfs;
 
-use std::fs::File;
 use std::sync::Arc;
 
 use tidefs_model::{
@@ -29,7 +28,7 @@ use self::home::{Home, check_range, full};
 use self::shards::Shards;
 use self::tmpfs::Tmpfs;
 use crate::{
-    Batch, Cursor, NodeOverview, Outcome, Overview, Page, Store, StoreError, StripeRead,
+    Batch, Cursor, NodeOverview, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
     StripeWrite,
 };
 
@@ -129,7 +128,7 @@ impl Store for Embedded {
         self.home.remove(ino)
     }
 
-    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, ino: Ino) -> Option<Pin> {
         self.home.pin(ino)
     }
 

@@ -7,14 +7,15 @@
 
 mod gate;
 
-use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
 
 use self::gate::Gate;
 pub use self::gate::Pause;
-use crate::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite};
+use crate::{
+    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+};
 
 /// What a call of a store does. Pins are not counted: they cannot fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +212,7 @@ impl<S: Store> Store for Faulty<S> {
         self.call(Operation::Overview, |store| store.overview())
     }
 
-    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, ino: Ino) -> Option<Pin> {
         self.inner.pin(ino)
     }
 

@@ -5,12 +5,13 @@
 //! batch on one shard and a write of stripes. What is made of both at once does not wait: a caller
 //! repeats the part that failed.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
 
-use crate::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite};
+use crate::{
+    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+};
 
 /// Who can make room.
 pub trait Room: Send + Sync + 'static {
@@ -98,7 +99,7 @@ impl<S: Store> Store for Patient<S> {
         self.inner.remove(ino)
     }
 
-    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, ino: Ino) -> Option<Pin> {
         self.inner.pin(ino)
     }
 

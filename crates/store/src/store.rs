@@ -37,6 +37,14 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+/// The file of an inode that is pinned.
+#[derive(Clone, Debug)]
+pub struct Pin {
+    pub file: Arc<File>,
+    /// Nobody else had pinned it.
+    pub is_first: bool,
+}
+
 /// Keeps shards and stripes. Calls block until they are done and may be made from many threads;
 /// every call ends within a bounded time.
 ///
@@ -97,13 +105,13 @@ pub trait Store: Send + Sync + 'static {
     /// Pins all stripes of an inode in one file of this machine's memory, stripe after stripe,
     /// and returns it, where the store can; bytes in the file and bytes of the stripes are then
     /// the same. The file ends where the last stripe does: writing makes it longer, trimming the
-    /// last stripe makes it shorter, and the caller may set its length. An inode is pinned or not,
-    /// however often this is called. `None`: this store or this moment offers none.
-    fn pin(&self, _ino: Ino) -> Option<Arc<File>> {
+    /// last stripe makes it shorter, and the caller may set its length. It stays pinned until it
+    /// was unpinned as often. `None`: this store or this moment offers none.
+    fn pin(&self, _ino: Ino) -> Option<Pin> {
         None
     }
 
-    /// Ends the pin of an inode; every holder of the file is done with it.
+    /// Ends one pin of an inode; its holder is done with the file.
     fn unpin(&self, _ino: Ino) {}
 }
 
@@ -157,7 +165,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).remove(ino)
     }
 
-    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, ino: Ino) -> Option<Pin> {
         (**self).pin(ino)
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use tidefs_model::{Ino, ShardKey, Time};
-use tidefs_store::Store;
+use tidefs_store::{Pin, Store};
 
 use super::DataPath;
 use super::errors::ErrorCursor;
@@ -34,11 +34,12 @@ impl<S: Store> OpenFile<S> {
         ino: Ino,
         home: ShardKey,
         inode: &Inode,
-        pinned: Option<Arc<File>>,
+        pinned: Option<Pin>,
     ) -> OpenFile<S> {
         let record = Record::new(Arc::clone(&path.store), home, ino);
+        record.saw(inode.version);
         OpenFile(match pinned {
-            Some(file) => Bytes::Pinned(Pinned::new(path, record, inode, file)),
+            Some(pin) => Bytes::Pinned(Pinned::new(path, record, inode, pin)),
             None => Bytes::Striped(Arc::new(Striped::new(path, record, inode))),
         })
     }
@@ -160,10 +161,10 @@ impl<S: Store> OpenFile<S> {
     }
 
     /// The file has no name any more and its last handle is closed: gives up what was written and
-    /// frees its memory.
-    pub fn discard(&self) {
+    /// frees its memory, `later` if other mounts may just have found it.
+    pub fn discard(&self, later: bool) {
         match &self.0 {
-            Bytes::Striped(striped) => striped.discard(),
+            Bytes::Striped(striped) => striped.discard(later),
             // Its file goes whole with the inode, since programs may still have it mapped.
             Bytes::Pinned(_) => {}
         }

@@ -4,16 +4,17 @@
 //! buffered here; what is left to do is to bring its size and times into the inode's record.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use tidefs_model::Time;
-use tidefs_store::{Store, StoreError};
+use tidefs_store::{Pin, Store, StoreError};
 
 use super::DataPath;
 use super::read_buffers::unshared;
@@ -21,6 +22,9 @@ use super::record::{Record, Resized};
 use super::state::Stored;
 use crate::inode::Inode;
 use crate::{Error, FILE_BYTES_MAX, ReadBytes, Seek, SpaceMode};
+
+/// Of a kernel that is built for the slowest clock, of 100 ticks a second.
+const KERNEL_TICK_MAX: Duration = Duration::from_millis(10);
 
 pub(super) struct Pinned<S: Store> {
     path: Arc<DataPath<S>>,
@@ -40,14 +44,15 @@ struct Known {
 }
 
 impl<S: Store> Pinned<S> {
-    pub fn new(
-        path: Arc<DataPath<S>>,
-        record: Record<S>,
-        inode: &Inode,
-        file: Arc<File>,
-    ) -> Pinned<S> {
-        // It ends where its last stripe does, which is before the end of a sparse file.
-        if let Err(error) = file.set_len(inode.size) {
+    pub fn new(path: Arc<DataPath<S>>, record: Record<S>, inode: &Inode, pin: Pin) -> Pinned<S> {
+        let Pin { file, is_first } = pin;
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        // It ends where its last stripe does, which is before the end of a sparse file. One that
+        // another mount uses has the length that that mount gave it, whatever the record says.
+        if is_first
+            && length < inode.size
+            && let Err(error) = file.set_len(inode.size)
+        {
             tracing::error!(%error, ino = %record.ino, "a pinned file could not be given its size");
         }
         let written = file.metadata().map_or(Time::default(), |metadata| mtime_of(&metadata));
@@ -82,13 +87,22 @@ impl<S: Store> Pinned<S> {
         self.file.write_all_at(bytes, offset).map_err(|error| error_of(&error))
     }
 
+    /// The machine's kernel finds the end, since other mounts may append to the same file.
     pub fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
         let _one = self.appending.lock().expect("no panic while appending");
         let offset = self.size();
         if offset + bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
-        self.write(offset, bytes)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let pieces = [IoSlice::new(rest)];
+            match rustix::io::pwritev2(&*self.file, &pieces, 0, ReadWriteFlags::APPEND) {
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error_of(&error.into())),
+            }
+        }
         Ok(offset)
     }
 
@@ -129,7 +143,7 @@ impl<S: Store> Pinned<S> {
         let mut known = self.known();
         let Some(metadata) = self.changed(&known) else { return Ok(()) };
         let before = known.size;
-        self.settle(&mut known, mtime_of(&metadata))?;
+        self.settle(&mut known, self.date_of(&metadata))?;
         let grown = known.size.saturating_sub(before);
         self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
         Ok(())
@@ -154,7 +168,7 @@ impl<S: Store> Pinned<S> {
         }
         if let Some(metadata) = self.changed(&known) {
             inode.size = metadata.len();
-            inode.mtime = mtime_of(&metadata);
+            inode.mtime = self.date_of(&metadata);
             inode.ctime = inode.ctime.max(inode.mtime);
         }
     }
@@ -164,6 +178,14 @@ impl<S: Store> Pinned<S> {
         let metadata = self.file.metadata().ok()?;
         let as_known = metadata.len() == known.size && mtime_of(&metadata) == known.written;
         (!as_known).then_some(metadata)
+    }
+
+    /// When the file was written, as the kernel says it: by a clock that moves on once a tick. All
+    /// other dates are exact, so this one is taken for as late as it can have been, lest what was
+    /// written after something else be dated before it.
+    fn date_of(&self, metadata: &Metadata) -> Time {
+        let written = mtime_of(metadata);
+        written.max(self.path.clock.now().min(written + KERNEL_TICK_MAX))
     }
 
     pub fn size(&self) -> u64 {

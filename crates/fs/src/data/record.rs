@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
@@ -22,6 +22,8 @@ pub(super) struct Record<S> {
     pub ino: Ino,
     /// A change of the record failed, so what is known of it may be wrong.
     doubtful: AtomicBool,
+    /// The version that was read or made last.
+    version: AtomicU64,
 }
 
 /// What became of a new size.
@@ -33,7 +35,12 @@ pub(super) enum Resized {
 
 impl<S: Store> Record<S> {
     pub fn new(store: Arc<S>, home: ShardKey, ino: Ino) -> Record<S> {
-        Record { store, home, ino, doubtful: AtomicBool::new(false) }
+        Record { store, home, ino, doubtful: AtomicBool::new(false), version: AtomicU64::new(0) }
+    }
+
+    /// The record was read and had this version.
+    pub fn saw(&self, version: u64) {
+        self.version.fetch_max(version, Ordering::SeqCst);
     }
 
     pub fn is_doubtful(&self) -> bool {
@@ -42,8 +49,9 @@ impl<S: Store> Record<S> {
 
     /// The file was written at `time` and reaches to `size` at least.
     pub fn commit(&self, size: u64, time: Time) -> Result<Stored, Error> {
-        let outcome = self.store.batch(self.home, &self.commit_batch(size, time));
-        self.applied(self.noted(outcome)?)
+        let field = keys::inode(self.ino);
+        let outcome = self.apply(self.covering(size), &field, time)?;
+        self.applied(outcome)
     }
 
     /// The same, and writes bytes at the same time; each succeeds or fails by itself.
@@ -53,17 +61,25 @@ impl<S: Store> Record<S> {
         size: u64,
         time: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
-        let batch = self.commit_batch(size, time);
+        let field = keys::inode(self.ino);
+        let batch = dated(counted(self.covering(size), &field, time), &field, time);
+        let batch = batch.at_most(&*field, MTIME, time.0);
         // Whoever waits for these stripes would wait for ever if a panic passed through here.
         let both = AssertUnwindSafe(|| self.store.write_and_batch(writes, self.home, &batch));
         let (written, outcome) =
             catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked())));
-        (written, self.noted(outcome).and_then(|outcome| self.applied(outcome)))
+        let committed = match self.noted(outcome) {
+            Ok(outcome) if outcome.applied() => self.stored(outcome),
+            // The file is gone, or its time is a later one.
+            Ok(_) => self.commit(size, time),
+            Err(error) => Err(error),
+        };
+        (written, committed)
     }
 
-    fn commit_batch(&self, size: u64, time: Time) -> Batch {
+    fn covering(&self, size: u64) -> Batch {
         let field = keys::inode(self.ino);
-        changed(Batch::new().present(&*field).max(&*field, SIZE, size), &field, time)
+        Batch::new().present(&*field).max(&*field, SIZE, size)
     }
 
     /// Sets the size, if the file is no larger than `size_max`.
@@ -98,8 +114,21 @@ impl<S: Store> Record<S> {
         Ok(())
     }
 
+    /// The times do not go back because another mount's change was later and came first. A
+    /// modification time that a program has set to the future does: nobody changed the bytes since
+    /// they were seen last then.
     fn apply(&self, batch: Batch, field: &[u8], time: Time) -> Result<Outcome, Error> {
-        self.noted(self.store.batch(self.home, &changed(batch, field, time)))
+        let batch = counted(batch, field, time);
+        let later = batch.checks.len();
+        let first = dated(batch.clone(), field, time).at_most(field, MTIME, time.0);
+        let outcome = self.noted(self.store.batch(self.home, &first))?;
+        if outcome.refused_by != Some(later) {
+            return Ok(outcome);
+        }
+        let version = self.stored(outcome)?.version;
+        let by_others = version != self.version.load(Ordering::SeqCst);
+        let second = if by_others { batch } else { dated(batch, field, time) };
+        self.noted(self.store.batch(self.home, &second))
     }
 
     fn noted(&self, outcome: Result<Outcome, StoreError>) -> Result<Outcome, Error> {
@@ -115,16 +144,19 @@ impl<S: Store> Record<S> {
 
     fn stored(&self, mut outcome: Outcome) -> Result<Stored, Error> {
         let record = outcome.take(0).ok_or(Error::Stale)?;
-        Ok(Stored::of(&Inode::decode(self.ino, &record)?))
+        let stored = Stored::of(&Inode::decode(self.ino, &record)?);
+        if outcome.applied() {
+            self.saw(stored.version);
+        }
+        Ok(stored)
     }
 }
 
-/// The status-change time never goes back; the modification time is the program's to move.
-fn changed(batch: Batch, field: &[u8], time: Time) -> Batch {
-    batch
-        .patch(field, MTIME, time.0.to_be_bytes())
-        .max(field, CTIME, time.0)
-        .add(field, VERSION, 1)
-        .read(field)
-        .reclaims()
+/// A change of the record: the status-change time never goes back, and the version counts it.
+fn counted(batch: Batch, field: &[u8], time: Time) -> Batch {
+    batch.max(field, CTIME, time.0).add(field, VERSION, 1).read(field).reclaims()
+}
+
+fn dated(batch: Batch, field: &[u8], time: Time) -> Batch {
+    batch.patch(field, MTIME, time.0.to_be_bytes())
 }

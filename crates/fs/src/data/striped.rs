@@ -92,6 +92,7 @@ impl<S: Store> Striped<S> {
         let mut state = self.state();
         if inode.version > state.stored.version {
             state.adopt(Stored::of(inode), true);
+            self.record.saw(inode.version);
             drop(state);
             self.forget_marks();
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tidefs_store::Store;
 
+use super::DataPath;
 use super::record::Resized;
 use super::regions::{Part, region_of, stripe_count};
 use super::state::State;
@@ -49,8 +50,8 @@ impl<S: Store> Striped<S> {
     }
 
     /// Gives up all bytes of a file that nobody can reach any more, also those that the record
-    /// never counted.
-    pub fn discard(self: &Arc<Self>) {
+    /// never counted; `later`: other mounts may just have found it.
+    pub fn discard(self: &Arc<Self>, later: bool) {
         let _alone = self.alone();
         let end = {
             let state = self.state();
@@ -62,7 +63,8 @@ impl<S: Store> Striped<S> {
         state.truncated(self.path.clock.now());
         drop(state);
         if end > 0 {
-            self.path.delete(self.record.home, self.record.ino, end);
+            let delete = if later { DataPath::delete_later } else { DataPath::delete };
+            delete(&self.path, self.record.home, self.record.ino, end);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::names::{ATTEMPTS, check_name, open_for_entries};
 use crate::ops::{Entry, OpenMode, Opened};
-use crate::{SYMLINK_BYTES_MAX, keys};
+use crate::{SYMLINK_BYTES_MAX, inode, keys};
 
 const SET_GROUP_ID: u32 = 0o2000;
 const MODE_BITS: u32 = 0o7777;
@@ -224,7 +224,7 @@ impl<S: Store> Fs<S> {
             return Ok(());
         }
         let parent = self.table.get(place.shard.directory)?.reference();
-        let batch = Batch::new().present(keys::inode(parent.ino));
+        let batch = Batch::new().at_least(keys::inode(parent.ino), inode::NLINK, 1);
         if self.store.batch(parent.home, &batch)?.applied() {
             return Ok(());
         }

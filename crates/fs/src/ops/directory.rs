@@ -11,6 +11,7 @@ use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::DirectoryHandle;
+use crate::inode::Inode;
 use crate::listing::{DOTS, Listing};
 use crate::ops::{DirectoryEntry, Handle};
 
@@ -56,7 +57,8 @@ impl<S: Store> Fs<S> {
     }
 
     /// The same with attributes. Each entry that the sink takes, except "." and "..", counts as a
-    /// look-up. An entry whose inode has gone meanwhile is left out.
+    /// look-up. An entry whose inode has gone meanwhile shows what its name stands for now, and is
+    /// left out if that is nothing.
     pub fn readdir_plus(
         &self,
         handle: Handle,
@@ -77,19 +79,30 @@ impl<S: Store> Fs<S> {
             let references: Vec<_> = chunk.iter().map(|(_, (_, reference))| *reference).collect();
             let inodes = self.fetch_all(&references);
             for ((position, (name, reference)), inode) in chunk.iter().zip(inodes) {
-                let inode = inode.unwrap_or_else(|why| {
+                let there = match inode {
+                    Ok(Some(inode)) if inode.nlink > 0 => Ok(Some((*reference, inode))),
+                    Ok(_) => self.listed_now(directory.node.ino, name),
+                    Err(why) => Err(why),
+                };
+                let there = there.unwrap_or_else(|why| {
                     directory.miss(why);
                     None
                 });
-                let Some(inode) = inode else { continue };
-                if !sink(&entry(*position, name, *reference), &inode.attr(reference.ino)) {
+                let Some((reference, inode)) = there else { continue };
+                if !sink(&entry(*position, name, reference), &inode.attr(reference.ino)) {
                     return Ok(());
                 }
-                self.table.look_up(*reference).saw(inode.mode, inode.gid);
+                self.table.look_up(reference).saw(inode.mode, inode.gid);
                 handed_out = true;
             }
         }
         if handed_out { Ok(()) } else { directory.tell() }
+    }
+
+    /// What a name stands for whose file was replaced, or removed, since it was listed.
+    fn listed_now(&self, directory: Ino, name: &[u8]) -> Result<Option<(Reference, Inode)>, Error> {
+        let found = self.find_now(&self.place(directory, name))?;
+        Ok(found.map(|(_, reference, inode)| (reference, inode)))
     }
 
     fn listing_of(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
-use tidefs_store::Store;
+use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
 use crate::data::{ErrorCursor, OpenFile, ReadAhead};
@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
 use crate::inode::Inode;
+use crate::keys;
 use crate::known_records::Before;
 use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
 use crate::table::{Node, Slot};
@@ -29,7 +30,7 @@ impl<S: Store> Fs<S> {
             None => {
                 let before = self.before_reading();
                 let inode = self.fetch(node.reference())?;
-                if inode.nlink == 0 && !node.is_open() {
+                if inode.nlink == 0 && !node.is_open() && self.membership.is_alone() {
                     // It is removed; what is left of it is about to be freed.
                     return Err(Error::Stale);
                 }
@@ -83,6 +84,10 @@ impl<S: Store> Fs<S> {
         if let (None, Some(before)) = (&slot.file, before) {
             self.keep_record_in(&mut slot, inode, before);
         }
+        if self.data.keep(node.ino) {
+            // Its last name went after this open had found it.
+            slot.unlinked = true;
+        }
         let file = self.file_in(node, &mut slot, inode);
         self.open_file(node, slot, file, mode)
     }
@@ -119,8 +124,19 @@ impl<S: Store> Fs<S> {
             return file.clone();
         }
         let pinned = if self.config.passthrough { self.store.pin(node.ino) } else { None };
+        // Another mount may have changed the file and let go of it since its record was read.
+        let again = pinned.as_ref().filter(|pin| pin.is_first && !self.membership.is_alone());
+        let again = again.and_then(|_| self.record_as_stored(node));
+        let inode = again.as_ref().unwrap_or(inode);
         let file = OpenFile::new(self.data.clone(), node.ino, node.home, inode, pinned);
         slot.file.insert(Arc::new(file)).clone()
+    }
+
+    /// The record without what this mount knows; `None` where it cannot be read.
+    fn record_as_stored(&self, node: &Node<S>) -> Option<Inode> {
+        let read = Batch::new().read(keys::inode(node.ino));
+        let record = self.store.batch(node.home, &read).ok()?.take(0)?;
+        Inode::decode(node.ino, &record).ok()
     }
 
     /// Does something to a file that may have no handle.
@@ -220,7 +236,7 @@ impl<S: Store> Fs<S> {
             return Ok(());
         }
         let done = if slot.unlinked {
-            file.discard();
+            file.discard(!self.membership.is_alone());
             self.remove_inode(node.reference())
         } else {
             file.flush_at_once(errors, &self.membership)

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::keys;
+use crate::known_records::Before;
 use crate::names::{ATTEMPTS, Resolved};
 use crate::ops::{Entry, Handle};
 
@@ -22,17 +23,25 @@ impl<S: Store> Fs<S> {
         if self.is_surely_free(&place) {
             return Err(Error::NotFound);
         }
+        let (before, reference, inode) = self.find_now(&place)?.ok_or(Error::NotFound)?;
+        self.hints.note(&place, reference);
+        let entry = self.enter(reference, &inode);
+        self.keep_record(reference.ino, &inode, before);
+        Ok(entry)
+    }
+
+    /// What a name stands for now, with how things stood before that was read.
+    pub(crate) fn find_now(
+        &self,
+        place: &Place,
+    ) -> Result<Option<(Before, Reference, Inode)>, Error> {
         for _ in 0..ATTEMPTS {
             let before = self.before_reading();
-            let (reference, inode) = match self.find(&place)? {
-                Found::Nothing => return Err(Error::NotFound),
-                Found::Changed => continue,
-                Found::Inode(reference, inode) => (reference, inode),
-            };
-            self.hints.note(&place, reference);
-            let entry = self.enter(reference, &inode);
-            self.keep_record(reference.ino, &inode, before);
-            return Ok(entry);
+            match self.find(place)? {
+                Found::Nothing => return Ok(None),
+                Found::Changed => {}
+                Found::Inode(reference, inode) => return Ok(Some((before, reference, inode))),
+            }
         }
         Err(Error::Contended)
     }

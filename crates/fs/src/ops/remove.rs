@@ -150,7 +150,12 @@ impl<S: Store> Fs<S> {
 
     /// A file's record goes after its stripes, in the background, so that a crash in between
     /// leaves a record without links that says what is left to free.
+    /// Other mounts may just have found it, so with company it all stays for a while.
     fn remove_record(&self, reference: Reference, size: u64) -> Result<(), Error> {
+        if !self.membership.is_alone() {
+            self.data.delete_later(reference.home, reference.ino, size);
+            return Ok(());
+        }
         if reference.kind == Kind::File {
             self.data.delete(reference.home, reference.ino, size);
             return Ok(());
@@ -200,12 +205,24 @@ impl<S: Store> Fs<S> {
                 false => self.while_closed(directory.ino, parent, step)?,
             };
             if happened {
-                self.remove_inode(directory)?;
+                self.remove_directory(directory)?;
                 self.forget_directory(directory.ino);
                 self.leave_shards(directory.ino, alone)?;
             }
             Ok(happened)
         })
+    }
+
+    /// A directory's record counts no links in the end, as any other's, so that it is known for
+    /// removed while it is still there.
+    fn remove_directory(&self, directory: Reference) -> Result<(), Error> {
+        if !self.membership.is_alone() {
+            let field = keys::inode(directory.ino);
+            let batch =
+                Batch::new().present(field.clone()).patch(field, inode::NLINK, [0; 8]).reclaims();
+            self.store.batch(directory.home, &batch)?;
+        }
+        self.remove_record(directory, 0)
     }
 
     fn while_closed(

@@ -35,3 +35,12 @@ impl Bed {
         self.clock.advance(time);
     }
 }
+
+/// Waits for what threads do, with an end.
+pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}: not within 30 seconds");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

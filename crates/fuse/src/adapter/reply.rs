@@ -82,7 +82,8 @@ impl<S: Store> Adapter<S> {
     fn own_flags(&self, mode: OpenMode, opened: &Opened) -> FopenFlags {
         let only_writes = mode.write && !mode.read;
         let past_pages = only_writes && self.kernel.drops_written_pages();
-        let mut flags = passthrough_flags(mode);
+        let mut flags = FopenFlags::empty();
+        flags.set(FopenFlags::FOPEN_NOFLUSH, !mode.write);
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
         flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || opened.uncached);
         flags
@@ -120,9 +121,14 @@ fn created(
     }
 }
 
-/// A handle that cannot write has nothing to report at close, so its closes need no request.
+/// A handle that cannot write has nothing to report at close, so its closes need no request. The
+/// kernel would append where it thinks the end of the file is, which another mount may have moved,
+/// so appending writes come here also where it serves the file by itself.
 fn passthrough_flags(mode: OpenMode) -> FopenFlags {
-    if mode.write { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH }
+    let mut flags = FopenFlags::empty();
+    flags.set(FopenFlags::FOPEN_NOFLUSH, !mode.write);
+    flags.set(FopenFlags::FOPEN_DIRECT_IO, mode.append);
+    flags
 }
 
 pub fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {

@@ -1,13 +1,14 @@
 //! Reading and writing ranges of stripes.
 
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use tidefs_model::{Ino, StripeKey};
 
 use super::fixture::{
     apply, ino, length, noise, read, remove, shard, shards, stripe, stripes, value, write,
 };
-use crate::{Batch, Store, StripeRead, StripeWrite};
+use crate::{Batch, Pin, Store, StripeRead, StripeWrite};
 
 const STRIPE_BYTES: usize = 1 << 20;
 
@@ -210,7 +211,8 @@ fn shards_and_stripes_of_one_number_are_apart(store: &dyn Store) {
 fn a_pinned_file_and_its_stripes_are_one_where_the_store_pins(store: &dyn Store) {
     let keys = stripes(store, 2);
     write(store, keys[0], 100, b"stripe");
-    let Some(file) = store.pin(keys[0].ino) else { return };
+    let Some(Pin { file, is_first }) = store.pin(keys[0].ino) else { return };
+    assert!(is_first);
     let mut bytes = [0; 6];
     file.read_exact_at(&mut bytes, 100).unwrap();
     assert_eq!(&bytes, b"stripe");
@@ -218,7 +220,10 @@ fn a_pinned_file_and_its_stripes_are_one_where_the_store_pins(store: &dyn Store)
     assert_eq!(read(store, keys[1], 5, 5), b"file\0");
     store.trim(&[(keys[1], 7)]).unwrap();
     assert_eq!(file.metadata().unwrap().len(), STRIPE_BYTES as u64 + 7);
-    drop(file);
+    let again = store.pin(keys[0].ino).expect("it is pinned");
+    assert!(!again.is_first && Arc::ptr_eq(&file, &again.file));
+    store.unpin(keys[0].ino);
+    drop((file, again));
     store.unpin(keys[0].ino);
     assert_eq!(read(store, keys[1], 5, 5), b"fi\0\0\0");
     remove(store, &keys);

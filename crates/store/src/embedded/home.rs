@@ -1,11 +1,8 @@
 //! Where an embedded store keeps its stripes: on the heap, or in a tmpfs that only it can see.
 
-use std::fs::File;
-use std::sync::Arc;
-
 use tidefs_model::{Ino, StripeKey, StripeSize};
 
-use crate::{StoreError, StripeRead, StripeWrite};
+use crate::{Pin, StoreError, StripeRead, StripeWrite};
 
 /// Ranges have been checked against the stripe size by the caller.
 pub trait Home: Send + Sync {
@@ -34,7 +31,7 @@ pub trait Home: Send + Sync {
         Ok(false)
     }
 
-    fn pin(&self, _ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, _ino: Ino) -> Option<Pin> {
         None
     }
 

@@ -22,7 +22,7 @@ use super::budget::Budget;
 use super::detached::{Detached, has_data, last_data_end};
 use super::home::{ENDPOINT, Home, full};
 use super::lanes::Lanes;
-use crate::{StoreError, StripeRead, StripeWrite};
+use crate::{Pin, StoreError, StripeRead, StripeWrite};
 
 /// Kernel memory that a file takes beside its pages; charged to the shards' part.
 const FILE_OVERHEAD_BYTES: u64 = 1_024;
@@ -32,12 +32,19 @@ pub struct Tmpfs {
     stripe_size: StripeSize,
     /// The pinned files. Whoever writes to an inode's file holds its lane for reading, whoever
     /// may unlink it for writing, so that no write goes to a file that is no longer there.
-    pins: Lanes<HashMap<Ino, Arc<File>>>,
+    pins: Lanes<HashMap<Ino, Pinned>>,
     pinned: AtomicU64,
     pinned_max: u64,
     files: AtomicU64,
     /// Of the shards, and of what files take beside their pages.
     budget: Arc<Budget>,
+}
+
+/// A file and how often it is pinned: mounts come and go by themselves.
+#[derive(Debug)]
+struct Pinned {
+    file: Arc<File>,
+    pins: usize,
 }
 
 impl Tmpfs {
@@ -64,7 +71,7 @@ impl Tmpfs {
 
     /// The file of an inode, if there is one.
     fn find(&self, ino: Ino) -> Result<Option<Arc<File>>, StoreError> {
-        let pinned = self.pins.read(lane_of(ino)).get(&ino).cloned();
+        let pinned = self.pins.read(lane_of(ino)).get(&ino).map(|pinned| Arc::clone(&pinned.file));
         match pinned {
             Some(file) => Ok(Some(file)),
             None => Ok(self.mount.open(ino).map_err(refused)?.map(Arc::new)),
@@ -100,7 +107,7 @@ impl Tmpfs {
         let at = self.offset(write.key, write.offset);
         let pins = self.pins.read(lane_of(ino));
         let done = match pins.get(&ino) {
-            Some(file) => file.write_all_at(write.bytes, at),
+            Some(pinned) => pinned.file.write_all_at(write.bytes, at),
             None => self.find_or_make(ino)?.write_all_at(write.bytes, at),
         };
         done.map_err(refused_io)
@@ -112,7 +119,7 @@ impl Tmpfs {
         self.sweep_held(ino, &pins)
     }
 
-    fn sweep_held(&self, ino: Ino, pins: &HashMap<Ino, Arc<File>>) -> Result<(), StoreError> {
+    fn sweep_held(&self, ino: Ino, pins: &HashMap<Ino, Pinned>) -> Result<(), StoreError> {
         if pins.contains_key(&ino) {
             return Ok(());
         }
@@ -219,17 +226,22 @@ impl Home for Tmpfs {
         self.mount.settle(&self.budget);
     }
 
-    fn pin(&self, ino: Ino) -> Option<Arc<File>> {
+    fn pin(&self, ino: Ino) -> Option<Pin> {
         let mut pins = self.pins.write(lane_of(ino));
-        if let Some(file) = pins.get(&ino) {
-            return Some(Arc::clone(file));
+        if let Some(pinned) = pins.get_mut(&ino) {
+            pinned.pins += 1;
+            return Some(Pin { file: Arc::clone(&pinned.file), is_first: false });
         }
         if self.pinned.fetch_add(1, Ordering::Relaxed) >= self.pinned_max {
             self.pinned.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         match self.find_or_make(ino) {
-            Ok(file) => Some(Arc::clone(pins.entry(ino).or_insert(Arc::new(file)))),
+            Ok(file) => {
+                let file = Arc::new(file);
+                pins.insert(ino, Pinned { file: Arc::clone(&file), pins: 1 });
+                Some(Pin { file, is_first: true })
+            }
             Err(error) => {
                 tracing::debug!(%ino, %error, "no file to pin");
                 self.pinned.fetch_sub(1, Ordering::Relaxed);
@@ -251,7 +263,13 @@ impl Home for Tmpfs {
 
     fn unpin(&self, ino: Ino) {
         let mut pins = self.pins.write(lane_of(ino));
-        let Some(file) = pins.remove(&ino) else { return };
+        let Some(pinned) = pins.get_mut(&ino) else { return };
+        pinned.pins -= 1;
+        if pinned.pins > 0 {
+            return;
+        }
+        let file = Arc::clone(&pinned.file);
+        pins.remove(&ino);
         self.pinned.fetch_sub(1, Ordering::Relaxed);
         // A program may have mapped a file that has a length, and write to it later.
         if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {

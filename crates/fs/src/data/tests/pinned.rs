@@ -5,8 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
+use tidefs_store::Pin;
 
-use super::rig::{HOME, INO, Rig, STRIPE, pattern, rig};
+use super::rig::{HOME, INO, Rig, STRIPE, TestStore, pattern, rig};
 use crate::data::{OpenFile, ReadAhead};
 use crate::{Error, Seek, SpaceMode};
 
@@ -16,7 +17,7 @@ fn pinned() -> (Rig, Arc<File>) {
     let memory = rustix::fs::memfd_create("tidefs-test", MemfdFlags::CLOEXEC).unwrap();
     let memory = Arc::new(File::from(memory));
     let inode = rig.inode();
-    let kept = Some(Arc::clone(&memory));
+    let kept = Some(Pin { file: Arc::clone(&memory), is_first: true });
     rig.file = OpenFile::new(Arc::clone(&rig.path), INO, HOME, &inode, kept);
     (rig, memory)
 }
@@ -70,7 +71,7 @@ fn truncation_holes_and_seeks_act_on_the_file() {
     rig.file.allocate(4 * STRIPE, STRIPE, SpaceMode::Allocate).unwrap();
     rig.file.allocate(5 * STRIPE, STRIPE, SpaceMode::AllocateKeepSize).unwrap();
     assert_eq!(rig.file.size(), 5 * STRIPE);
-    rig.file.discard();
+    rig.file.discard(false);
     assert_eq!(memory.metadata().unwrap().len(), 5 * STRIPE, "it may be mapped still");
 }
 
@@ -78,10 +79,25 @@ fn truncation_holes_and_seeks_act_on_the_file() {
 fn a_pinned_file_gets_the_size_of_its_record() {
     let rig = rig(Vec::new());
     rig.file.truncate(10 * STRIPE).unwrap();
-    let memory = rustix::fs::memfd_create("tidefs-test", MemfdFlags::CLOEXEC).unwrap();
-    let file = Some(Arc::new(File::from(memory)));
-    let file = OpenFile::new(Arc::clone(&rig.path), INO, HOME, &rig.inode(), file);
+    let file = pinned_anew(&rig, true);
     assert_eq!(file.size(), 10 * STRIPE);
     let end = file.read(&ReadAhead::default(), 10 * STRIPE - 3, 10).unwrap();
     assert_eq!(end.as_slice(), [0; 3]);
+}
+
+#[test]
+fn a_file_that_another_mount_has_pinned_keeps_the_size_that_it_has_there() {
+    let rig = rig(Vec::new());
+    rig.file.truncate(10 * STRIPE).unwrap();
+    let file = pinned_anew(&rig, false);
+    assert_eq!(file.size(), 0, "the other mount has cut it and has not said so yet");
+    file.append(&rig.cursor(), b"longer", true).unwrap();
+    assert_eq!(file.size(), 6);
+}
+
+/// The rig's file, opened once more with an empty file behind it.
+fn pinned_anew(rig: &Rig, is_first: bool) -> OpenFile<TestStore> {
+    let memory = rustix::fs::memfd_create("tidefs-test", MemfdFlags::CLOEXEC).unwrap();
+    let pin = Some(Pin { file: Arc::new(File::from(memory)), is_first });
+    OpenFile::new(Arc::clone(&rig.path), INO, HOME, &rig.inode(), pin)
 }

@@ -67,7 +67,7 @@ fn a_file_given_up_frees_also_what_was_never_committed() {
     rig.write(0, &pattern(0, 6 * S, 1)).unwrap();
     rig.write(2 * REGION, b"far").unwrap();
     super::rig::eventually("stripes are stored", || rig.stripes_stored(6) == 6);
-    rig.file.discard();
+    rig.file.discard(false);
     assert!(!rig.file.is_dirty());
     rig.path.close();
     assert_eq!(rig.stripes_stored(6), 0);

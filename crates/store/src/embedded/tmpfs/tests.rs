@@ -58,8 +58,11 @@ fn a_file_is_there_while_one_of_its_stripes_is() {
 fn a_pinned_file_and_its_stripes_are_the_same_bytes() {
     let Some((home, _)) = tmpfs() else { return };
     write(&home, key(2, 0), 10, b"before").unwrap();
-    let file = home.pin(Ino(2)).unwrap();
-    assert!(Arc::ptr_eq(&file, &home.pin(Ino(2)).unwrap()), "one file however often it is pinned");
+    let file = home.pin(Ino(2)).unwrap().file;
+    assert!(
+        Arc::ptr_eq(&file, &home.pin(Ino(2)).unwrap().file),
+        "one file however often it is pinned"
+    );
     file.write_all_at(b"through the file", u64::from(STRIPE) + 5).unwrap();
     assert_eq!(read(&home, key(2, 1), 5, 16), b"through the file");
     write(&home, key(2, 1), 0, b"stripe").unwrap();
@@ -73,7 +76,8 @@ fn a_pinned_file_and_its_stripes_are_the_same_bytes() {
 #[test]
 fn a_pinned_file_outlives_its_last_stripe_until_it_is_unpinned() {
     let Some((home, _)) = tmpfs() else { return };
-    let file = home.pin(Ino(3)).expect("an inode without stripes has a file while it is pinned");
+    let file =
+        home.pin(Ino(3)).expect("an inode without stripes has a file while it is pinned").file;
     assert_eq!((files(&home), home.length(key(3, 0))), (1, Ok(0)));
     write(&home, key(3, 0), 0, b"data").unwrap();
     home.trim(&[(key(3, 0), 0)]).unwrap();
@@ -85,6 +89,20 @@ fn a_pinned_file_outlives_its_last_stripe_until_it_is_unpinned() {
     home.trim(&[(key(3, 0), 0)]).unwrap();
     assert_eq!(files(&home), 1);
     home.unpin(Ino(3));
+    home.unpin(Ino(3));
+    assert_eq!((files(&home), home.pinned.load(Ordering::Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_file_stays_pinned_until_all_who_pinned_it_are_done() {
+    let Some((home, _)) = tmpfs() else { return };
+    let first = home.pin(Ino(3)).expect("pinned");
+    let second = home.pin(Ino(3)).expect("pinned");
+    assert_eq!((first.is_first, second.is_first), (true, false));
+    home.unpin(Ino(3));
+    second.file.write_all_at(b"still the file", 0).unwrap();
+    assert_eq!(read(&home, key(3, 0), 0, 14), b"still the file");
+    second.file.set_len(0).unwrap();
     home.unpin(Ino(3));
     assert_eq!((files(&home), home.pinned.load(Ordering::Relaxed)), (0, 0));
 }

@@ -1,0 +1,149 @@
+//! Removed inodes that stay for a while, with their bytes: a program on another mount may just have
+//! found one by a name that is gone now, and is about to ask for its attributes or to open it.
+//!
+//! How long each stays, how many there are and how much they hold is bounded; when the store is full
+//! none stays.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidefs_model::{Ino, Time};
+
+use super::delete::Removed;
+
+/// Between finding a name and opening what it stands for lie two requests of one system call.
+const AGE_MAX: Duration = Duration::from_secs(2);
+const COUNT_MAX: usize = 16_384;
+/// Of all of them together.
+const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Lingering(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: HashMap<Ino, (Time, Removed)>,
+    /// Oldest first. One that was claimed or came again is no longer right here.
+    order: VecDeque<(Time, Ino)>,
+    bytes: u64,
+}
+
+impl Lingering {
+    /// Answers those that have to go to make room.
+    pub fn add(&self, removed: Removed, now: Time) -> Vec<Removed> {
+        let mut state = self.state();
+        // Who was removed while it was open may come twice; more of its bytes are known once.
+        let size = state.take(removed.ino).map_or(0, |earlier| earlier.size).max(removed.size);
+        let removed = Removed { size, ..removed };
+        state.bytes = state.bytes.saturating_add(size);
+        state.inodes.insert(removed.ino, (now, removed));
+        state.order.push_back((now, removed.ino));
+        let mut gone = Vec::new();
+        while state.bytes > BYTES_MAX || state.order.len() > COUNT_MAX {
+            gone.extend(state.take_oldest());
+        }
+        gone
+    }
+
+    /// Takes those that have stayed long enough.
+    pub fn due(&self, now: Time) -> Vec<Removed> {
+        let mut state = self.state();
+        let mut due = Vec::new();
+        while state.order.front().is_some_and(|(since, _)| now - *since >= AGE_MAX) {
+            due.extend(state.take_oldest());
+        }
+        due
+    }
+
+    /// Takes all.
+    pub fn all(&self) -> Vec<Removed> {
+        let mut state = self.state();
+        let all = std::mem::take(&mut *state);
+        all.inodes.into_values().map(|(_, removed)| removed).collect()
+    }
+
+    /// Takes one that is opened again. `false`: it is not here.
+    pub fn claim(&self, ino: Ino) -> bool {
+        self.state().take(ino).is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, ino: Ino) -> Option<Removed> {
+        let (_, removed) = self.inodes.remove(&ino)?;
+        self.bytes = self.bytes.saturating_sub(removed.size);
+        Some(removed)
+    }
+
+    fn take_oldest(&mut self) -> Option<Removed> {
+        let (since, ino) = self.order.pop_front()?;
+        let is_right = self.inodes.get(&ino).is_some_and(|(there, _)| *there == since);
+        if is_right { self.take(ino) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::ShardKey;
+
+    use super::*;
+
+    fn file(ino: u64, size: u64) -> Removed {
+        Removed { home: ShardKey { directory: Ino::ROOT, index: 0 }, ino: Ino(ino), size }
+    }
+
+    fn inos(removed: &[Removed]) -> Vec<u64> {
+        removed.iter().map(|removed| removed.ino.0).collect()
+    }
+
+    const START: Time = Time(5_000_000_000);
+
+    #[test]
+    fn each_stays_for_its_time() {
+        let lingering = Lingering::default();
+        assert_eq!(inos(&lingering.add(file(1, 10), START)), []);
+        lingering.add(file(2, 10), START + AGE_MAX / 2);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX / 2)), []);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX)), [1]);
+        assert_eq!(inos(&lingering.all()), [2]);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX * 2)), []);
+    }
+
+    #[test]
+    fn one_that_is_claimed_is_not_freed_and_may_come_again() {
+        let lingering = Lingering::default();
+        lingering.add(file(1, 10), START);
+        assert!(lingering.claim(Ino(1)));
+        assert!(!lingering.claim(Ino(1)));
+        lingering.add(file(1, 10), START + AGE_MAX / 2);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX)), [], "its time began anew");
+        assert_eq!(inos(&lingering.due(START + AGE_MAX * 2)), [1]);
+    }
+
+    #[test]
+    fn what_comes_twice_is_freed_once_with_all_its_bytes() {
+        let lingering = Lingering::default();
+        lingering.add(file(1, 70), START);
+        lingering.add(file(1, 30), START);
+        let freed = lingering.all();
+        assert_eq!((inos(&freed), freed[0].size), (vec![1], 70));
+    }
+
+    #[test]
+    fn too_many_bytes_or_inodes_push_the_oldest_out() {
+        let lingering = Lingering::default();
+        lingering.add(file(1, BYTES_MAX / 2), START);
+        lingering.add(file(2, BYTES_MAX / 2), START);
+        assert_eq!(inos(&lingering.add(file(3, 1), START)), [1]);
+        assert_eq!(inos(&lingering.add(file(4, u64::MAX), START)), [2, 3, 4]);
+        for ino in 0..COUNT_MAX as u64 {
+            assert_eq!(inos(&lingering.add(file(ino, 0), START)), []);
+        }
+        assert_eq!(inos(&lingering.add(file(u64::MAX, 0), START)), [0]);
+    }
+}

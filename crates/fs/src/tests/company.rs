@@ -1,0 +1,162 @@
+//! Two mounts at work at the same time: what one of them has found and the other one changes.
+
+use std::time::Duration;
+
+use tidefs_model::{Ino, Time};
+use tidefs_store::Embedded;
+
+use super::bed::{Bed, ME};
+use crate::{Error, Fs, Kind, OpenMode, RenameMode, SetAttr, SetTime};
+
+type Mount = Fs<std::sync::Arc<Embedded>>;
+
+const READ: OpenMode = OpenMode {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+};
+const WRITE: OpenMode = OpenMode { read: false, write: true, ..READ };
+/// Longer than a removed file stays.
+const LATER: Duration = Duration::from_secs(3);
+
+fn two() -> (Bed, Mount, Mount) {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    (bed, first, second)
+}
+
+fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
+    let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
+    fs.write(opened.handle, 0, bytes, false, false).expect("written");
+    fs.flush(opened.handle).expect("stored");
+    fs.release(opened.handle).expect("closed");
+    entry.attr.ino
+}
+
+fn read(fs: &Mount, ino: Ino) -> Result<Vec<u8>, Error> {
+    let opened = fs.open(ino, READ)?;
+    let bytes = fs.read(opened.handle, 0, 100).map(|bytes| bytes.as_slice().to_vec());
+    fs.release(opened.handle)?;
+    bytes
+}
+
+#[test]
+fn a_file_that_was_found_can_be_opened_although_another_mount_replaces_it() {
+    let (bed, first, second) = two();
+    make(&first, b"status", b"old");
+    make(&first, b"new", b"newer");
+    let found = second.lookup(Ino::ROOT, b"status").expect("found").attr.ino;
+    first.rename(Ino::ROOT, b"new", Ino::ROOT, b"status", RenameMode::Replace).expect("replaced");
+    assert_eq!(second.getattr(found, None).map(|attr| attr.nlink), Ok(0));
+    assert_eq!(read(&second, found), Ok(b"old".to_vec()));
+    bed.pass(LATER);
+    first.tick().expect("housekeeping");
+    super::bed::eventually("the old file is freed", || {
+        second.getattr(found, None) == Err(Error::Stale)
+    });
+    assert_eq!(second.open(found, READ).map(drop), Err(Error::Stale));
+}
+
+#[test]
+fn links_and_directories_that_were_found_answer_although_another_mount_removes_them() {
+    let (bed, first, second) = two();
+    first.symlink(ME, Ino::ROOT, b"link", b"target").expect("made");
+    first.mkdir(ME, Ino::ROOT, b"directory", 0o700).expect("made");
+    let link = second.lookup(Ino::ROOT, b"link").expect("found").attr.ino;
+    let directory = second.lookup(Ino::ROOT, b"directory").expect("found").attr.ino;
+    first.unlink(Ino::ROOT, b"link").expect("removed");
+    first.rmdir(Ino::ROOT, b"directory").expect("removed");
+    assert_eq!(second.readlink(link), Ok(b"target".to_vec()));
+    assert_eq!(second.getattr(directory, None).map(|attr| attr.nlink), Ok(0));
+    let late = second.mknod(ME, directory, b"late", Kind::File, 0o600, 0);
+    assert_eq!(late.map(drop), Err(Error::NotFound));
+    bed.pass(LATER);
+    first.tick().expect("housekeeping");
+    super::bed::eventually("both are freed", || {
+        second.readlink(link) == Err(Error::Stale)
+            && second.getattr(directory, None) == Err(Error::Stale)
+    });
+}
+
+#[test]
+fn a_file_that_this_mount_removes_before_it_is_opened_stays_until_it_is_closed() {
+    let (bed, first, _second) = two();
+    let found = make(&first, b"file", b"bytes");
+    first.unlink(Ino::ROOT, b"file").expect("removed");
+    let opened = first.open(found, READ).expect("opened");
+    bed.pass(LATER);
+    first.tick().expect("housekeeping");
+    let bytes = first.read(opened.handle, 0, 100).expect("read");
+    assert_eq!(bytes.as_slice(), b"bytes");
+    first.release(opened.handle).expect("closed");
+    bed.pass(LATER);
+    first.tick().expect("housekeeping");
+    super::bed::eventually("it is freed", || first.getattr(found, None) == Err(Error::Stale));
+}
+
+#[test]
+fn leaving_frees_what_stays() {
+    let (_bed, first, second) = two();
+    let found = make(&first, b"file", b"bytes");
+    second.lookup(Ino::ROOT, b"file").expect("found");
+    first.unlink(Ino::ROOT, b"file").expect("removed");
+    first.unmount().expect("left");
+    assert_eq!(second.getattr(found, None), Err(Error::Stale));
+}
+
+#[test]
+fn a_listing_shows_the_file_that_took_the_name() {
+    let (_bed, first, second) = two();
+    make(&first, b"status", b"old");
+    let newer = make(&first, b"new", b"newer");
+    let handle = second.opendir(Ino::ROOT).expect("opened");
+    let mut replace = true;
+    let mut seen = Vec::new();
+    let listed = second.readdir_plus(handle, 0, &mut |entry, attr| {
+        // The names are known when the first one is handed out; their attributes are not.
+        if std::mem::take(&mut replace) {
+            let (old, new) = (b"new", b"status");
+            first.rename(Ino::ROOT, old, Ino::ROOT, new, RenameMode::Replace).expect("replaced");
+        }
+        seen.push((entry.name.clone(), attr.size, entry.ino));
+        true
+    });
+    assert_eq!(listed, Ok(()));
+    assert!(seen.contains(&(b"status".to_vec(), 5, newer)), "{seen:?}");
+}
+
+#[test]
+fn the_time_of_a_file_does_not_go_back_when_an_earlier_write_arrives_later() {
+    let (bed, first, second) = two();
+    let file = make(&first, b"file", b"");
+    second.lookup(Ino::ROOT, b"file").expect("found");
+    let (early, late) = (first.open(file, WRITE), second.open(file, WRITE));
+    let (early, late) = (early.expect("opened").handle, late.expect("opened").handle);
+    bed.pass(Duration::from_secs(1));
+    first.write(early, 0, b"a", false, false).expect("written");
+    bed.pass(Duration::from_secs(1));
+    second.write(late, 0, b"b", false, false).expect("written");
+    second.release(late).expect("closed");
+    let seen = second.getattr(file, None).expect("there");
+    first.release(early).expect("closed");
+    let after = second.getattr(file, None).expect("there");
+    assert_eq!((after.mtime, after.ctime), (seen.mtime, seen.ctime));
+}
+
+#[test]
+fn a_time_that_was_set_to_the_future_ends_with_the_next_write() {
+    let (bed, first, _second) = two();
+    let file = make(&first, b"file", b"");
+    let future = Time::from_unix(9_000_000, 0);
+    let set = SetAttr { mtime: Some(SetTime::At(future)), ..SetAttr::default() };
+    assert_eq!(first.setattr(file, None, &set).map(|attr| attr.mtime), Ok(future));
+    bed.pass(Duration::from_secs(1));
+    let handle = first.open(file, WRITE).expect("opened").handle;
+    first.write(handle, 0, b"a", false, false).expect("written");
+    first.release(handle).expect("closed");
+    assert!(first.getattr(file, None).expect("there").mtime < future);
+}
