@@ -3,6 +3,7 @@
 mod at_once;
 mod bed;
 mod company;
+mod hostile;
 mod interrupted;
 mod links;
 mod remembering;
