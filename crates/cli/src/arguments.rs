@@ -1,5 +1,8 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod planning;
+pub mod simulation;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -63,6 +66,21 @@ pub enum Command {
     /// Watch nodes, usage and what the manager does
     #[command(after_help = "Example:\n  tidefs top")]
     Top(Top),
+    /// Plan who holds what when nodes come and go; moves nothing
+    #[command(after_help = "Examples:\n  \
+        tidefs plan --nodes 8 --commission 2\n  \
+        tidefs plan inventory.json --leave node-3 --deadline 60 --json\n  \
+        tidefs plan bench --servers 128 --commission 1920 --buckets 8192 --strategy ldt\n\n\
+        An inventory lists nodes and partitions; partition p is entry p:\n  \
+        {\"nodes\": [{\"name\": \"a\", \"class\": \"own\", \"memory_capacity_bytes\": 4294967296,\n    \
+        \"bandwidth_bytes_per_second\": 1.25e9, \"leaves\": false}],\n   \
+        \"partitions\": [{\"node\": \"a\", \"bytes\": 1048576, \"load\": 2.5}]}")]
+    Plan(planning::Plan),
+    /// Simulate a workflow under several policies; starts nothing
+    #[command(after_help = "Examples:\n  \
+        tidefs sim --workflow montage --policy cso+csi,nso+asi --nodes 16..64 --suspend\n  \
+        tidefs sim --workflow workflow.json --policy aso --nodes 2..8 --node-memory 4GiB --json")]
+    Sim(simulation::Sim),
     /// Say what this machine lacks and the command that fixes it
     #[command(after_help = "Example:\n  tidefs doctor")]
     Doctor(Doctor),

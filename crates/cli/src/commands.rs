@@ -7,8 +7,10 @@ mod drain;
 mod holder;
 mod manager;
 mod mount;
+mod plan;
 mod run;
 mod scale;
+mod sim;
 mod status;
 mod top;
 mod umount;
@@ -22,8 +24,11 @@ use crate::cleanup;
 /// Does what was asked. The exit code is that of `run`'s command, or of what `doctor` found.
 pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let state = arguments.state.as_deref();
-    // A process of `tidefs` itself was started by a command that has cleaned up already.
-    if !matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager) {
+    // What only computes touches nothing, and a process of `tidefs` itself was started by a command
+    // that has cleaned up already.
+    let computes = matches!(arguments.command, Command::Plan(_) | Command::Sim(_));
+    let is_ours = matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager);
+    if !computes && !is_ours {
         cleanup::sweep(state);
     }
     match &arguments.command {
@@ -36,6 +41,8 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Top(options) => top::top(options, state)?,
+        Command::Plan(options) => return plan::plan(options),
+        Command::Sim(options) => sim::sim(options)?,
         Command::Doctor(options) => return doctor::doctor(options, state),
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),

@@ -84,6 +84,9 @@ pub enum Failure {
     BelongsToRun(PathBuf),
     #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
     Silent(PathBuf),
+    /// What is wrong with the question, and with which item.
+    #[error("{0}")]
+    Unplannable(String),
     /// The running file system was asked and said why not.
     #[error("{0}")]
     Refused(String),
@@ -120,7 +123,7 @@ pub enum Failure {
 /// Exit status of a failure of `tidefs` itself.
 pub const FAILED: u8 = 1;
 /// Exit status of wrong usage.
-const MISUSED: u8 = 2;
+pub const MISUSED: u8 = 2;
 /// Exit status that says by which signal a process ended, as shells give it.
 pub fn signalled(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or(127))
@@ -132,7 +135,9 @@ impl Failure {
         match self {
             Failure::CommandNotFound(_) => 127,
             Failure::CommandNotRun { .. } => 126,
-            Failure::NothingToScale | Failure::Contradiction(_) => MISUSED,
+            Failure::NothingToScale | Failure::Contradiction(_) | Failure::Unplannable(_) => {
+                MISUSED
+            }
             Failure::Interrupted(signal) => signalled(*signal),
             _ => FAILED,
         }

@@ -28,6 +28,7 @@ mod mount_point;
 mod mount_table;
 mod mounting;
 mod nodes;
+mod planning;
 mod preparation;
 mod process;
 mod reporting;

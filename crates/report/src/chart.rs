@@ -5,6 +5,7 @@
 
 mod axis;
 mod balance;
+mod boxes;
 mod legend;
 mod marks;
 mod panel;
@@ -16,6 +17,7 @@ use crate::markup::Markup;
 use crate::report::Report;
 
 pub(crate) use balance::balance;
+pub use boxes::{BoxPanel, box_plots};
 pub(crate) use timeline::timeline;
 
 /// Rules for everything inside a picture.

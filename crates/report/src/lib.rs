@@ -17,7 +17,9 @@ mod thin;
 mod totals;
 mod words;
 
+pub use chart::{BoxPanel, box_plots};
 pub use error::ReportError;
 pub use facts::{Decision, Kind, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts};
+pub use page::{Compared, comparison};
 pub use report::Report;
 pub use totals::{StaticRun, Totals};

@@ -3,7 +3,10 @@
 
 mod comparison;
 mod headline;
+mod side_by_side;
 mod tables;
+
+pub use side_by_side::{Compared, comparison};
 
 use crate::chart::{self, Width};
 use crate::markup::Markup;
@@ -24,14 +27,18 @@ pub(crate) fn document(report: &Report) -> String {
     page.into_document("<!DOCTYPE html>")
 }
 
-fn top(head: &mut Markup, report: &Report) {
+fn top(into: &mut Markup, report: &Report) {
+    head(into, &format!("Tidefs: {}", words::command(&report.run.command)));
+}
+
+fn head(head: &mut Markup, title: &str) {
     head.empty("meta", &[("charset", &"utf-8")]);
     head.empty(
         "meta",
         &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")],
     );
     head.empty("meta", &[("name", &"color-scheme"), ("content", &"light dark")]);
-    head.leaf("title", &[], format!("Tidefs: {}", words::command(&report.run.command)));
+    head.leaf("title", &[], title);
     head.style(&[STYLE, chart::STYLE]);
 }
 

@@ -10,6 +10,7 @@ mod elastic;
 mod kept;
 mod killed;
 mod nodes;
+mod planning;
 mod run;
 mod signals;
 mod terminal;

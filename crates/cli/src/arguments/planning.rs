@@ -1,0 +1,165 @@
+//! The words and flags of `tidefs plan`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use tidefs_control::rescaling::Weights;
+use tidefs_model::ByteSize;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Plan {
+    #[command(subcommand)]
+    pub bench: Option<Bench>,
+
+    #[command(flatten)]
+    pub options: PlanOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanOptions {
+    /// Nodes and partitions to plan for, as JSON; without it some are made up
+    #[arg(value_name = "INVENTORY.json")]
+    pub inventory: Option<PathBuf>,
+
+    /// Take this node of the inventory out of service; may be given again
+    #[arg(long, value_name = "NODE", requires = "inventory")]
+    pub leave: Vec<String>,
+
+    /// Make up so many nodes
+    #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "inventory")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub nodes: u16,
+
+    /// Bring so many more of them into service
+    #[arg(long, value_name = "N", conflicts_with_all = ["inventory", "decommission"])]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub commission: Option<u16>,
+
+    /// Take so many of them out of service
+    #[arg(long, value_name = "N", conflicts_with = "inventory")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4095))]
+    pub decommission: Option<u16>,
+
+    /// So many of the made-up nodes are victims, lending memory
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "inventory")]
+    pub victims: u16,
+
+    /// Memory of each made-up node
+    #[arg(long, value_name = "SIZE", default_value = "20GiB", conflicts_with = "inventory")]
+    pub node_memory: ByteSize,
+
+    /// What is made up is drawn from this
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// What matters: l, lt, dt, ldt (load, data, time), or three weights
+    #[arg(long, value_name = "STRATEGY", default_value = "ldt")]
+    pub strategy: Weights,
+
+    /// By what nodes hold more or less
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = CapacityBy::Memory)]
+    pub capacity: CapacityBy,
+
+    /// What part of the data lies on own nodes, 0 to 1 [default: by capacity]
+    #[arg(long, value_name = "SHARE", value_parser = part)]
+    pub own_share: Option<f64>,
+
+    /// Find a partition's node by hash alone, as MemFSS does
+    #[arg(long)]
+    pub hashed: bool,
+
+    /// Leaving nodes must be empty after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub deadline: Option<f64>,
+
+    /// Print JSON, with every move
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CapacityBy {
+    Memory,
+    Bandwidth,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Repeat the evaluation of Pufferscale: rescale emulated servers again and again
+    #[command(after_help = "Example:\n  \
+        tidefs plan bench --servers 128 --commission 1920 --buckets 8192 --strategy ldt")]
+    Bench(BenchOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchOptions {
+    /// Servers before each measured rescaling
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32768))]
+    pub servers: u16,
+
+    /// Servers that come
+    #[arg(long, value_name = "N", conflicts_with = "decommission")]
+    #[arg(required_unless_present = "decommission")]
+    pub commission: Option<u16>,
+
+    /// Servers that leave
+    #[arg(long, value_name = "N")]
+    pub decommission: Option<u16>,
+
+    /// Buckets, which are what is placed
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=65535))]
+    pub buckets: u16,
+
+    /// What matters: l, lt, dt, ldt (load, data, time), or three weights
+    #[arg(long, value_name = "STRATEGY", default_value = "ldt")]
+    pub strategy: Weights,
+
+    /// Who plans
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = PlannerName::Tidefs)]
+    pub planner: PlannerName,
+
+    /// Rescalings at random before the first that is measured
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    pub warmup: u32,
+
+    /// Rescalings that are measured
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+
+    /// Everything is drawn from this
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write the box plots there
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlannerName {
+    Tidefs,
+    /// The heuristic of the paper
+    Pufferscale,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if (0.0..=1.0).contains(&part) { Ok(part) } else { Err("give a share from 0 to 1".to_owned()) }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let year = 366.0 * 86_400.0;
+    if seconds > 0.0 && seconds <= year {
+        Ok(seconds)
+    } else {
+        Err("give a number of seconds above 0, and at most a year".to_owned())
+    }
+}

@@ -1,0 +1,58 @@
+//! The words and flags of `tidefs sim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tidefs_control::Policy;
+use tidefs_model::ByteSize;
+
+use crate::elasticity::NodeRange;
+
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// montage, blast, broadband, cybershake, or a file in WfFormat
+    #[arg(long, value_name = "NAME | FILE")]
+    pub workflow: String,
+
+    /// Policies, one run each; every one is compared with a static run
+    #[arg(long, value_name = "P[,P...]", value_delimiter = ',', default_value = "cso+csi")]
+    pub policy: Vec<Policy>,
+
+    /// Nodes at the start and at most
+    #[arg(long, value_name = "INITIAL..MAX", default_value = "16..64")]
+    pub nodes: NodeRange,
+
+    /// Memory that each node offers
+    #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = super::node_memory)]
+    pub node_memory: ByteSize,
+
+    /// Tasks that a node runs at a time
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub slots: u32,
+
+    /// What each node's link carries in a second
+    #[arg(long, value_name = "SIZE", default_value = "1GB")]
+    pub bandwidth: ByteSize,
+
+    /// Seconds from the wish for a node to its service
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub boot: u32,
+
+    /// Input and output stand still while partitions move, as in MemEFS
+    #[arg(long)]
+    pub suspend: bool,
+
+    /// Everything that is drawn is drawn from this
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write index.html there, and a report for each policy
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}

@@ -1,0 +1,249 @@
+//! An inventory that is read from a file: nodes, and the node, size and load of every partition.
+//!
+//! Partition *p* is entry *p* of the list. What cannot be planned for is refused with the item that
+//! is wrong.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tidefs_control::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState};
+use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass};
+
+use super::{Question, id};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    nodes: Vec<FileNode>,
+    partitions: Vec<FilePartition>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileNode {
+    name: String,
+    #[serde(default)]
+    class: FileClass,
+    memory_capacity_bytes: u64,
+    /// What an empty node uses and what lies on it, unless it is given.
+    memory_used_bytes: Option<u64>,
+    bandwidth_bytes_per_second: Option<f64>,
+    #[serde(default)]
+    leaves: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileClass {
+    #[default]
+    Own,
+    Victim,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePartition {
+    node: String,
+    bytes: u64,
+    #[serde(default)]
+    load: f64,
+}
+
+/// Why a file is no inventory that can be planned for.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{} is not an inventory: {source}; see: tidefs plan --help", path.display())]
+    Malformed { path: PathBuf, source: serde_json::Error },
+    #[error("the inventory has no nodes")]
+    NoNodes,
+    #[error("the inventory has no partitions")]
+    NoPartitions,
+    #[error("the inventory has no node of the class own, and metadata lies on those only")]
+    NoOwnNode,
+    #[error("two nodes are called {0:?}; give each a name of its own")]
+    SameName(String),
+    #[error("node {0:?} has no memory")]
+    NoMemory(String),
+    #[error("the bandwidth of node {0:?} must be above 0")]
+    Bandwidth(String),
+    #[error("partition {partition} lies on {node:?}, which is not among the nodes")]
+    UnknownNode { partition: usize, node: String },
+    #[error("partition {partition} holds metadata and lies on {node:?}, which is a victim")]
+    MetadataOnVictim { partition: usize, node: String },
+    #[error("the load of partition {partition} must be 0 or more")]
+    Load { partition: usize },
+    #[error("node {node:?} holds {held} in partitions and has {memory}")]
+    TooMuchData { node: String, held: ByteSize, memory: ByteSize },
+    #[error("there is no node {0:?} in the inventory that could leave")]
+    NobodyToLeave(String),
+    #[error("{0}")]
+    Contradiction(Contradiction),
+}
+
+/// Reads the file; `leave` names more nodes that leave.
+pub fn read(path: &Path, leave: &[String]) -> Result<Question, InventoryError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| InventoryError::Unreadable { path: path.to_owned(), source })?;
+    let file = serde_json::from_str(&text)
+        .map_err(|source| InventoryError::Malformed { path: path.to_owned(), source })?;
+    question(file, leave)
+}
+
+fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError> {
+    file.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    check_nodes(&file.nodes)?;
+    let numbers: BTreeMap<&str, usize> =
+        file.nodes.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
+    let mut held_bytes = vec![0_u64; file.nodes.len()];
+    let mut held = Vec::with_capacity(file.partitions.len());
+    for (partition, entry) in file.partitions.iter().enumerate() {
+        let Some(&at) = numbers.get(entry.node.as_str()) else {
+            return Err(InventoryError::UnknownNode { partition, node: entry.node.clone() });
+        };
+        check_partition(partition, entry, &file.nodes[at])?;
+        held_bytes[at] = held_bytes[at].saturating_add(entry.bytes);
+        held.push(Held { owner: Some(id(at)), bytes: Some(entry.bytes) });
+    }
+    if held.is_empty() {
+        return Err(InventoryError::NoPartitions);
+    }
+    for (node, &bytes) in file.nodes.iter().zip(&held_bytes) {
+        if bytes > node.memory_capacity_bytes {
+            let (held, memory) = (ByteSize(bytes), ByteSize(node.memory_capacity_bytes));
+            return Err(InventoryError::TooMuchData { node: node.name.clone(), held, memory });
+        }
+    }
+    let node = |(at, node): (usize, &FileNode)| Node {
+        id: id(at),
+        class: match node.class {
+            FileClass::Own => NodeClass::Own,
+            FileClass::Victim => NodeClass::Victim,
+        },
+        state: NodeState::Serving,
+        capacity_bytes: node.memory_capacity_bytes,
+        used_bytes: node.memory_used_bytes.unwrap_or(held_bytes[at] + EMPTY_NODE_BYTES),
+        partitions: 0,
+        traffic_bytes: 0,
+    };
+    let nodes = file.nodes.iter().enumerate().map(node).collect();
+    let inventory = Inventory::new(nodes, &held).map_err(InventoryError::Contradiction)?;
+    let mut leaving = Vec::new();
+    for name in leave {
+        let number = numbers.get(name.as_str());
+        leaving.push(*number.ok_or_else(|| InventoryError::NobodyToLeave(name.clone()))?);
+    }
+    leaving.extend((0..file.nodes.len()).filter(|&at| file.nodes[at].leaves));
+    let bandwidth =
+        |(at, node): (usize, &FileNode)| Some((id(at), node.bandwidth_bytes_per_second?));
+    Ok(Question {
+        inventory,
+        leaving: leaving.into_iter().map(id).collect(),
+        bandwidths: file.nodes.iter().enumerate().filter_map(bandwidth).collect(),
+        loads: file.partitions.iter().map(|entry| entry.load).collect(),
+        names: file.nodes.into_iter().enumerate().map(|(at, node)| (id(at), node.name)).collect(),
+    })
+}
+
+/// The nodes are sorted by name.
+fn check_nodes(nodes: &[FileNode]) -> Result<(), InventoryError> {
+    if nodes.is_empty() {
+        return Err(InventoryError::NoNodes);
+    }
+    if !nodes.iter().any(|node| matches!(node.class, FileClass::Own)) {
+        return Err(InventoryError::NoOwnNode);
+    }
+    if let Some(twins) = nodes.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        return Err(InventoryError::SameName(twins[0].name.clone()));
+    }
+    if let Some(node) = nodes.iter().find(|node| node.memory_capacity_bytes == 0) {
+        return Err(InventoryError::NoMemory(node.name.clone()));
+    }
+    let unsound = |node: &&FileNode| node.bandwidth_bytes_per_second.is_some_and(|it| it <= 0.0);
+    match nodes.iter().find(unsound) {
+        Some(node) => Err(InventoryError::Bandwidth(node.name.clone())),
+        None => Ok(()),
+    }
+}
+
+fn check_partition(
+    partition: usize,
+    entry: &FilePartition,
+    node: &FileNode,
+) -> Result<(), InventoryError> {
+    let metadata = partition < usize::from(METADATA_PARTITIONS);
+    if metadata && matches!(node.class, FileClass::Victim) {
+        let node = node.name.clone();
+        return Err(InventoryError::MetadataOnVictim { partition, node });
+    }
+    if entry.load < 0.0 { Err(InventoryError::Load { partition }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Result<Question, String> {
+        let file = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        question(file, &["a".to_owned()]).map_err(|error| error.to_string())
+    }
+
+    const NODES: &str = r#""nodes": [
+        {"name": "b", "memory_capacity_bytes": 1000},
+        {"name": "a", "memory_capacity_bytes": 1000, "bandwidth_bytes_per_second": 5}]"#;
+
+    #[test]
+    fn nodes_have_the_same_ids_in_any_order() {
+        let partitions = r#""partitions": [{"node": "a", "bytes": 7, "load": 2.5}]"#;
+        let question = asked(&format!("{{{NODES}, {partitions}}}")).unwrap();
+        assert_eq!(question.name(id(0)), "a");
+        assert_eq!(question.leaving.iter().collect::<Vec<_>>(), [&id(0)]);
+        assert_eq!(question.bandwidths.get(&id(0)), Some(&5.0));
+        assert_eq!(question.loads, [2.5]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, says) in [
+            ("", "line 1"),
+            ("{\"nodes\": [],\n\"partitions\": [{\"node\": \"a\", \"bytes\": -5}]}", "line 2"),
+            (r#"{"nodes": [], "partitions": []}"#, "no nodes"),
+            (
+                r#"{"nodes": [{"name": "a", "memory_capacity_bytes": 0}], "partitions": []}"#,
+                "\"a\" has no memory",
+            ),
+            (
+                r#"{"nodes": [{"name": "a", "class": "victim", "memory_capacity_bytes": 9}], "partitions": []}"#,
+                "no node of the class own",
+            ),
+            (
+                r#"{"nodes": [{"name": "a", "memory_capacity_bytes": 9}, {"name": "a", "memory_capacity_bytes": 9}], "partitions": []}"#,
+                "two nodes are called \"a\"",
+            ),
+            (&format!("{{{NODES}, \"partitions\": []}}"), "no partitions"),
+            (
+                &format!("{{{NODES}, \"partitions\": [{{\"node\": \"c\", \"bytes\": 1}}]}}"),
+                "partition 0 lies on \"c\"",
+            ),
+            (
+                &format!("{{{NODES}, \"partitions\": [{{\"node\": \"a\", \"bytes\": 1001}}]}}"),
+                "node \"a\" holds",
+            ),
+            (
+                &format!(
+                    "{{{NODES}, \"partitions\": [{{\"node\": \"a\", \"bytes\": 1, \"load\": -1}}]}}"
+                ),
+                "load of partition 0",
+            ),
+            (
+                &format!("{{{}, \"partitions\": []}}", NODES.replace(": 5}", ": 0}")),
+                "bandwidth of node \"a\"",
+            ),
+        ] {
+            let message = asked(text).unwrap_err();
+            assert!(message.contains(says), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `tidefs plan` and `tidefs sim`: answers that programs can read, the same every time, and bad input
+//! that is refused with the item that is wrong.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::world::{Ran, World};
+
+fn json(ran: Ran) -> Value {
+    let ran = ran.succeeded();
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+#[test]
+fn a_plan_is_explained_and_is_the_same_every_time() {
+    let Some(world) = World::new() else { return };
+    let words = ["plan", "--nodes", "6", "--commission", "2", "--node-memory", "1GiB", "--json"];
+    let first = json(world.run(words));
+    assert_eq!(first, json(world.run(words)));
+    let nodes = first["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 8);
+    for node in &nodes[6..] {
+        assert_eq!(node["partitions_before"], 0);
+        assert!(node["received_bytes"].as_u64() > Some(0), "{node}");
+    }
+    let figure = |key: &str| first["after"][key].as_f64().expect("a figure");
+    assert!(figure("load_balance") < 1.02 && figure("data_balance") < 1.02, "{}", first["after"]);
+    let moves = first["moves"].as_array().expect("moves").len() as u64;
+    assert_eq!(first["partitions_moved"].as_u64(), Some(moves));
+    let words = world.run(["plan", "--nodes", "4", "--decommission", "1"]).succeeded().stdout;
+    for part in ["leaves, so everything goes", "at full bandwidth", "any plan that ends even"] {
+        assert!(words.contains(part), "{words}");
+    }
+    world.is_as_before();
+}
+
+#[test]
+fn an_inventory_is_read_and_what_is_wrong_with_it_is_named() {
+    let Some(mut world) = World::new() else { return };
+    let file = |nodes: &str, partition: &str| {
+        let partitions = vec![partition; 2_048].join(",\n");
+        format!("{{\"nodes\": [{nodes}],\n\"partitions\": [{partitions}]}}")
+    };
+    let nodes = r#"{"name": "a", "memory_capacity_bytes": 1000000000},
+        {"name": "b", "memory_capacity_bytes": 1000000000}"#;
+    let sound = r#"{"node": "a", "bytes": 100000}"#;
+    let victims = nodes.replace("{\"name\"", "{\"class\": \"victim\", \"name\"");
+    let write = |name: &str, text: String| fs::write(world.work().join(name), text).unwrap();
+    write("sound.json", file(nodes, sound));
+    write("broken.json", file(nodes, sound).replacen("[{", "[{{", 1));
+    write("negative.json", file(nodes, r#"{"node": "a", "bytes": -1}"#));
+    write("stranger.json", file(nodes, r#"{"node": "c", "bytes": 1}"#));
+    write("victims.json", file(&victims, sound));
+    write("full.json", file(nodes, r#"{"node": "a", "bytes": 1000000}"#));
+    world.note();
+    let plan = json(world.run(["plan", "sound.json", "--json"]));
+    let taken = plan["nodes"][1]["partitions_after"].as_u64().expect("a number");
+    assert!((1_000..=1_050).contains(&taken), "{}", plan["nodes"]);
+    for (words, part) in [
+        (&["plan", "none.json"][..], "cannot read none.json"),
+        (&["plan", "broken.json"], "line 1"),
+        (&["plan", "negative.json"], "line 3"),
+        (&["plan", "stranger.json"], "\"c\", which is not among the nodes"),
+        (&["plan", "victims.json"], "no node of the class own"),
+        (&["plan", "full.json"], "node \"a\" holds"),
+        (&["plan", "sound.json", "--leave", "z"], "no node \"z\""),
+        (&["plan", "sound.json", "--leave", "a", "--leave", "b"], "no node would be left"),
+        (&["plan", "sound.json", "--leave", "a", "--deadline", "0.001"], "give more time"),
+        (&["plan", "--nodes", "3", "--decommission", "3"], "at least one must stay"),
+        (&["plan", "--strategy", "all"], "is not a strategy"),
+        (&["plan", "--own-share", "1.5"], "from 0 to 1"),
+        (&["plan", "bench", "--servers", "4"], "--commission"),
+        (&["plan", "bench", "--servers", "4", "--decommission", "4"], "at least one must stay"),
+    ] {
+        world.run(words).refused(2, &[part]);
+    }
+    world.is_as_before();
+}
+
+#[test]
+fn a_bench_has_quartiles_and_a_picture() {
+    let Some(mut world) = World::new() else { return };
+    let bench = json(world.run([
+        "plan",
+        "bench",
+        "--servers",
+        "8",
+        "--commission",
+        "4",
+        "--buckets",
+        "512",
+        "--warmup",
+        "2",
+        "--runs",
+        "3",
+        "--json",
+        "--svg",
+        "boxes.svg",
+    ]));
+    for figure in ["plan_ms", "load_balance", "data_balance", "duration_ratio"] {
+        let five = ["min", "p25", "p50", "p75", "max"].map(|key| bench[figure][key].as_f64());
+        let five = five.map(|value| value.expect("a number"));
+        assert!(five.is_sorted() && five[0] > 0.0, "{figure}: {five:?}");
+    }
+    assert!(fs::read_to_string(world.work().join("boxes.svg")).unwrap().contains("</svg>"));
+    world.note();
+    world.is_as_before();
+}
+
+/// Six tasks in a row of three pairs, half a gigabyte each.
+fn workflow(change: impl Fn(String) -> String) -> String {
+    let task = |at: usize| {
+        let parents = if at < 2 { String::new() } else { format!("\"t{}\"", at - 2) };
+        let input = if at < 2 { "in".to_owned() } else { format!("f{}", at - 2) };
+        format!(
+            "{{\"name\": \"stage{}\", \"id\": \"t{at}\", \"parents\": [{parents}], \
+             \"inputFiles\": [\"{input}\"], \"outputFiles\": [\"f{at}\"]}}",
+            at / 2
+        )
+    };
+    let tasks: Vec<_> = (0..6).map(task).collect();
+    let files: Vec<_> = (0..6)
+        .map(|at| format!("{{\"id\": \"f{at}\", \"sizeInBytes\": 500000000}}"))
+        .chain([r#"{"id": "in", "sizeInBytes": 1000}"#.to_owned()])
+        .collect();
+    let ran: Vec<_> =
+        (0..6).map(|at| format!("{{\"id\": \"t{at}\", \"runtimeInSeconds\": 30}}")).collect();
+    change(format!(
+        "{{\"name\": \"pairs\", \"workflow\": {{\"specification\": {{\n\"tasks\": [{}],\n\
+         \"files\": [{}]}},\n\"execution\": {{\"tasks\": [{}]}}}}}}\n",
+        tasks.join(",\n"),
+        files.join(",\n"),
+        ran.join(",\n")
+    ))
+}
+
+#[test]
+fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
+    let Some(mut world) = World::new() else { return };
+    let write = |name: &str, text: String| fs::write(world.work().join(name), text).unwrap();
+    write("pairs.json", workflow(|text| text));
+    write("broken.json", workflow(|text| text.replacen("},\n", "}\n", 1)));
+    write(
+        "circle.json",
+        workflow(|text| text.replacen("\"parents\": []", "\"parents\": [\"t5\"]", 2)),
+    );
+    write("nobody.json", workflow(|text| text.replacen("[\"f0\"]}", "[\"made\"]}", 1)));
+    write("negative.json", workflow(|text| text.replacen("500000000", "-1", 1)));
+    let sim = |file: &'static str, most: &'static str| {
+        ["sim", "--workflow", file, "--policy", "nso", "--nodes", most, "--node-memory", "1GB"]
+    };
+    let run = || world.run(sim("pairs.json", "1..4").into_iter().chain(["--json"]));
+    let (first, second) = (run().succeeded().stdout, run().succeeded().stdout);
+    assert_eq!(first, second);
+    let line = &serde_json::from_str::<Value>(&first).unwrap()["policies"][0];
+    assert!(line["makespan_seconds"].as_f64() > Some(90.0), "{line}");
+    assert!(line["nodes_most"].as_u64() > Some(1), "{line}");
+    let ran = world.run(sim("pairs.json", "1..4").into_iter().chain(["--report", "out"]));
+    ran.succeeded();
+    for (file, part) in [
+        ("index.html", "nso"),
+        ("sim.json", "nso"),
+        ("nso/report.html", "nso"),
+        ("nso/timeline.svg", "</svg>"),
+    ] {
+        let text = fs::read_to_string(world.work().join("out").join(file)).expect(file);
+        assert!(text.contains(part), "{file}");
+    }
+    for (words, part) in [
+        (sim("broken.json", "1..4"), "line 3"),
+        (sim("circle.json", "1..4"), "waits for itself"),
+        (sim("nobody.json", "1..4"), "\"made\", which is not among the files"),
+        (sim("negative.json", "1..4"), "\"f0\" has a size of -1"),
+        (sim("pairs.json", "1..1"), "the data do not fit"),
+        (sim("mosaic", "1..4"), "\"mosaic\" is not a workflow"),
+    ] {
+        world.run(words).refused(2, &[part]);
+    }
+    world.note();
+    world.is_as_before();
+}

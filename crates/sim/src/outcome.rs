@@ -1,0 +1,71 @@
+//! What a simulated run came to, and how it compares with a static one (MemEFS, section 3.4.4).
+
+use serde::Serialize;
+
+/// What held from an instant until the next row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Seconds since the start.
+    pub t: f64,
+    pub used_bytes: u64,
+    pub allocated_bytes: u64,
+    pub nodes: u16,
+}
+
+/// A reconfiguration that came to an end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reconfigured {
+    pub kind: &'static str,
+    pub reason: String,
+    pub started_at: f64,
+    pub seconds: f64,
+    pub nodes_before: u16,
+    pub nodes_after: u16,
+    pub partitions_moved: u32,
+    pub bytes_moved: u64,
+    pub bytes_minimum: u64,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub makespan_seconds: f64,
+    pub timeline: Vec<Row>,
+    pub reconfigurations: Vec<Reconfigured>,
+    /// For how long input and output stood still, all together.
+    pub suspended_seconds: f64,
+    /// For how long tasks waited for room, summed over tasks.
+    pub waited_seconds: f64,
+    pub peak_bytes: u64,
+}
+
+impl Outcome {
+    fn sum(&self, value: impl Fn(&Row) -> f64) -> f64 {
+        let ends = self.timeline.iter().skip(1).map(|row| row.t).chain([self.makespan_seconds]);
+        self.timeline.iter().zip(ends).map(|(row, end)| value(row) * (end - row.t).max(0.0)).sum()
+    }
+
+    /// *W = A - U*: byte-seconds allocated and not used.
+    pub fn wasted_byte_seconds(&self) -> f64 {
+        self.sum(|row| row.allocated_bytes as f64 - row.used_bytes as f64)
+    }
+
+    pub fn node_hours(&self) -> f64 {
+        self.sum(|row| row.nodes.into()) / 3_600.0
+    }
+
+    pub fn nodes_most(&self) -> u16 {
+        self.timeline.iter().map(|row| row.nodes).max().unwrap_or(0)
+    }
+
+    /// *RUI*; each run's waste is over its own time.
+    pub fn improvement_over(&self, fixed: &Outcome) -> f64 {
+        let wasted = fixed.wasted_byte_seconds();
+        if wasted > 0.0 { (wasted - self.wasted_byte_seconds()) / wasted } else { 0.0 }
+    }
+
+    /// How much longer than the static run, as a part of it.
+    pub fn overhead_over(&self, fixed: &Outcome) -> f64 {
+        self.makespan_seconds / fixed.makespan_seconds - 1.0
+    }
+}

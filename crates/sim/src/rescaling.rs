@@ -1,0 +1,13 @@
+//! The evaluation of Pufferscale (sections IV and VII.B), repeated: a cluster of emulated servers is
+//! rescaled at random, then by a scenario, and what the planner made of it is measured.
+//!
+//! Servers and buckets are the paper's words for nodes and partitions. No data is moved here; as
+//! there, the duration is what equation 3 gives.
+
+mod cluster;
+mod scenario;
+mod small;
+
+pub use cluster::Planner;
+pub use scenario::{Change, Measured, Results, Scenario, ScenarioError, run};
+pub use small::{SmallCase, compare_with_exact};
