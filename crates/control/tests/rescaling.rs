@@ -43,7 +43,7 @@ fn is_sound(problem: &Problem, placement: &[u16]) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        cases: 24,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
