@@ -135,7 +135,11 @@ where
         'm: 's,
     {
         let now = self.time();
-        for command in self.controller.apply(now, event) {
+        let mut commands = self.controller.apply(now, event);
+        // Whoever is answered looks next, and must see what the answer says.
+        commands.sort_by_key(|command| matches!(command, Command::Answer(..)));
+        self.publish(now);
+        for command in commands {
             match command {
                 Command::Do(task) => self.spawn(scope, task),
                 Command::Answer(id, answer) => {
@@ -150,7 +154,6 @@ where
                 }
             }
         }
-        self.publish(now);
     }
 
     fn spawn<'s>(&mut self, scope: &'s Scope<'s, 'm>, task: Task)
