@@ -12,8 +12,8 @@ NODES ?=
 TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx bench \
-  clean
+.PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
+  bench clean programs
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,11 +83,17 @@ soak: ## twenty minutes on each kind of server: nodes come and go under verified
 	for server in usual /usr/bin/redis-server; do \
 	  $(SOAK) --seconds 1200 --changes 60 --server $$server || exit 1; done
 
-# Suites of others that judge a mount.
+# What judges a mount from outside, and two mounts of one file system.
 suites:
 	cargo build --release --locked -p tidefs-cli
 	trust/pjdfstest/run.py --tidefs $(TIDEFS)
 	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
+	trust/programs.py --tidefs $(TIDEFS) --quick
+
+programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
+	scripts/setup all
+	cargo build --release --locked -p tidefs-cli
+	trust/programs.py --tidefs $(TIDEFS)
 
 fsx: ## ten million random operations on each store; takes hours
 	scripts/setup test

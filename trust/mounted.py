@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -56,6 +58,22 @@ class Mounted:
 
     def __exit__(self, *_) -> None:
         self.call("down")
+
+    def give_up_after(self, seconds: float) -> threading.Timer:
+        """Ends this program, whatever hangs in the mount, unless the answer is cancelled before."""
+
+        def give_up() -> None:
+            said = f"FAILED: a mount hangs; {seconds:.0f} s have passed"
+            print(said, file=sys.stderr, flush=True)
+            try:
+                self.call("down", check=False)
+            finally:
+                os._exit(1)
+
+        timer = threading.Timer(seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def call(self, *words: str, check: bool = True) -> str:
         done = subprocess.run(
