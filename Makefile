@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs
+  bench clean programs litmus
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,7 +88,12 @@ suites:
 	cargo build --release --locked -p tidefs-cli
 	trust/pjdfstest/run.py --tidefs $(TIDEFS)
 	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
 	trust/programs.py --tidefs $(TIDEFS) --quick
+
+litmus: ## races between two mounts, five minutes on each store
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose
 
 programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
 	scripts/setup all

@@ -1,0 +1,93 @@
+"""Litmus tests: small races between two mounts of one file system, one for each promise that
+docs/SEMANTICS.md makes of them.
+
+Each is seeded and bounded in time. Run as `python3 trust/litmus [NAMES]`.
+
+Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import clocks  # noqa: E402
+import contents  # noqa: E402
+import listings  # noqa: E402
+import locks  # noqa: E402
+import names  # noqa: E402
+import winners  # noqa: E402
+from mounted import STORES, TIDEFS, Mounted  # noqa: E402
+from race import Broken, Race  # noqa: E402
+
+# What all tests on one store may take beyond their time, on a machine that does much else.
+GRACE_SECONDS = 300
+
+FAMILIES = [names, listings, contents, winners, locks, clocks]
+TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
+
+
+def play(store: str, chosen: dict, options) -> list[str]:
+    """Runs the chosen tests on one store; says what was broken."""
+    broken, tried = [], 0
+    with tempfile.TemporaryDirectory(prefix="tidefs-litmus-", dir="/tmp") as scratch:
+        with Mounted.on(store, options.tidefs, Path(scratch), options.mounts) as mounted:
+            watch = mounted.give_up_after(options.seconds + GRACE_SECONDS)
+            for name, test in chosen.items():
+                race = Race(name, mounted.mounts, options.seconds / len(chosen), options.seed)
+                try:
+                    count = test(race)
+                    tried += count
+                    if options.verbose:
+                        print(f"  {name}: {count}", flush=True)
+                except Broken as error:
+                    broken.append(f"{store}, {name}: {error}")
+                    if options.verbose:
+                        print(f"  {name}: {error}", flush=True)
+            watch.cancel()
+    print(
+        f"litmus, {store}: {len(chosen)} tests, {tried} operations and looks, "
+        f"{len(broken)} broken, seed {options.seed}",
+        flush=True,
+    )
+    return broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="litmus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tidefs", type=Path, default=TIDEFS)
+    parser.add_argument("--store", choices=STORES, action="append", help="default: both")
+    parser.add_argument("--mounts", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60, help="for all tests on one store")
+    parser.add_argument("--seed", type=int, default=None, help="default: another each time")
+    parser.add_argument("--verbose", action="store_true", help="a line for each test")
+    parser.add_argument("names", nargs="*", help="parts of the names of tests; default: all")
+    options = parser.parse_args()
+    if not options.tidefs.is_file():
+        parser.error(f"there is no program {options.tidefs}; run make build")
+    if options.mounts < 1:
+        parser.error("at least 1 mount is needed")
+    chosen = {
+        name: test
+        for name, test in TESTS.items()
+        if not options.names or any(part in name for part in options.names)
+    }
+    if not chosen:
+        parser.error(f"no test has such a name; there are {', '.join(TESTS)}")
+    options.tidefs = options.tidefs.resolve()
+    if options.seed is None:
+        options.seed = random.randrange(1 << 32)
+    broken = [what for store in options.store or STORES for what in play(store, chosen, options)]
+    for what in broken:
+        print(f"BROKEN (seed {options.seed}): {what}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
