@@ -204,13 +204,13 @@ impl FileSystem {
 
     /// What cannot be read any more below a mount, because of nodes that died; `None` where none did.
     pub fn lost(&self, mount: &Path) -> Option<Lost> {
-        let nodes = self.nodes();
-        let (alive, dead): (Vec<_>, Vec<_>) =
-            nodes.iter().partition(|(_, node)| node.process.is_running());
-        if dead.is_empty() || !mount_table::is_ours(mount) {
+        // Also those whose partitions others hold by now.
+        if self.dead_nodes().is_empty() || !mount_table::is_ours(mount) {
             return None;
         }
-        let alive: Vec<NodeId> = alive.iter().filter_map(|(_, it)| it.id.parse().ok()).collect();
+        let nodes = self.nodes();
+        let alive = nodes.iter().filter(|(_, node)| node.process.is_running());
+        let alive: Vec<NodeId> = alive.filter_map(|(_, node)| node.id.parse().ok()).collect();
         let store = self.store().ok()?;
         let marked = store.marked();
         let is_gone = |stripe: StripeKey, last: u32| {

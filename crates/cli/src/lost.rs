@@ -1,8 +1,9 @@
 //! Which files a node that died took with it, for the summary of a run.
 //!
 //! Nobody keeps a list of the files on a node, and the node cannot be asked any more. But the place
-//! of each stripe follows from the file's number and size, so a look at the tree tells. Names that were on the node themselves are beyond telling; the directories that
-//! they are missing from are named instead.
+//! of each stripe follows from the file's number and size, so a look at the tree tells. Names that
+//! were on the node themselves are beyond telling; the directories that they are missing from are
+//! named instead.
 
 use std::fmt;
 use std::fs::{self, Metadata};

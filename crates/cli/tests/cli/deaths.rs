@@ -154,3 +154,40 @@ fn a_target_that_dies_while_it_takes_takes_its_own_and_nothing_else() {
         assert!(right > 20 && right + lost == 40, "{right} right, {lost} lost");
     }
 }
+
+/// A node dies and others take over what it held; the files are still lost when the run ends.
+const TAKEN_OVER: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    for i in $(seq 30); do make $i 1 > $i || exit 20; done
+    sync
+    kill -9 $(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n 2p | tr -dc 0-9)
+    for i in $(seq 300); do
+        "$TIDEFS" status --json | tr -d ' \n' | grep -q '"lost_nodes":\[{[^]]*"partitions":[0-9]' && break
+        sleep 0.1
+    done
+    [ $i -lt 300 ] || exit 21
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    for i in $(ls); do cat $i > /dev/null 2>&1 || echo "unread $i"; done
+    true
+"#;
+
+#[test]
+fn files_are_named_also_when_others_hold_what_the_dead_node_held() {
+    let options = ["-v", "--nodes", "2..3", "--node-memory", "64MiB", "--policy", "static"];
+    let end = |server| {
+        let world = world_with(server)?;
+        let ran = run_on(&world, &options, TAKEN_OVER).succeeded();
+        world.is_as_before();
+        Some(ran)
+    };
+    for ran in servers().into_iter().filter_map(end) {
+        let unread = ran.stdout.lines().filter_map(|line| line.strip_prefix("unread "));
+        let unread: Vec<_> = unread.collect();
+        assert!(!unread.is_empty(), "{}", ran.stdout);
+        for name in unread {
+            let told = ran.stderr.lines().any(|line| line.ends_with(&format!("lost: {name}")));
+            assert!(told, "{name} is not named in {}", ran.stderr);
+        }
+        assert!(ran.stderr.contains("cannot be read in full any more"), "{}", ran.stderr);
+    }
+}
