@@ -25,6 +25,8 @@ from pathlib import Path
 PARTITIONS = 16_384
 # How long any command of the file system may take.
 COMMAND_SECONDS_MAX = 120
+# How long until all know of a change that is over.
+SETTLED_SECONDS_MAX = 30
 # No reconfiguration has nearly as many steps.
 STEPS_MAX = 200
 MIB = 1 << 20
@@ -151,9 +153,14 @@ def walk(system: System, stride: int) -> tuple[int, float]:
 
 
 def check(system: System, nodes: int) -> None:
-    status = json.loads(system.run("status", "--json"))
-    assert status["reconfiguration"] is None, status
-    assert len(status["nodes"]) == nodes, status
+    # The mount hears of nodes that came a moment later.
+    end = time.monotonic() + SETTLED_SECONDS_MAX
+    while True:
+        status = json.loads(system.run("status", "--json"))
+        if status["reconfiguration"] is None and len(status["nodes"]) == nodes:
+            break
+        assert time.monotonic() < end, status
+        time.sleep(0.05)
     odd = [number for number, count in enumerate(system.owners()) if count != 1]
     assert not odd, f"partitions without an owner or with two: {odd[:10]}"
     system.verify()
