@@ -31,8 +31,10 @@ def rename(old: Path, new: Path, flags: int) -> None:
 class Race:
     """A folder of its own on each mount, and programs that race there."""
 
-    def __init__(self, name: str, mounts: list[Path], seconds: float, seed: int):
+    def __init__(self, name: str, mounts: list[Path], seconds: float, seed: int, early_ns: int = 0):
         self.name, self.seconds, self.seed = name, seconds, seed
+        # How much too early what is written may be dated.
+        self.early_ns = early_ns
         self.chance = random.Random(f"{seed}/{name}")
         self.views = [mount / name for mount in mounts]
         self.views[0].mkdir()

@@ -143,7 +143,8 @@ impl<S: Store> Pinned<S> {
         let mut known = self.known();
         let Some(metadata) = self.changed(&known) else { return Ok(()) };
         let before = known.size;
-        self.settle(&mut known, self.date_of(&metadata))?;
+        let time = Self::date_of(&metadata, &known);
+        self.settle(&mut known, time)?;
         let grown = known.size.saturating_sub(before);
         self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
         Ok(())
@@ -168,7 +169,7 @@ impl<S: Store> Pinned<S> {
         }
         if let Some(metadata) = self.changed(&known) {
             inode.size = metadata.len();
-            inode.mtime = self.date_of(&metadata);
+            inode.mtime = Self::date_of(&metadata, &known);
             inode.ctime = inode.ctime.max(inode.mtime);
         }
     }
@@ -180,12 +181,12 @@ impl<S: Store> Pinned<S> {
         (!as_known).then_some(metadata)
     }
 
-    /// When the file was written, as the kernel says it: by a clock that moves on once a tick. All
-    /// other dates are exact, so this one is taken for as late as it can have been, lest what was
-    /// written after something else be dated before it.
-    fn date_of(&self, metadata: &Metadata) -> Time {
+    /// When the file was written, as the kernel says it: by a clock that moves on once a tick. Other
+    /// changes have exact dates; what was written within a tick of one is not dated before it.
+    fn date_of(metadata: &Metadata, known: &Known) -> Time {
         let written = mtime_of(metadata);
-        written.max(self.path.clock.now().min(written + KERNEL_TICK_MAX))
+        let is_close = known.stored.mtime - written < KERNEL_TICK_MAX;
+        if is_close { written.max(known.stored.mtime) } else { written }
     }
 
     pub fn size(&self) -> u64 {
