@@ -50,14 +50,16 @@ def size(race: Race) -> int:
 def growth(race: Race) -> int:
     """A size that was seen on a mount does not go back there, and none is missed after a close."""
     (race.views[0] / "f").touch()
+    # A record never crosses a page: a kernel that writes by itself shows the size page by page.
+    record = b"x" * 512
 
     def step(view, n):
         with open(view / "f", "ab", buffering=0) as file:
-            file.write(b"x" * 500)
+            file.write(record)
 
     def look(view, _):
         seen = os.stat(view / "f").st_size
-        return f"size {seen}", lambda n: n * 500 == seen
+        return f"size {seen}", lambda n: n * len(record) == seen
 
     return register(race, step, look, apart=True)
 
