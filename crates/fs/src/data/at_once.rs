@@ -36,7 +36,11 @@ impl<S: Store> Striped<S> {
             return self.settle();
         };
         let both = membership.while_alone(|alone| alone.then(|| self.send_both(&group, &commit)));
-        let applied = matches!(&both, Some((_, Ok(_))));
+        // With a lost reply nobody knows.
+        let applied = match &both {
+            Some((_, Ok(_) | Err(Error::Store(StoreError::Indeterminate { .. })))) => true,
+            Some((_, Err(_))) | None => false,
+        };
         match both {
             Some((Ok(()), committed)) => {
                 let arrived = group.iter().map(|_| Ok(())).collect();

@@ -2,20 +2,11 @@
 
 use std::sync::Arc;
 
-use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize};
+use tidefs_model::{Ino, ManualClock, MountId};
 use tidefs_store::{Embedded, Fault, Faulty, Operation, StoreError};
 
-use super::bed::ME;
-use crate::{Config, Error, Format, Fs, Handle, OpenMode};
-
-const WRITE: OpenMode = OpenMode {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    sync: false,
-};
+use super::bed::{ME, WRITE, Watched};
+use crate::{Config, Error, Fs, Handle};
 
 struct Closing {
     store: Arc<Faulty<Embedded>>,
@@ -27,14 +18,7 @@ struct Closing {
 impl Closing {
     /// A file of `stored` bytes is open.
     fn new(stored: usize) -> Closing {
-        let stripe_size = StripeSize::new(1 << 20).expect("a stripe size");
-        let embedded = Embedded::in_heap(ByteSize::mib(64), stripe_size);
-        let store = Arc::new(Faulty::new(embedded, Vec::new()));
-        let clock = Arc::new(ManualClock::default());
-        Fs::format(&store, Format { stripe_size, ..Format::default() }, &*clock).expect("empty");
-        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
-        let fs = Fs::mount(Arc::clone(&store), config, clock).expect("mounted");
-        assert_eq!(fs.is_admitted(), Ok(true));
+        let Watched { store, fs, .. } = Watched::new();
         let (entry, opened) = fs.create(ME, Ino::ROOT, b"file", 0o644, WRITE).expect("made");
         let closing = Closing { store, fs, ino: entry.attr.ino, handle: opened.handle };
         if stored > 0 {
@@ -120,6 +104,19 @@ fn a_commit_that_failed_is_told_and_made_by_the_next_close() {
     assert_eq!(closing.flush(), Err(Error::Store(gone())));
     assert_eq!(closing.flush(), Ok(()));
     assert_eq!(closing.contents(), (vec![7; 5000], 5000));
+}
+
+#[test]
+fn a_size_that_may_have_been_committed_without_its_bytes_falls_back() {
+    let closing = Closing::new(100);
+    closing.write(100, &[7; 5000]);
+    let lost = StoreError::Indeterminate { endpoint: "a node".into() };
+    let next = closing.store.count(Operation::Batch) + 1;
+    closing.store.add(Fault::nth(Operation::Batch, next, lost).after());
+    closing.fail(Operation::Write, 9, &gone());
+    assert_eq!(closing.flush(), Err(Error::Store(gone())));
+    closing.store.heal();
+    assert_eq!(closing.contents(), (vec![1; 100], 100));
 }
 
 #[test]

@@ -4,11 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
-use tidefs_store::Embedded;
+use tidefs_store::{Embedded, Faulty};
 
-use crate::{Caller, Config, Format, Fs};
+use crate::{Caller, Config, Format, Fs, OpenMode};
 
 pub const ME: Caller = Caller { uid: 1, gid: 2 };
+pub const WRITE: OpenMode = OpenMode {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+};
 
 pub struct Bed {
     pub store: Arc<Embedded>,
@@ -33,6 +41,27 @@ impl Bed {
 
     pub fn pass(&self, time: Duration) {
         self.clock.advance(time);
+    }
+}
+
+/// A mount that is alone on a store that counts and fails, with stripes of the usual size.
+pub struct Watched {
+    pub store: Arc<Faulty<Embedded>>,
+    pub clock: Arc<ManualClock>,
+    pub fs: Fs<Faulty<Embedded>>,
+}
+
+impl Watched {
+    pub fn new() -> Watched {
+        let embedded = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
+        let store = Arc::new(Faulty::new(embedded, Vec::new()));
+        let clock = Arc::new(ManualClock::default());
+        let format = Format { stripe_size: StripeSize::DEFAULT, ..Format::default() };
+        Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
+        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+        let fs = Fs::mount(Arc::clone(&store), config, clock.clone()).expect("mounted");
+        assert_eq!(fs.is_admitted(), Ok(true));
+        Watched { store, clock, fs }
     }
 }
 

@@ -4,24 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize, Time};
+use tidefs_model::{Ino, ManualClock, Time};
 use tidefs_store::{Embedded, Faulty, Operation};
 
-use super::bed::ME;
-use crate::{
-    Config, Error, Format, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode,
-};
+use super::bed::{ME, WRITE, Watched};
+use crate::{Error, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode};
 
 type Counted = Faulty<Embedded>;
 
-const WRITE: OpenMode = OpenMode {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    sync: false,
-};
 const ALL: [Operation; 8] = [
     Operation::Batch,
     Operation::List,
@@ -43,15 +33,7 @@ struct Counting {
 
 impl Counting {
     fn new() -> Counting {
-        let stripe_size = StripeSize::new(1 << 20).expect("a stripe size");
-        let embedded = Embedded::in_heap(ByteSize::mib(64), stripe_size);
-        let store = Arc::new(Faulty::new(embedded, Vec::new()));
-        let clock = Arc::new(ManualClock::default());
-        let format = Format { stripe_size, ..Format::default() };
-        Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
-        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
-        let fs = Fs::mount(store.clone(), config, clock.clone()).expect("mounted");
-        assert_eq!(fs.is_admitted(), Ok(true));
+        let Watched { store, clock, fs } = Watched::new();
         let directory = fs.mkdir(ME, Ino::ROOT, b"made", 0o755).expect("made").attr.ino;
         fs.getattr(directory, None).expect("attributes");
         let counting = Counting { store, clock, fs, directory };
