@@ -13,7 +13,6 @@ Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -24,46 +23,33 @@ from dataclasses import dataclass, field
 from multiprocessing import Event, Process, Queue
 from pathlib import Path
 
+from mounted import COMMAND_SECONDS_MAX, TIDEFS, Mounted
 from workers import KINDS, work
 
-PROJECT = Path(__file__).resolve().parents[1]
 PARTITIONS = 16_384
-# How long any command of the file system may take.
-COMMAND_SECONDS_MAX = 120
+LOG_LINES_MAX = 60
 # All workers together leave this many bytes to be read at the end, at most.
 LIVE_BYTES_MAX = 96 << 20
 
 
-class FileSystem:
+class FileSystem(Mounted):
+    """On two mounts, with as many nodes as are asked for by hand."""
+
     def __init__(self, options, server: str | None, scratch: Path):
-        self.tidefs, self.state = str(options.tidefs), str(scratch / "state")
-        self.environment = dict(os.environ)
-        if server:
-            self.environment["TIDEFS_SERVER"] = server
-        self.mounts = [scratch / "first", scratch / "second"]
         self.most = options.nodes_max
-        self.call(
-            *("up", "--nodes", f"1..{self.most}", "--policy", "static"),
-            *("--node-memory", options.node_memory, "--mount", str(self.mounts[0])),
-        )
-        self.mounts[1].mkdir()
-        self.call("mount", str(self.mounts[1]))
+        up = ("--nodes", f"1..{self.most}", "--policy", "static", "--node-memory", options.node_memory)
+        super().__init__(options.tidefs, scratch, *up, mounts=2, server=server)
+        # Which request failed, and why, is told to programs as a number and otherwise not logged.
+        self.environment["TIDEFS_LOG"] = "warn,tidefs_manager=info,fuser::reply=off"
 
-    def call(self, *words: str) -> str:
-        command = [self.tidefs, "--state", self.state, *words]
-        done = subprocess.run(
-            command,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS_MAX,
+    def log(self) -> str:
+        """What its processes said last; it is gone with the file system."""
+        logs = sorted(self.scratch.glob("state/**/log"))
+        return "".join(
+            f"--- {log.parent.name}/{log.name}\n"
+            + "".join(log.read_text(errors="replace").splitlines(keepends=True)[-LOG_LINES_MAX:])
+            for log in logs
         )
-        if done.returncode != 0:
-            raise AssertionError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout}")
-        return done.stdout.strip()
-
-    def status(self) -> dict:
-        return json.loads(self.call("status", "--json"))
 
     def change(self, chance: random.Random) -> dict:
         """Another number of nodes, by any way that leads there; says what was done."""
@@ -95,6 +81,8 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
     longest: float = 0.0
     p99: float = 0.0
+    # Of a file system that met a problem.
+    log: str = ""
 
     def moved_over_minimum(self) -> float:
         moved = sum(change["bytes_moved"] for change in self.changes)
@@ -109,16 +97,15 @@ def soak(options, server: str | None, seed: int) -> Outcome:
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="tidefs-soak-", dir="/tmp") as scratch:
         try:
-            system = FileSystem(options, server, Path(scratch))
+            with FileSystem(options, server, Path(scratch)) as system:
+                try:
+                    churn(options, system, seed, outcome)
+                except (AssertionError, subprocess.TimeoutExpired) as error:
+                    outcome.failures.append(str(error))
+                if outcome.problems():
+                    outcome.log = system.log()
         except (AssertionError, subprocess.TimeoutExpired) as error:
             outcome.failures.append(f"{server or 'the usual server'}: {error}")
-            return outcome
-        try:
-            churn(options, system, seed, outcome)
-        except (AssertionError, subprocess.TimeoutExpired) as error:
-            outcome.failures.append(str(error))
-        finally:
-            system.call("down")
     return outcome
 
 
@@ -204,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tidefs", type=Path, default=PROJECT / "target/release/tidefs")
+    parser.add_argument("--tidefs", type=Path, default=TIDEFS)
     parser.add_argument(
         "--server",
         action="append",
@@ -236,6 +223,8 @@ def main() -> None:
         for it in outcomes
         if len(it.changes) < options.changes
     ]
+    for outcome in outcomes:
+        print(outcome.log, end="", file=sys.stderr)
     for problem in problems:
         print(f"FAILED (seed {seed}): {problem}", file=sys.stderr)
     sys.exit(1 if problems else 0)
