@@ -29,6 +29,7 @@ as_root() {
 missing_packages() {
     local package
     local -A installed=()
+    # dpkg-query fails when it knows one of the names not at all; that one is missing, then.
     while read -r package status; do
         if [ "$status" = installed ]; then installed[$package]=1; fi
     done < <(dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)

@@ -36,6 +36,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
+    // Wanted for as long as no signal comes.
     wait_for_stop(&signals, || true);
     monitor.finish();
     file_system.stop();

@@ -131,6 +131,7 @@ mod tests {
             limit.moving(PAIR, 50, || false, nothing).unwrap();
         }
         assert!(begun.elapsed() >= Duration::from_millis(100));
+        // Whoever is asked to stop does not wait out what it owes.
         limit.moving(PAIR, u64::MAX, || true, nothing).unwrap();
         Limit::new(Pace::Urgent, None).moving(PAIR, u64::MAX, || false, nothing).unwrap();
     }
