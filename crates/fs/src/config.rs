@@ -43,6 +43,9 @@ pub struct Config {
     pub dirty_age_max: Duration,
     /// Offer the files that the store can pin to the kernel directly.
     pub passthrough: bool,
+    /// Answer programs that make and remove files before the store has done so, while no other
+    /// mount is there and the kernel does not write by itself.
+    pub defers_names: bool,
 }
 
 impl Config {
@@ -54,6 +57,7 @@ impl Config {
             io_threads: 4,
             dirty_age_max: Duration::from_secs(1),
             passthrough: false,
+            defers_names: true,
         }
     }
 }

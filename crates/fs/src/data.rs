@@ -62,6 +62,7 @@ pub use file::OpenFile;
 pub use run::ReadAhead;
 
 use crate::Config;
+use crate::deferring::{Deferring, Nameless};
 use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
 use delete::{Removed, delete_files};
@@ -82,7 +83,7 @@ const BUFFER_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Shared by all files of a mount: store, threads and budgets.
 pub struct DataPath<S: Store> {
-    store: Arc<S>,
+    store: Arc<Deferring<S>>,
     stripe_size: StripeSize,
     clock: Arc<dyn Clock>,
     dirty_age_max: Duration,
@@ -108,7 +109,7 @@ pub struct DataPath<S: Store> {
 
 impl<S: Store> DataPath<S> {
     pub fn new(
-        store: Arc<S>,
+        store: Arc<Deferring<S>>,
         stripe_size: StripeSize,
         config: &Config,
         clock: Arc<dyn Clock>,
@@ -172,9 +173,22 @@ impl<S: Store> DataPath<S> {
         }
     }
 
+    /// Removes the inodes that lost their last name with a deferred removal.
+    pub fn free_nameless(&self) {
+        for Nameless { home, ino, size } in self.store.take_nameless() {
+            self.delete(home, ino, size);
+        }
+    }
+
+    /// Has something done in the background. `false`: everybody is busy.
+    pub fn try_help(&self, work: impl FnOnce() + Send + 'static) -> bool {
+        self.helpers.try_push(Box::new(work)).is_ok()
+    }
+
     /// To be called now and then: has removed files freed that wait for others to come, or whose
     /// time has come.
     pub fn free_waiting(&self) {
+        self.free_nameless();
         let due = self.lingering.due(self.clock.now());
         due.into_iter().for_each(|removed| self.delete_removed(removed));
         if self.deletions.is_uncalled() {
@@ -196,6 +210,8 @@ impl<S: Store> DataPath<S> {
     /// After the store was full: frees what waits for that, and waits for removals that are under
     /// way, for a bounded time. `false`: there were none, so trying again is in vain.
     pub fn wait_for_room(&self) -> bool {
+        self.store.publish();
+        self.free_nameless();
         for removed in self.lingering.all() {
             // Whatever it answers, all are freed here.
             self.deletions.add(removed, true);
@@ -253,7 +269,7 @@ impl<S: Store> DataPath<S> {
         self.in_doubt.swap(WRITES_IN_DOUBT, Ordering::Relaxed) == 0
     }
 
-    fn is_in_doubt(&self) -> bool {
+    pub fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::Relaxed) > 0
     }
 

@@ -10,10 +10,12 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey};
-use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
+use crate::deferring::Change;
 use crate::error::Error;
 use crate::fs::Fs;
+use crate::inode::u64_at;
 use crate::keys;
 use crate::known_names::KnownNames;
 use crate::table::Node;
@@ -25,7 +27,10 @@ pub(crate) type Parts = (Bytes, Vec<Option<Bytes>>);
 pub(crate) struct Memory {
     /// The time of being alone to which the rest belongs; 0 is none.
     alone: u64,
+    /// Counts what changes in the directory.
     generation: u64,
+    /// Of all deferred changes, when the parts were read.
+    failures: u64,
     parts: Option<Parts>,
     /// The record as it was last read, alone or not, for when its node does not answer.
     last_record: Option<Bytes>,
@@ -41,22 +46,25 @@ impl<S: Store> Node<S> {
 
 impl<S: Store> Fs<S> {
     /// What is remembered of a directory; and what to hand to [`Fs::remember`] with a new reading.
-    pub(crate) fn recall(&self, directory: Ino) -> (Option<Parts>, u64) {
-        let Some(node) = self.table.find(directory) else { return (None, 0) };
+    pub(crate) fn recall(&self, directory: Ino) -> (Option<Parts>, Generation) {
+        let failures = self.store.failures();
+        let none = (None, Generation::default());
+        let Some(node) = self.table.find(directory) else { return none };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
         let alone = self.membership.time_alone();
         let memory = node.memory();
-        let parts = memory.parts.as_ref().filter(|_| alone == Some(memory.alone));
-        (parts.cloned(), memory.generation)
+        let is_right = alone == Some(memory.alone) && failures == memory.failures;
+        let parts = memory.parts.as_ref().filter(|_| is_right);
+        (parts.cloned(), Generation { changes: memory.generation, failures })
     }
 
     /// Keeps what was read of a directory, if nothing changed since the generation was noted.
-    pub(crate) fn remember(&self, directory: Ino, generation: u64, parts: Parts) {
+    pub(crate) fn remember(&self, directory: Ino, read_at: Generation, parts: Parts) {
         let Some(alone) = self.membership.time_alone() else { return };
         let Some(node) = self.table.find(directory) else { return };
         let mut memory = node.memory();
-        if memory.generation == generation {
-            memory.alone = alone;
+        if memory.generation == read_at.changes {
+            (memory.alone, memory.failures) = (alone, read_at.failures);
             memory.parts = Some(parts);
         }
     }
@@ -100,6 +108,14 @@ impl<S: Store> Fs<S> {
     }
 }
 
+/// How things stood before a directory was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Generation {
+    changes: u64,
+    /// Changes that were taken for made, and were not.
+    failures: u64,
+}
+
 /// How a memory was when a batch began.
 struct Begun {
     generation: u64,
@@ -122,6 +138,29 @@ impl Memory {
         }
     }
 
+    /// Whether a change may be taken for made: of a name that is made it must be known that it is
+    /// free.
+    pub fn admits(&self, change: &Change, alone: u64, failures: u64) -> bool {
+        match change {
+            Change::Removal(_) => true,
+            Change::Creation(_) => self.names.as_ref().is_some_and(|names| {
+                names.belongs_to(Some(alone), failures) && names.lacks(&change.place().name)
+            }),
+        }
+    }
+
+    /// The batch of a change will be applied.
+    pub fn assume(&mut self, shard: u16, batch: &Batch) {
+        let begun = self.begin(batch);
+        let headers = self.parts.as_mut().map(|(_, headers)| headers);
+        if let Some(header) = headers.and_then(|headers| headers.get_mut(usize::from(shard))) {
+            apply_to_header(header.get_or_insert_default(), batch);
+        }
+        self.generation += 1;
+        let applied = Outcome { refused_by: None, shard_was_empty: false, values: Vec::new() };
+        self.end(batch, &begun, &Ok(applied));
+    }
+
     /// `header` is what the batch answered; `None` when it is not known whether it was applied.
     fn learn(&mut self, shard: u16, generation: u64, header: Option<Option<Bytes>>) {
         let known = self.parts.as_mut().filter(|_| self.generation == generation);
@@ -131,5 +170,24 @@ impl Memory {
             _ => self.parts = None,
         }
         self.generation += 1;
+    }
+}
+
+/// Does to a header what a store will.
+fn apply_to_header(header: &mut Bytes, batch: &Batch) {
+    for update in &batch.updates {
+        let (at, change): (u32, &dyn Fn(u64) -> u64) = match update {
+            Update::Add { field, at, delta } if field == keys::HEADER => {
+                (*at, &|number| number.wrapping_add_signed(*delta))
+            }
+            Update::Max { field, at, value } if field == keys::HEADER => {
+                (*at, &|number| number.max(*value))
+            }
+            _ => continue,
+        };
+        let end = at as usize + 8;
+        header.resize(header.len().max(end), 0);
+        let number = change(u64_at(header, at));
+        header[end - 8..end].copy_from_slice(&number.to_be_bytes());
     }
 }

@@ -13,6 +13,7 @@ use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
 use crate::data::DataPath;
+use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
@@ -24,7 +25,7 @@ use crate::table::Table;
 /// One mount of a file system. Every method may be called from many threads, and ends in a time
 /// that the store bounds.
 pub struct Fs<S: Store> {
-    pub(crate) store: Arc<S>,
+    pub(crate) store: Arc<Deferring<S>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) format: Format,
@@ -74,6 +75,7 @@ impl<S: Store> Fs<S> {
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
         let membership = Membership::join(&store, config.mount, clock.now())?;
+        let store = Deferring::over(store);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Ok(Fs {
             store,
@@ -152,6 +154,8 @@ impl<S: Store> Fs<S> {
         for handle in self.handles.all_files() {
             handle.file.flush_aged(now);
         }
+        // Also before this mount acknowledges that there is another one.
+        self.store.publish();
         self.data.free_waiting();
         let news = self.membership.tick(&self.store, now);
         if news.is_err() {
@@ -179,6 +183,7 @@ impl<S: Store> Fs<S> {
         for handle in self.handles.all_files() {
             first_error = first_error.and(handle.file.flush(&handle.errors));
         }
+        self.publish();
         self.data.close();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {

@@ -1,8 +1,9 @@
 //! What names stood for when this mount last saw them: guesses that save a read.
 //!
-//! A hint is only ever used as the expectation of a batch that the store checks, so a wrong one
-//! costs a refusal and nothing else. There is room for a bounded number; a full stripe starts
-//! afresh.
+//! A hint is used as the expectation of a batch that the store checks, so a wrong one costs a
+//! refusal and nothing else; but one that was noted in this time of being alone is right, since
+//! whatever this mount does to a name drops its hint, also one that is about to be noted. There is
+//! room for a bounded number; a full stripe starts afresh.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,11 +14,30 @@ const STRIPES: usize = 64;
 /// With 64 stripes this is a quarter of a million names, some tens of MiB.
 const NAMES_PER_STRIPE: usize = 4_096;
 
-type Names = HashMap<Place, Reference>;
-
 #[derive(Debug)]
 pub(crate) struct Hints {
     stripes: Vec<Mutex<Names>>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    names: HashMap<Place, Hint>,
+    /// Counts what this mount does to any of these names.
+    changes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hint {
+    pub reference: Reference,
+    /// The time of being alone in which it was noted, and is right.
+    pub alone: Option<u64>,
+}
+
+/// How things stood before a name was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    changes: u64,
+    alone: Option<u64>,
 }
 
 impl Hints {
@@ -25,21 +45,41 @@ impl Hints {
         Hints { stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
     }
 
-    pub fn note(&self, place: &Place, reference: Reference) {
+    /// To be asked before a name is read whose hint is to be noted.
+    pub fn before(&self, place: &Place, alone: Option<u64>) -> Before {
+        Before { changes: self.stripe(place).changes, alone }
+    }
+
+    /// The name was read. `settled`: no rename is moving it.
+    pub fn saw(&self, place: &Place, reference: Reference, settled: bool, before: Before) {
         let mut names = self.stripe(place);
-        if names.len() >= NAMES_PER_STRIPE {
-            names.clear();
-        }
-        names.insert(place.clone(), reference);
+        let unchanged = settled && names.changes == before.changes;
+        names.note(place, Hint { reference, alone: before.alone.filter(|_| unchanged) });
+    }
+
+    /// This mount made the name.
+    pub fn made(&self, place: &Place, reference: Reference, alone: Option<u64>) {
+        let mut names = self.stripe(place);
+        names.changes += 1;
+        names.note(place, Hint { reference, alone });
     }
 
     pub fn get(&self, place: &Place) -> Option<Reference> {
-        self.stripe(place).get(place).copied()
+        self.stripe(place).names.get(place).map(|hint| hint.reference)
     }
 
     /// The hint for a name, which is given up: a name is removed once.
-    pub fn take(&self, place: &Place) -> Option<Reference> {
-        self.stripe(place).remove(place)
+    pub fn take(&self, place: &Place) -> Option<Hint> {
+        let mut names = self.stripe(place);
+        names.changes += 1;
+        names.names.remove(place)
+    }
+
+    /// This mount changed what these names stand for.
+    pub fn drop_of(&self, places: [&Place; 2]) {
+        for place in places {
+            self.take(place);
+        }
     }
 
     fn stripe(&self, place: &Place) -> MutexGuard<'_, Names> {
@@ -47,5 +87,14 @@ impl Hints {
             sum.wrapping_mul(31).wrapping_add(usize::from(*byte))
         });
         self.stripes[number % STRIPES].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Names {
+    fn note(&mut self, place: &Place, hint: Hint) {
+        if self.names.len() >= NAMES_PER_STRIPE {
+            self.names.clear();
+        }
+        self.names.insert(place.clone(), hint);
     }
 }

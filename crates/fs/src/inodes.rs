@@ -5,7 +5,7 @@ use tidefs_model::{ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
 use crate::attr::Kind;
-use crate::directories::Parts;
+use crate::directories::{Generation, Parts};
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -32,7 +32,7 @@ impl<S: Store> Fs<S> {
             .iter()
             .map(|reference| match reference.kind {
                 Kind::Directory => self.recall(reference.ino),
-                _ => (None, 0),
+                _ => (None, Generation::default()),
             })
             .collect();
         let unknown = references.iter().zip(&recalled).filter(|(_, (parts, _))| parts.is_none());
@@ -88,7 +88,7 @@ impl<S: Store> Fs<S> {
     fn parts_read(
         &self,
         reference: Reference,
-        generation: u64,
+        generation: Generation,
         outcomes: &mut impl Iterator<Item = Result<Outcome, StoreError>>,
     ) -> Result<Option<Parts>, Error> {
         let record = outcomes.next();

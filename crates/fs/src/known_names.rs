@@ -28,6 +28,8 @@ pub(crate) type Budget = Arc<AtomicUsize>;
 pub(crate) struct KnownNames {
     /// The time of being alone to which they belong.
     alone: u64,
+    /// Of all deferred changes, when this was begun.
+    failures: u64,
     names: HashSet<Box<[u8]>>,
     /// Batches under way that may make names.
     adding: u32,
@@ -38,13 +40,13 @@ pub(crate) struct KnownNames {
 
 impl KnownNames {
     /// Of a directory that was made just now.
-    pub fn of_empty(alone: u64, budget: &Budget) -> KnownNames {
+    pub fn of_empty(alone: u64, failures: u64, budget: &Budget) -> KnownNames {
         let (names, budget) = (HashSet::new(), Arc::clone(budget));
-        KnownNames { alone, names, adding: 0, stamp: 0, budget }
+        KnownNames { alone, failures, names, adding: 0, stamp: 0, budget }
     }
 
-    pub fn belongs_to(&self, alone: Option<u64>) -> bool {
-        alone == Some(self.alone)
+    pub fn belongs_to(&self, alone: Option<u64>, failures: u64) -> bool {
+        alone == Some(self.alone) && failures == self.failures
     }
 
     pub fn lacks(&self, name: &[u8]) -> bool {
@@ -122,9 +124,9 @@ impl<S: Store> Fs<S> {
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.membership.time_alone();
+        let (alone, failures) = (self.membership.time_alone(), self.store.failures());
         let mut memory = node.memory();
-        if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone)) {
+        if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone, failures)) {
             memory.names = None;
         }
         memory.names.as_ref().is_some_and(|names| names.lacks(&place.name))
@@ -135,7 +137,8 @@ impl<S: Store> Fs<S> {
     pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
         let (Some(alone), Some(node)) = (alone, self.table.find(directory.ino)) else { return };
         if self.membership.time_alone() == Some(alone) && node.was_just_found() {
-            node.memory().names = Some(KnownNames::of_empty(alone, &self.names_budget));
+            let failures = self.store.failures();
+            node.memory().names = Some(KnownNames::of_empty(alone, failures, &self.names_budget));
         }
     }
 }
@@ -163,7 +166,7 @@ mod tests {
     }
 
     fn known() -> KnownNames {
-        KnownNames::of_empty(1, &Budget::default())
+        KnownNames::of_empty(1, 0, &Budget::default())
     }
 
     #[test]
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     fn names_are_counted_and_there_is_an_end() {
         let budget = Budget::default();
-        let mut names = KnownNames::of_empty(1, &budget);
+        let mut names = KnownNames::of_empty(1, 0, &budget);
         perform(&mut names, &making("a"), true);
         perform(&mut names, &making("a"), false);
         perform(&mut names, &making("b"), true);

@@ -10,6 +10,7 @@ mod closing;
 mod config;
 mod counters;
 mod data;
+mod deferring;
 mod directories;
 mod entry;
 mod error;

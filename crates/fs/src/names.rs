@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidefs_model::Ino;
+use tidefs_model::{Ino, Time};
 use tidefs_store::{Batch, Store};
 
 use crate::entry::{EntryRecord, Passage, Place, Reference};
@@ -128,11 +128,11 @@ impl<S: Store> Fs<S> {
         let batch = match instead {
             Some(other) => {
                 let batch = batch.put(entry, EntryRecord::settled(other).encode());
-                self.recount(batch, Some(other), Some(moved))
+                recount(batch, Some(other), Some(moved))
             }
-            None => self.recount(batch.delete(entry), None, Some(moved)),
+            None => recount(batch.delete(entry), None, Some(moved)),
         };
-        self.touch(batch)
+        touch(batch, self.now())
     }
 
     /// The fourth step: the new entry becomes an ordinary one.
@@ -162,33 +162,6 @@ impl<S: Store> Fs<S> {
         self.clear_mark(place, leaving)
     }
 
-    /// Counts an entry that appears and one that goes in the shard's header.
-    pub(crate) fn recount(
-        &self,
-        batch: Batch,
-        appears: Option<Reference>,
-        goes: Option<Reference>,
-    ) -> Batch {
-        use crate::keys::header::{ENTRIES, SUBDIRECTORIES};
-        let entries = i64::from(appears.is_some()) - i64::from(goes.is_some());
-        let is_directory = |reference: Option<Reference>| {
-            i64::from(reference.is_some_and(|reference| reference.kind == crate::Kind::Directory))
-        };
-        let subdirectories = is_directory(appears) - is_directory(goes);
-        let mut batch = batch;
-        for (at, delta) in [(ENTRIES, entries), (SUBDIRECTORIES, subdirectories)] {
-            if delta != 0 {
-                batch = batch.add(keys::HEADER, at, delta);
-            }
-        }
-        batch
-    }
-
-    /// Notes in the shard's header that its entries change now.
-    pub(crate) fn touch(&self, batch: Batch) -> Batch {
-        batch.max(keys::HEADER, keys::header::CHANGED, self.now().0)
-    }
-
     pub(crate) fn place(&self, directory: Ino, name: &[u8]) -> Place {
         Place { shard: self.shard_of(directory, name), name: name.to_vec() }
     }
@@ -205,4 +178,26 @@ pub(crate) enum Resolved {
 /// Whether a shard can still take entries is checked by this; see `remove`.
 pub(crate) fn open_for_entries(batch: Batch) -> Batch {
     batch.absent(keys::CLOSED)
+}
+
+/// Counts an entry that appears and one that goes in the shard's header.
+pub(crate) fn recount(batch: Batch, appears: Option<Reference>, goes: Option<Reference>) -> Batch {
+    use crate::keys::header::{ENTRIES, SUBDIRECTORIES};
+    let entries = i64::from(appears.is_some()) - i64::from(goes.is_some());
+    let is_directory = |reference: Option<Reference>| {
+        i64::from(reference.is_some_and(|reference| reference.kind == crate::Kind::Directory))
+    };
+    let subdirectories = is_directory(appears) - is_directory(goes);
+    let mut batch = batch;
+    for (at, delta) in [(ENTRIES, entries), (SUBDIRECTORIES, subdirectories)] {
+        if delta != 0 {
+            batch = batch.add(keys::HEADER, at, delta);
+        }
+    }
+    batch
+}
+
+/// Notes in the shard's header that its entries change now.
+pub(crate) fn touch(batch: Batch, now: Time) -> Batch {
+    batch.max(keys::HEADER, keys::header::CHANGED, now.0)
 }

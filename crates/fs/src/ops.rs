@@ -1,6 +1,7 @@
 //! What a program can do to the file system, one family of operations a file.
 
 mod create;
+mod deferred;
 mod directory;
 mod file;
 mod link;

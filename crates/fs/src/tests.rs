@@ -3,6 +3,7 @@
 mod at_once;
 mod bed;
 mod company;
+mod deferred;
 mod hostile;
 mod interrupted;
 mod links;

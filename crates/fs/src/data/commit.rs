@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use tidefs_model::Time;
-use tidefs_store::Store;
+use tidefs_store::{Store, StoreError};
 
 use super::errors::ErrorCursor;
 use super::state::Stored;
 use super::striped::Striped;
 use crate::Error;
 use crate::membership::Membership;
+use crate::names::ATTEMPTS;
 
 impl<S: Store> Striped<S> {
     /// What arrived is committed also when something else did not.
@@ -29,8 +30,24 @@ impl<S: Store> Striped<S> {
 
     /// The same without a handle to report to; failed writes stay on record for every handle.
     pub fn settle(self: &Arc<Self>) -> Result<(), Error> {
+        let made = self.make_sure();
         self.drain();
+        made?;
         self.commit()
+    }
+
+    /// A file whose making was answered early is in the store, or its closer learns why not.
+    fn make_sure(&self) -> Result<(), Error> {
+        let (store, ino) = (&self.record.store, self.ino());
+        for _ in 0..ATTEMPTS {
+            match store.make_sure(self.record.home, ino) {
+                Err(Error::Store(StoreError::Full { .. })) if self.path.wait_for_room() => {
+                    store.make_again(ino);
+                }
+                made => return made,
+            }
+        }
+        Err(Error::Contended)
     }
 
     fn commit(&self) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use tidefs_store::{Batch, Store};
 
 use super::record::Record;
 use super::regions::{Part, keys_of, stripe_count};
+use crate::deferring::Deferring;
 use crate::{Error, keys};
 
 /// Stripes of a file that goes together with others.
@@ -26,7 +27,11 @@ pub(super) struct Removed {
 }
 
 /// Removes files. What a failure leaves behind is unreachable, and said in the log.
-pub(super) fn delete_files<S: Store>(store: &Arc<S>, stripe_size: StripeSize, files: &[Removed]) {
+pub(super) fn delete_files<S: Store>(
+    store: &Arc<Deferring<S>>,
+    stripe_size: StripeSize,
+    files: &[Removed],
+) {
     let is_small = |file: &&Removed| stripe_count(stripe_size, file.size) <= SMALL_STRIPES_MAX;
     let (small, large): (Vec<&Removed>, Vec<_>) = files.iter().partition(is_small);
     let together = small.len() > 1 && delete_small(&**store, stripe_size, &small).is_ok();

@@ -13,11 +13,12 @@ use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 use super::delete::without_record;
 use super::send::panicked;
 use super::state::Stored;
+use crate::deferring::{Deferring, Making};
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
-pub(super) struct Record<S> {
-    pub store: Arc<S>,
+pub(super) struct Record<S: Store> {
+    pub store: Arc<Deferring<S>>,
     pub home: ShardKey,
     pub ino: Ino,
     /// A change of the record failed, so what is known of it may be wrong.
@@ -34,7 +35,7 @@ pub(super) enum Resized {
 }
 
 impl<S: Store> Record<S> {
-    pub fn new(store: Arc<S>, home: ShardKey, ino: Ino) -> Record<S> {
+    pub fn new(store: Arc<Deferring<S>>, home: ShardKey, ino: Ino) -> Record<S> {
         Record { store, home, ino, doubtful: AtomicBool::new(false), version: AtomicU64::new(0) }
     }
 
@@ -61,6 +62,9 @@ impl<S: Store> Record<S> {
         size: u64,
         time: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
+        if let Some(making) = self.store.claim(self.home, self.ino) {
+            return self.make_with(making, writes, size, time);
+        }
         let field = keys::inode(self.ino);
         let batch = dated(counted(self.covering(size), &field, time), &field, time);
         let batch = batch.at_most(&*field, MTIME, time.0);
@@ -75,6 +79,27 @@ impl<S: Store> Record<S> {
             Err(error) => Err(error),
         };
         (written, committed)
+    }
+
+    /// The same for a file that is still to be made: it is made as it is to be.
+    fn make_with(
+        &self,
+        making: Making<'_, S>,
+        writes: &[StripeWrite<'_>],
+        size: u64,
+        time: Time,
+    ) -> (Result<(), StoreError>, Result<Stored, Error>) {
+        let made = making.inode();
+        let (mtime, ctime) = (time, made.ctime.max(time));
+        let inode = Inode { size, version: made.version + 1, mtime, ctime, ..made };
+        let both = AssertUnwindSafe(|| making.make_with(writes, &inode));
+        let (written, made) =
+            catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())));
+        let stored = Stored::of(&inode);
+        if made.is_ok() {
+            self.saw(stored.version);
+        }
+        (written, made.map(|()| stored))
     }
 
     fn covering(&self, size: u64) -> Batch {

@@ -5,11 +5,12 @@ use tidefs_model::Ino;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::{Caller, Kind};
+use crate::deferring::{Change, Creation};
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::Inode;
-use crate::names::{ATTEMPTS, check_name, open_for_entries};
+use crate::names::{ATTEMPTS, check_name, open_for_entries, recount, touch};
 use crate::ops::{Entry, OpenMode, Opened};
 use crate::{SYMLINK_BYTES_MAX, inode, keys};
 
@@ -87,7 +88,11 @@ impl<S: Store> Fs<S> {
     ) -> Result<(Entry, Opened), Error> {
         let new = New { kind: Kind::File, mode, rdev: 0, target: b"" };
         for _ in 0..ATTEMPTS {
-            match self.make(caller, parent, name, &new) {
+            let made = match self.make_later(caller, parent, name, &new)? {
+                Some(made) => Ok(made),
+                None => self.make(caller, parent, name, &new),
+            };
+            match made {
                 Ok((reference, inode)) => {
                     let entry = self.enter(reference, &inode);
                     self.table.get(reference.ino)?.set_bare(self.membership.time_alone());
@@ -129,14 +134,38 @@ impl<S: Store> Fs<S> {
         let place = self.place(parent, name);
         let reference = Reference { kind: new.kind, ino: self.new_ino()?, home: place.shard };
         let inode = self.new_inode(caller, parent, new)?;
+        let alone = self.membership.time_alone();
         self.add_entry(&place, reference, |batch| {
             batch.put(keys::inode(reference.ino), inode.encode())
         })?;
-        self.hints.note(&place, reference);
+        self.hints.made(&place, reference, alone);
         if new.kind == Kind::File {
             self.counters.made_file();
         }
         Ok((reference, inode))
+    }
+
+    /// Makes a file that the store need not have before it is closed. `None`: it must, since this
+    /// mount does not know that the name is free, or what others do.
+    fn make_later(
+        &self,
+        caller: Caller,
+        parent: Ino,
+        name: &[u8],
+        new: &New<'_>,
+    ) -> Result<Option<(Reference, Inode)>, Error> {
+        check_name(name)?;
+        let place = self.place(parent, name);
+        if !self.may_defer() || !self.is_surely_free(&place) {
+            return Ok(None);
+        }
+        let reference = Reference { kind: new.kind, ino: self.new_ino()?, home: place.shard };
+        let inode = self.new_inode(caller, parent, new)?;
+        let creation = Creation { place: place.clone(), reference, inode: inode.clone() };
+        let Some(alone) = self.defer(Change::Creation(creation)) else { return Ok(None) };
+        self.hints.made(&place, reference, Some(alone));
+        self.counters.made_file();
+        Ok(Some((reference, inode)))
     }
 
     fn new_inode(&self, caller: Caller, parent: Ino, new: &New<'_>) -> Result<Inode, Error> {
@@ -178,7 +207,7 @@ impl<S: Store> Fs<S> {
             let batch = open_for_entries(Batch::new())
                 .absent(entry.clone())
                 .put(entry.clone(), record.clone());
-            let batch = self.touch(self.recount(also(batch), Some(reference), None));
+            let batch = touch(recount(also(batch), Some(reference), None), self.now());
             let outcome = match self.change_entries(place.shard, batch) {
                 Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);

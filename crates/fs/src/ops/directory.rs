@@ -102,7 +102,7 @@ impl<S: Store> Fs<S> {
     /// What a name stands for whose file was replaced, or removed, since it was listed.
     fn listed_now(&self, directory: Ino, name: &[u8]) -> Result<Option<(Reference, Inode)>, Error> {
         let found = self.find_now(&self.place(directory, name))?;
-        Ok(found.map(|(_, reference, inode)| (reference, inode)))
+        Ok(found.map(|seen| (seen.reference, seen.inode)))
     }
 
     fn listing_of(

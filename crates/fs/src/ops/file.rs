@@ -243,6 +243,7 @@ impl<S: Store> Fs<S> {
         };
         slot.version_cached = Some(file.version());
         slot.file = None;
+        self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);
         if version_known != slot.version_cached || file.is_record_doubtful() || done.is_err() {
             self.record_changed(Some(&mut slot));

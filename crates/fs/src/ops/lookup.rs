@@ -23,24 +23,25 @@ impl<S: Store> Fs<S> {
         if self.is_surely_free(&place) {
             return Err(Error::NotFound);
         }
-        let (before, reference, inode) = self.find_now(&place)?.ok_or(Error::NotFound)?;
-        self.hints.note(&place, reference);
+        let before_hint = self.hints.before(&place, self.membership.time_alone());
+        let Seen { before, reference, inode, settled } =
+            self.find_now(&place)?.ok_or(Error::NotFound)?;
+        self.hints.saw(&place, reference, settled, before_hint);
         let entry = self.enter(reference, &inode);
         self.keep_record(reference.ino, &inode, before);
         Ok(entry)
     }
 
-    /// What a name stands for now, with how things stood before that was read.
-    pub(crate) fn find_now(
-        &self,
-        place: &Place,
-    ) -> Result<Option<(Before, Reference, Inode)>, Error> {
+    /// What a name stands for now.
+    pub(crate) fn find_now(&self, place: &Place) -> Result<Option<Seen>, Error> {
         for _ in 0..ATTEMPTS {
             let before = self.before_reading();
             match self.find(place)? {
                 Found::Nothing => return Ok(None),
                 Found::Changed => {}
-                Found::Inode(reference, inode) => return Ok(Some((before, reference, inode))),
+                Found::Inode { reference, inode, settled } => {
+                    return Ok(Some(Seen { before, reference, inode, settled }));
+                }
             }
         }
         Err(Error::Contended)
@@ -84,7 +85,8 @@ impl<S: Store> Fs<S> {
         let Some(raw) = outcome.take(0) else { return Ok(Some(Found::Nothing)) };
         match outcome.take(1) {
             Some(inode) if raw == EntryRecord::settled(reference).encode() => {
-                Ok(Some(Found::Inode(reference, self.complete(reference, &inode, &[])?)))
+                let inode = self.complete(reference, &inode, &[])?;
+                Ok(Some(Found::Inode { reference, inode, settled: true }))
             }
             _ => Ok(None),
         }
@@ -107,6 +109,7 @@ impl<S: Store> Fs<S> {
         let mut outcome = self.store.batch(place.shard, &batch)?;
         let Some(raw) = outcome.take(0) else { return Ok(Found::Nothing) };
         let record = EntryRecord::decode(place.shard.directory, &raw)?;
+        let settled = record.passage.is_none();
         let reference = match self.resolve(place, &record)? {
             Resolved::Is(Some(reference)) => reference,
             Resolved::Is(None) => return Ok(Found::Nothing),
@@ -118,10 +121,11 @@ impl<S: Store> Fs<S> {
                 && reference.kind != Kind::Directory
         });
         if let Some(inode) = linked {
-            return Ok(Found::Inode(reference, self.complete(reference, &inode, &[])?));
+            let inode = self.complete(reference, &inode, &[])?;
+            return Ok(Found::Inode { reference, inode, settled });
         }
         if let Some(inode) = self.find_inode(reference)? {
-            return Ok(Found::Inode(reference, inode));
+            return Ok(Found::Inode { reference, inode, settled });
         }
         // The inode went between the two reads, with its entry; or the entry dangles.
         match self.read_entry(place)? {
@@ -133,9 +137,23 @@ impl<S: Store> Fs<S> {
     }
 }
 
+/// What a name stands for.
+pub(crate) struct Seen {
+    /// How things stood before that was read.
+    pub before: Before,
+    pub reference: Reference,
+    pub inode: Inode,
+    /// No rename is moving the name.
+    pub settled: bool,
+}
+
 enum Found {
     Nothing,
     /// The entry changed meanwhile; look again.
     Changed,
-    Inode(Reference, Inode),
+    Inode {
+        reference: Reference,
+        inode: Inode,
+        settled: bool,
+    },
 }

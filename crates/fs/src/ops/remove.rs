@@ -1,16 +1,18 @@
 //! Removing names, and the inodes and bytes that have none any more.
 
-use tidefs_model::{Ino, Time};
+use tidefs_model::Ino;
 use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
 use crate::closing::Closing;
+use crate::deferring::{Change, Removal, less_one_link};
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
+use crate::hints::Hint;
 use crate::inode::{self, Inode};
 use crate::keys;
-use crate::names::{ATTEMPTS, Settled};
+use crate::names::{ATTEMPTS, Settled, recount, touch};
 use crate::table::Slot;
 
 impl<S: Store> Fs<S> {
@@ -95,12 +97,35 @@ impl<S: Store> Fs<S> {
 
     /// Tries what the name stood for when it was last seen; the store checks it.
     fn unlink_as_hinted(&self, place: &Place) -> Result<bool, Error> {
-        let Some(reference) = self.hints.take(place) else { return Ok(false) };
+        let Some(Hint { reference, alone }) = self.hints.take(place) else { return Ok(false) };
         if reference.kind == Kind::Directory {
             return Ok(false);
         }
+        if self.remove_later(place, reference, alone) {
+            return Ok(true);
+        }
         let record = EntryRecord::settled(reference).encode();
         self.unlink_settled(place, &Settled { reference, record })
+    }
+
+    /// Removes a name of a file that is not open, once the store comes to it. `noted`: the time of
+    /// being alone since which the name is known to stand for that. `false`: nothing was done.
+    fn remove_later(&self, place: &Place, reference: Reference, noted: Option<u64>) -> bool {
+        let current = noted.is_some() && noted == self.membership.time_alone();
+        if !current || !self.may_defer() || reference.home != place.shard {
+            return false;
+        }
+        let node = self.table.find(reference.ino);
+        let mut slot = node.as_ref().map(|node| node.slot());
+        if node.as_ref().is_some_and(|node| node.is_open()) {
+            return false;
+        }
+        let removal = Removal { place: place.clone(), reference, at: self.now() };
+        let deferred = self.defer(Change::Removal(removal)).is_some();
+        if deferred {
+            self.record_changed(slot.as_deref_mut());
+        }
+        deferred
     }
 
     /// The entry's removal from its shard, on condition that it is still the same.
@@ -108,7 +133,7 @@ impl<S: Store> Fs<S> {
         let entry = keys::entry(&place.name);
         let batch =
             Batch::new().equals(entry.clone(), found.record.clone()).delete(entry).reclaims();
-        self.touch(self.recount(batch, None, Some(found.reference)))
+        touch(recount(batch, None, Some(found.reference)), self.now())
     }
 
     /// Takes one link from an inode and answers what it is then; `None` if it is gone.
@@ -253,11 +278,6 @@ impl<S: Store> Fs<S> {
         }
         Ok(())
     }
-}
-
-fn less_one_link(batch: Batch, ino: Ino, now: Time) -> Batch {
-    let field = keys::inode(ino);
-    batch.add(field.clone(), inode::NLINK, -1).patch(field, inode::CTIME, now.0.to_be_bytes())
 }
 
 fn decode(reference: Reference, record: Option<Vec<u8>>) -> Result<Option<Inode>, Error> {

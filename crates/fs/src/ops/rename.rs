@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode;
 use crate::keys;
-use crate::names::{ATTEMPTS, Settled, check_name, open_for_entries};
+use crate::names::{ATTEMPTS, Settled, check_name, open_for_entries, recount, touch};
 use crate::ops::RenameMode;
 
 /// A rename whose entries have been found and may take place.
@@ -50,8 +50,14 @@ impl<S: Store> Fs<S> {
         check_name(new_name)?;
         let old = self.place(parent, name);
         let new = self.place(new_parent, new_name);
+        let done = self.rename_places(&old, &new, mode);
+        self.hints.drop_of([&old, &new]);
+        done
+    }
+
+    fn rename_places(&self, old: &Place, new: &Place, mode: RenameMode) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            let Some(rename) = self.prepare(&old, &new, mode)? else { return Ok(()) };
+            let Some(rename) = self.prepare(old, new, mode)? else { return Ok(()) };
             let dropped = rename.dropped().filter(|dropped| dropped.kind == Kind::Directory);
             let happened = match dropped {
                 Some(directory) => self.replace_directory(&rename, directory)?,
@@ -150,13 +156,13 @@ impl<S: Store> Fs<S> {
             .fold(batch, |batch, transaction| batch.absent(keys::aborted(transaction)));
         let batch = match rename.instead() {
             Some(other) => batch.put(old, EntryRecord::settled(other).encode()),
-            None => self.recount(batch.delete(old), None, Some(rename.moved.reference)),
+            None => recount(batch.delete(old), None, Some(rename.moved.reference)),
         };
         let batch = match rename.mode {
             RenameMode::Exchange => batch,
-            _ => self.recount(batch, Some(rename.moved.reference), rename.dropped()),
+            _ => recount(batch, Some(rename.moved.reference), rename.dropped()),
         };
-        let batch = self.touch(batch.put(new, moved));
+        let batch = touch(batch.put(new, moved), self.now());
         self.applied_or_reopen(&rename.new, batch)
     }
 
@@ -197,8 +203,8 @@ impl<S: Store> Fs<S> {
             .flatten()
             .fold(batch, |batch, number| batch.absent(keys::aborted(number)));
         let goes = rename.replaced.as_ref().map(|settled| settled.reference);
-        let batch = self.recount(batch, Some(rename.moved.reference), goes);
-        let batch = self.touch(batch.put(entry, arrived.encode()));
+        let batch = recount(batch, Some(rename.moved.reference), goes);
+        let batch = touch(batch.put(entry, arrived.encode()), self.now());
         let happened = self.applied_or_reopen(&rename.new, batch)?;
         if !happened {
             let fence = Batch::new().delete(keys::aborted(transaction)).reclaims();

@@ -399,8 +399,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // A change of a directory is in the store when its request is answered.
-        reply.ok();
+        reply_empty(reply, self.run("fsyncdir", |fs| fs.sync_directory()));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -9,6 +9,7 @@ use tidefs_store::{Batch, Embedded, Fault, Faulty, Store, StoreError};
 
 use crate::attr::Kind;
 use crate::data::{DataPath, ErrorCursor, OpenFile, ReadAhead};
+use crate::deferring::Deferring;
 use crate::inode::Inode;
 use crate::{Config, Error, keys};
 
@@ -78,7 +79,8 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let clock = Arc::new(Ticking::default());
     let inode = empty_inode();
     put_inode(&*store, &inode);
-    let path = DataPath::new(Arc::clone(&store), stripe_size(), config, clock.clone());
+    let deferring = Deferring::over(Arc::clone(&store));
+    let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
     Rig { store, path, file, clock }
 }
@@ -120,8 +122,8 @@ impl<S: Store> Rig<S> {
 
     /// The same file as another mount sees it.
     pub fn other_mount(&self) -> Rig<S> {
-        let path =
-            DataPath::new(Arc::clone(&self.store), stripe_size(), &config(), self.clock.clone());
+        let deferring = Deferring::over(Arc::clone(&self.store));
+        let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);
         Rig { store: Arc::clone(&self.store), path, file, clock: Arc::clone(&self.clock) }
     }

@@ -1,0 +1,163 @@
+//! The store as one mount uses it: names that the mount made or removed while it was alone may be
+//! answered to programs before the store has them.
+//!
+//! Such a change waits until the file is closed or synced, until anything else is asked of its
+//! shard, until enough of them have come together for one round, or until the next housekeeping. So
+//! nothing that is asked of the store through here can tell that a change was still waiting. What
+//! cannot be made in the end is told when the file is closed, or the directory synced.
+
+mod change;
+mod pending;
+mod publish;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_store::{
+    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+};
+
+pub(crate) use change::{Change, Creation, Removal, less_one_link};
+use pending::Pending;
+pub(crate) use publish::Making;
+
+use crate::error::Error;
+
+/// So many changes are worth a round of their own.
+pub(crate) const GROUP: usize = 64;
+
+pub(crate) struct Deferring<S> {
+    store: Arc<S>,
+    pending: Pending,
+    /// Files that could not be made, for whoever closes them.
+    unmade: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
+    has_unmade: AtomicBool,
+    /// Inodes whose last name went with a removal.
+    nameless: Mutex<Vec<Nameless>>,
+    /// Counts changes that were answered and could not be made: what was concluded from any of
+    /// them is no longer right.
+    failures: AtomicU64,
+    /// The first removal that failed since somebody asked.
+    untold: Mutex<Option<Error>>,
+}
+
+/// An inode without names and handles, of a file of `size` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nameless {
+    pub home: ShardKey,
+    pub ino: Ino,
+    pub size: u64,
+}
+
+impl<S: Store> Deferring<S> {
+    pub fn over(store: Arc<S>) -> Arc<Deferring<S>> {
+        Arc::new(Deferring {
+            store,
+            pending: Pending::default(),
+            unmade: Mutex::default(),
+            has_unmade: AtomicBool::new(false),
+            nameless: Mutex::default(),
+            failures: AtomicU64::new(0),
+            untold: Mutex::default(),
+        })
+    }
+
+    /// Takes a change over. How many wait now; `None`: it is not taken, since one of the same name
+    /// waits or too many do.
+    pub fn defer(&self, change: Change) -> Option<usize> {
+        self.pending.add(change)
+    }
+
+    /// How many changes were answered and could not be made.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Takes the inodes that lost their last name.
+    pub fn take_nameless(&self) -> Vec<Nameless> {
+        std::mem::take(&mut *self.lock(&self.nameless))
+    }
+
+    /// The store has what was answered of these shards, or has refused it.
+    fn settle(&self, shards: impl IntoIterator<Item = ShardKey>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for shard in shards {
+            if let Some(last) = self.pending.last_of(shard) {
+                self.publish();
+                self.pending.wait(shard, last);
+            }
+        }
+    }
+
+    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Store for Deferring<S> {
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        self.settle([shard]);
+        self.store.batch(shard, batch)
+    }
+
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        self.settle(batches.iter().map(|(shard, _)| *shard));
+        self.store.batches(batches)
+    }
+
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        self.settle(shards.iter().map(|(shard, _)| *shard));
+        self.store.list(shards)
+    }
+
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        self.settle(shards.iter().copied());
+        self.store.delete_shards(shards)
+    }
+
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
+        self.store.read(reads)
+    }
+
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
+        self.store.write(writes)
+    }
+
+    fn write_and_batch(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        self.settle([shard]);
+        self.store.write_and_batch(writes, shard, batch)
+    }
+
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
+        self.store.trim(trims)
+    }
+
+    fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        self.store.lengths(stripes)
+    }
+
+    fn overview(&self) -> Result<Overview, StoreError> {
+        self.store.overview()
+    }
+
+    fn remove(&self, ino: Ino) -> Result<bool, StoreError> {
+        self.store.remove(ino)
+    }
+
+    fn pin(&self, ino: Ino) -> Option<Pin> {
+        self.store.pin(ino)
+    }
+
+    fn unpin(&self, ino: Ino) {
+        self.store.unpin(ino);
+    }
+}

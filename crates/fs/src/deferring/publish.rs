@@ -1,0 +1,202 @@
+//! Making what was answered, and what becomes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidefs_model::{Ino, ShardKey};
+use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
+
+use super::pending::Group;
+use super::{Change, Creation, Deferring, Nameless, Removal};
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::keys;
+
+impl<S: Store> Deferring<S> {
+    /// Makes all that waits, in one round where none of it fails.
+    pub fn publish(&self) {
+        let group = self.pending.take_all();
+        if group.changes.is_empty() {
+            return;
+        }
+        let batches: Vec<_> =
+            group.changes.iter().map(|change| (change.place().shard, change.batch())).collect();
+        let outcomes = match self.store.batches(&batches) {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            // Some may have been made; each finds out for itself.
+            Err(_) => {
+                batches.iter().map(|(shard, batch)| self.store.batch(*shard, batch)).collect()
+            }
+        };
+        self.conclude(&group.changes, outcomes);
+    }
+
+    /// The file has been made, if it was deferred; or why it could not be.
+    ///
+    /// # Errors
+    /// Each time, until the file is [made again](Deferring::make_again) or given up.
+    pub fn make_sure(&self, home: ShardKey, ino: Ino) -> Result<(), Error> {
+        self.settle([home]);
+        if !self.has_unmade.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.lock(&self.unmade).get(&ino).map_or(Ok(()), |(_, error)| Err(error.clone()))
+    }
+
+    /// Has a file that could not be made tried once more.
+    pub fn make_again(&self, ino: Ino) {
+        let Some((change, _)) = self.take_unmade(ino) else { return };
+        let batch = change.batch();
+        let outcome = self.store.batch(change.place().shard, &batch);
+        self.conclude(&[change], vec![outcome]);
+    }
+
+    /// Nobody has the file open any more.
+    pub fn give_up(&self, ino: Ino) {
+        if self.has_unmade.load(Ordering::SeqCst) {
+            self.take_unmade(ino);
+        }
+    }
+
+    /// Why a name that was removed is still there, once.
+    pub fn take_untold(&self) -> Result<(), Error> {
+        self.lock(&self.untold).take().map_or(Ok(()), Err)
+    }
+
+    /// Takes over to make a file, if it still waits for that.
+    pub fn claim(&self, home: ShardKey, ino: Ino) -> Option<Making<'_, S>> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let group = self.pending.take_creation(home, ino)?;
+        Some(Making { deferring: self, group })
+    }
+
+    fn take_unmade(&self, ino: Ino) -> Option<(Arc<Change>, Error)> {
+        let mut unmade = self.lock(&self.unmade);
+        let taken = unmade.remove(&ino);
+        self.has_unmade.store(!unmade.is_empty(), Ordering::SeqCst);
+        taken
+    }
+
+    fn conclude(&self, changes: &[Arc<Change>], outcomes: Vec<Result<Outcome, StoreError>>) {
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            let concluded = match &**change {
+                Change::Creation(_) => self.conclude_creation(change, outcome),
+                Change::Removal(removal) => self.conclude_removal(change, removal, outcome),
+            };
+            if let Err(error) = concluded {
+                self.failed(change, error);
+            }
+        }
+    }
+
+    fn conclude_creation(
+        &self,
+        change: &Change,
+        outcome: Result<Outcome, StoreError>,
+    ) -> Result<(), Error> {
+        let error = match outcome {
+            Ok(outcome) if outcome.applied() => return Ok(()),
+            Ok(_) => Error::Stale,
+            Err(error @ StoreError::Full { .. }) => return Err(error.into()),
+            Err(error) => error.into(),
+        };
+        // It may have been made although nobody was told.
+        let there = self.read(change.place().shard, keys::entry(&change.place().name))?;
+        if there == Some(change.entry_record()) { Ok(()) } else { Err(error) }
+    }
+
+    fn conclude_removal(
+        &self,
+        change: &Change,
+        removal: &Removal,
+        outcome: Result<Outcome, StoreError>,
+    ) -> Result<(), Error> {
+        let shard = change.place().shard;
+        let outcome = match outcome {
+            // It may have been removed although nobody was told; then this one is refused.
+            Err(_) => self.store.batch(shard, &change.batch()),
+            outcome => outcome,
+        }?;
+        if !outcome.applied() {
+            let there = self.read(shard, keys::entry(&change.place().name))?;
+            if there == Some(change.entry_record()) {
+                return Err(Error::Stale);
+            }
+        }
+        let record = match outcome.applied() {
+            true => outcome.values.into_iter().next().flatten(),
+            false => self.read(shard, keys::inode(change.ino()))?,
+        };
+        let Some(record) = record else { return Ok(()) };
+        let inode = Inode::decode(change.ino(), &record)?;
+        if inode.nlink == 0 {
+            let Removal { reference, .. } = removal;
+            let nameless = Nameless { home: reference.home, ino: reference.ino, size: inode.size };
+            self.lock(&self.nameless).push(nameless);
+        }
+        Ok(())
+    }
+
+    fn read(&self, shard: ShardKey, field: Vec<u8>) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.store.batch(shard, &Batch::new().read(field))?.take(0))
+    }
+
+    fn failed(&self, change: &Arc<Change>, error: Error) {
+        self.failures.fetch_add(1, Ordering::SeqCst);
+        let name = String::from_utf8_lossy(&change.place().name).into_owned();
+        let directory = change.place().shard.directory;
+        match &**change {
+            Change::Creation(_) => {
+                tracing::warn!(%error, name, %directory, "a file could not be made");
+                let mut unmade = self.lock(&self.unmade);
+                unmade.insert(change.ino(), (Arc::clone(change), error));
+                self.has_unmade.store(true, Ordering::SeqCst);
+            }
+            Change::Removal(_) => {
+                tracing::warn!(%error, name, %directory, "a name that was removed is still there");
+                self.lock(&self.untold).get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// A file that its holder makes.
+pub(crate) struct Making<'d, S: Store> {
+    deferring: &'d Deferring<S>,
+    group: Group<'d>,
+}
+
+impl<S: Store> Making<'_, S> {
+    fn creation(&self) -> &Creation {
+        match &*self.group.changes[0] {
+            Change::Creation(creation) => creation,
+            Change::Removal(_) => unreachable!("a creation was asked for"),
+        }
+    }
+
+    /// The inode as it was made.
+    pub fn inode(&self) -> Inode {
+        self.creation().inode.clone()
+    }
+
+    /// Makes the file as `inode` has it, and writes bytes at the same time; each succeeds or fails by
+    /// itself.
+    pub fn make_with(
+        self,
+        writes: &[StripeWrite<'_>],
+        inode: &Inode,
+    ) -> (Result<(), StoreError>, Result<(), Error>) {
+        let (deferring, creation) = (self.deferring, self.creation());
+        let batch = creation.batch(inode);
+        let (written, outcome) =
+            deferring.store.write_and_batch(writes, creation.place.shard, &batch);
+        let change = &self.group.changes[0];
+        let made = deferring.conclude_creation(change, outcome);
+        if let Err(error) = &made {
+            deferring.failed(change, error.clone());
+        }
+        (written, made)
+    }
+}

@@ -1,0 +1,67 @@
+//! Names that are answered before the store has them, while this mount is alone.
+//!
+//! What the mount remembers of the directory changes together with what waits, under the lock of
+//! that memory: whoever reads the directory's shards afterwards has the change made first.
+
+use std::sync::Arc;
+
+use tidefs_store::Store;
+
+use crate::Config;
+use crate::deferring::{Change, GROUP};
+use crate::error::Error;
+use crate::fs::Fs;
+
+impl<S: Store> Fs<S> {
+    /// Names need not be in the store when they are answered. They are where rounds to the store
+    /// cost nothing, and while there may be no room for them.
+    pub(crate) fn may_defer(&self) -> bool {
+        let Config { defers_names, passthrough, .. } = self.config;
+        defers_names && !passthrough && !self.data.is_in_doubt()
+    }
+
+    /// Has a change made later. `None`: it is not, since there is company, or the name is not known
+    /// to be free, or it is the change before it that waits. Otherwise which time of being alone
+    /// this is.
+    pub(crate) fn defer(&self, change: Change) -> Option<u64> {
+        let (alone, waiting) = self.membership.while_alone(|_| {
+            let alone = self.membership.time_alone()?;
+            let node = self.table.find(change.place().shard.directory)?;
+            let failures = self.store.failures();
+            let mut memory = node.memory();
+            if !memory.admits(&change, alone, failures) {
+                return None;
+            }
+            let (shard, batch) = (change.place().shard, change.batch());
+            let waiting = self.store.defer(change)?;
+            memory.assume(shard.index, &batch);
+            Some((alone, waiting))
+        })?;
+        if waiting >= GROUP {
+            self.publish_soon();
+        }
+        Some(alone)
+    }
+
+    /// Waits until the store has what was answered.
+    ///
+    /// # Errors
+    /// When a name that was removed, in any directory, is still there.
+    pub fn sync_directory(&self) -> Result<(), Error> {
+        self.publish();
+        self.store.take_untold()
+    }
+
+    /// Makes what waits, and has freed what nobody can reach any more.
+    pub(crate) fn publish(&self) {
+        self.store.publish();
+        self.data.free_nameless();
+    }
+
+    fn publish_soon(&self) {
+        let store = Arc::clone(&self.store);
+        if !self.data.try_help(move || store.publish()) {
+            self.publish();
+        }
+    }
+}
