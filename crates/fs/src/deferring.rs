@@ -7,6 +7,7 @@
 //! cannot be made in the end is told when the file is closed, or the directory synced.
 
 mod change;
+mod now;
 mod pending;
 mod publish;
 
@@ -24,12 +25,14 @@ use pending::Pending;
 pub(crate) use publish::Making;
 
 use crate::error::Error;
+use crate::known_fields::KnownFields;
 
 /// So many changes are worth a round of their own.
 pub(crate) const GROUP: usize = 64;
 
 pub(crate) struct Deferring<S> {
     store: Arc<S>,
+    known: Option<KnownFields>,
     pending: Pending,
     /// Files that could not be made, for whoever closes them.
     unmade: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
@@ -52,9 +55,10 @@ pub(crate) struct Nameless {
 }
 
 impl<S: Store> Deferring<S> {
-    pub fn over(store: Arc<S>) -> Arc<Deferring<S>> {
+    pub fn over(store: Arc<S>, known: Option<KnownFields>) -> Arc<Deferring<S>> {
         Arc::new(Deferring {
             store,
+            known,
             pending: Pending::default(),
             unmade: Mutex::default(),
             has_unmade: AtomicBool::new(false),
@@ -67,7 +71,13 @@ impl<S: Store> Deferring<S> {
     /// Takes a change over. How many wait now; `None`: it is not taken, since one of the same name
     /// waits or too many do.
     pub fn defer(&self, change: Change) -> Option<usize> {
-        self.pending.add(change)
+        let (shard, batch) = (change.place().shard, change.batch());
+        let waiting = self.pending.add(change)?;
+        // Afterwards, so that nobody learns meanwhile what is no longer so.
+        if let Some(known) = &self.known {
+            known.forget(shard, &batch);
+        }
+        Some(waiting)
     }
 
     /// How many changes were answered and could not be made.
@@ -100,13 +110,16 @@ impl<S: Store> Deferring<S> {
 
 impl<S: Store> Store for Deferring<S> {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        if let Some(outcome) = self.answer(shard, batch) {
+            return Ok(outcome);
+        }
         self.settle([shard]);
-        self.store.batch(shard, batch)
+        self.batch_now(shard, batch)
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
         self.settle(batches.iter().map(|(shard, _)| *shard));
-        self.store.batches(batches)
+        self.batches_now(batches)
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
@@ -116,7 +129,11 @@ impl<S: Store> Store for Deferring<S> {
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
         self.settle(shards.iter().copied());
-        self.store.delete_shards(shards)
+        let forget = || self.known.iter().for_each(|known| known.forget_shards(shards));
+        forget();
+        let deleted = self.store.delete_shards(shards);
+        forget();
+        deleted
     }
 
     fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
@@ -134,7 +151,7 @@ impl<S: Store> Store for Deferring<S> {
         batch: &Batch,
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
         self.settle([shard]);
-        self.store.write_and_batch(writes, shard, batch)
+        self.write_and_batch_now(writes, shard, batch)
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

@@ -17,6 +17,7 @@ use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
+use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::membership::{LIFETIME_ALONE, Membership};
 use crate::superblock::{self, InoSource};
@@ -75,7 +76,9 @@ impl<S: Store> Fs<S> {
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
         let membership = Membership::join(&store, config.mount, clock.now())?;
-        let store = Deferring::over(store);
+        let knows = config.defers_names && !config.passthrough;
+        let known = knows.then(|| KnownFields::new(membership.solitude(), clock.clone()));
+        let store = Deferring::over(store, known);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Ok(Fs {
             store,

@@ -20,6 +20,7 @@ mod hints;
 mod inode;
 mod inodes;
 mod keys;
+mod known_fields;
 mod known_names;
 mod known_records;
 mod listing;

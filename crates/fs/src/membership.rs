@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidefs_model::{MountId, Time};
@@ -37,9 +37,7 @@ pub struct Membership {
     mount: MountId,
     /// Held for reading by operations that rely on being alone, for writing while that changes.
     relying: RwLock<()>,
-    /// Which time of being alone this is, from 1 on; 0 with company. Whoever relies on being alone
-    /// asks for it again on the way, so it is read without the lock.
-    time_alone: AtomicU64,
+    solitude: Arc<Solitude>,
     /// Counts the times of being alone.
     times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
@@ -47,6 +45,30 @@ pub struct Membership {
     /// The registration says that this mount shares.
     says_it_shares: AtomicBool,
     state: Mutex<State>,
+}
+
+/// Whether a mount is alone. Whoever relies on that asks for it again on the way, so it is read
+/// without a lock.
+#[derive(Debug, Default)]
+pub struct Solitude {
+    /// Which time of being alone this is, from 1 on; 0 with company.
+    time: AtomicU64,
+    /// When the store said last that nobody had come.
+    seen: AtomicU64,
+}
+
+impl Solitude {
+    fn time_alone(&self) -> Option<u64> {
+        Some(self.time.load(Ordering::SeqCst)).filter(|time| *time > 0)
+    }
+
+    /// Which time of being alone this is, unless so much time has passed since the store said so
+    /// that others may soon take this mount for dead.
+    pub fn time_alone_for_sure(&self, now: Time) -> Option<u64> {
+        let alone = self.time_alone()?;
+        let seen = Time(self.seen.load(Ordering::SeqCst));
+        (now - seen < LIFETIME_ALONE).then_some(alone)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +95,7 @@ impl Membership {
         Ok(Membership {
             mount,
             relying: RwLock::new(()),
-            time_alone: AtomicU64::new(0),
+            solitude: Arc::default(),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
             says_it_shares: AtomicBool::new(true),
@@ -87,7 +109,11 @@ impl Membership {
 
     /// Which time of being alone this is; `None` with company.
     pub fn time_alone(&self) -> Option<u64> {
-        Some(self.time_alone.load(Ordering::SeqCst)).filter(|time| *time > 0)
+        self.solitude.time_alone()
+    }
+
+    pub fn solitude(&self) -> Arc<Solitude> {
+        Arc::clone(&self.solitude)
     }
 
     /// Runs `work` with the promise, if the answer is yes, that no other mount starts meanwhile.
@@ -126,6 +152,9 @@ impl Membership {
             return self.rejoin(store, now);
         }
         let changes = number(outcome.take(0));
+        if changes == seen {
+            self.solitude.seen.store(now.0, Ordering::SeqCst);
+        }
         if beat_due {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).last_beat = now;
         }
@@ -170,6 +199,10 @@ impl Membership {
             }
             nobody_else
         };
+        if nobody_else && self.is_alone() && self.solitude.time_alone_for_sure(now).is_none() {
+            // Whoever came and went may have taken this mount for dead.
+            self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
+        }
         if nobody_else {
             self.claim(store, now)?;
             return Ok(false);
@@ -203,6 +236,7 @@ impl Membership {
         self.says_it_shares.store(false, Ordering::SeqCst);
         if store.batch(keys::MOUNTS, &batch)?.applied() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
+            self.solitude.seen.store(now.0, Ordering::SeqCst);
             self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
         }
         Ok(())
@@ -211,7 +245,7 @@ impl Membership {
     /// Returns when nobody relies on what was before.
     fn set_time_alone(&self, time: u64) {
         let _nobody = self.relying.write().unwrap_or_else(PoisonError::into_inner);
-        self.time_alone.store(time, Ordering::SeqCst);
+        self.solitude.time.store(time, Ordering::SeqCst);
     }
 
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {

@@ -6,6 +6,7 @@ mod company;
 mod deferred;
 mod hostile;
 mod interrupted;
+mod known_fields;
 mod links;
 mod remembering;
 mod round_trips;

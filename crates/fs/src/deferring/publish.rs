@@ -21,12 +21,10 @@ impl<S: Store> Deferring<S> {
         }
         let batches: Vec<_> =
             group.changes.iter().map(|change| (change.place().shard, change.batch())).collect();
-        let outcomes = match self.store.batches(&batches) {
+        let outcomes = match self.batches_now(&batches) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // Some may have been made; each finds out for itself.
-            Err(_) => {
-                batches.iter().map(|(shard, batch)| self.store.batch(*shard, batch)).collect()
-            }
+            Err(_) => batches.iter().map(|(shard, batch)| self.batch_now(*shard, batch)).collect(),
         };
         self.conclude(&group.changes, outcomes);
     }
@@ -47,7 +45,7 @@ impl<S: Store> Deferring<S> {
     pub fn make_again(&self, ino: Ino) {
         let Some((change, _)) = self.take_unmade(ino) else { return };
         let batch = change.batch();
-        let outcome = self.store.batch(change.place().shard, &batch);
+        let outcome = self.batch_now(change.place().shard, &batch);
         self.conclude(&[change], vec![outcome]);
     }
 
@@ -116,7 +114,7 @@ impl<S: Store> Deferring<S> {
         let shard = change.place().shard;
         let outcome = match outcome {
             // It may have been removed although nobody was told; then this one is refused.
-            Err(_) => self.store.batch(shard, &change.batch()),
+            Err(_) => self.batch_now(shard, &change.batch()),
             outcome => outcome,
         }?;
         if !outcome.applied() {
@@ -140,7 +138,7 @@ impl<S: Store> Deferring<S> {
     }
 
     fn read(&self, shard: ShardKey, field: Vec<u8>) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.store.batch(shard, &Batch::new().read(field))?.take(0))
+        Ok(self.batch_now(shard, &Batch::new().read(field))?.take(0))
     }
 
     fn failed(&self, change: &Arc<Change>, error: Error) {
@@ -191,7 +189,7 @@ impl<S: Store> Making<'_, S> {
         let (deferring, creation) = (self.deferring, self.creation());
         let batch = creation.batch(inode);
         let (written, outcome) =
-            deferring.store.write_and_batch(writes, creation.place.shard, &batch);
+            deferring.write_and_batch_now(writes, creation.place.shard, &batch);
         let change = &self.group.changes[0];
         let made = deferring.conclude_creation(change, outcome);
         if let Err(error) = &made {

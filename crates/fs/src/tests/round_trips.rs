@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Ino, ManualClock, Time};
-use tidefs_store::{Embedded, Faulty, Operation};
+use tidefs_store::{Batch, Embedded, Faulty, Operation, Store};
 
 use super::bed::{ME, WRITE, Watched};
-use crate::{Error, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode};
+use crate::inode::Inode;
+use crate::{Error, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode, keys};
 
 type Counted = Faulty<Embedded>;
 
@@ -96,11 +97,15 @@ fn a_new_small_file_takes_one_call() {
 }
 
 #[test]
-fn reading_takes_a_call_each_for_name_and_bytes() {
+fn reading_takes_a_call_for_the_bytes_and_one_for_a_name_that_is_not_known() {
     let counting = Counting::new();
     let ino = counting.make(b"file");
-    assert_eq!(counting.count(|fs, _| fs.getattr(ino, None)).1, 1);
-    assert_eq!(counting.count(|fs, directory| fs.lookup(directory, b"file")).1, 1);
+    let look_up = || counting.count(|fs, directory| fs.lookup(directory, b"file")).1;
+    let attributes = || counting.count(|fs, _| fs.getattr(ino, None)).1;
+    assert_eq!((attributes(), look_up()), (0, 0), "it was made here");
+    counting.clock.advance(Duration::from_secs(60));
+    assert_eq!(counting.fs.tick(), Ok(false));
+    assert_eq!((look_up(), look_up(), attributes()), (1, 0, 0), "that is long ago");
     let (opened, calls) = counting.count(|fs, _| fs.open(ino, WRITE));
     let handle = opened.expect("opened").handle;
     assert_eq!(calls, 0, "the record came with the name");
@@ -110,12 +115,15 @@ fn reading_takes_a_call_each_for_name_and_bytes() {
     assert_eq!(counting.count(|fs, _| fs.release(handle)).1, 0);
     assert_eq!(counting.open_and_close(ino), 0, "nothing has changed");
     counting.clock.advance(Duration::from_secs(10));
-    assert_eq!(counting.open_and_close(ino), 1, "as old as the kernel's attributes may be");
-    assert_eq!(counting.open_and_close(ino), 0);
+    assert_eq!(counting.open_and_close(ino), 1, "others may be about to take this mount for dead");
+    assert_eq!((look_up(), attributes()), (1, 1));
+    assert_eq!(counting.fs.tick(), Ok(false));
+    counting.open_and_close(ino);
+    assert_eq!((look_up(), attributes(), counting.open_and_close(ino)), (0, 0, 0));
 }
 
 #[test]
-fn a_record_that_this_mount_changed_is_read_again() {
+fn a_record_that_this_mount_changed_is_known_as_it_is() {
     let counting = Counting::new();
     let (fs, ino) = (&counting.fs, counting.make(b"file"));
     let length = || {
@@ -126,8 +134,13 @@ fn a_record_that_this_mount_changed_is_read_again() {
     };
     let changed = |what: &str, expected: usize, change: &dyn Fn()| {
         fs.lookup(counting.directory, b"file").expect("found");
+        fs.getattr(ino, None).expect("attributes");
         change();
-        assert_eq!(counting.open_and_close(ino), 1, "{what}");
+        let home = fs.place(counting.directory, b"file").shard;
+        let read = Batch::new().read(keys::inode(ino));
+        let record = counting.store.batch(home, &read).expect("read").take(0).expect("there");
+        let stored = Inode::decode(ino, &record).expect("a record").attr(ino);
+        assert_eq!(fs.getattr(ino, None), Ok(stored), "{what}");
         assert_eq!(length(), expected, "{what}");
     };
     changed("cut", 10, &|| {
@@ -195,7 +208,7 @@ fn a_name_that_this_mount_never_saw_takes_one_call_too() {
     counting.fs.forget(directory, 1);
     let (found, calls) = counting.count(|fs, _| fs.lookup(Ino::ROOT, b"made"));
     assert_eq!(found.expect("found").attr.ino, directory);
-    assert_eq!(calls, 2, "the entry, then the record with all shards' headers");
+    assert_eq!(calls, 1, "the record with all shards' headers; the entry was made here");
     let (absent, calls) = counting.count(|fs, directory| fs.lookup(directory, b"absent"));
     assert_eq!((absent.err(), calls), (Some(Error::NotFound), 1), "names are forgotten with it");
 }

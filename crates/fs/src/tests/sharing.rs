@@ -7,7 +7,7 @@ use tidefs_store::{Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{Bed, ME};
 use crate::membership::Membership;
-use crate::{Error, keys};
+use crate::{Error, Kind, keys};
 
 #[test]
 fn a_first_mount_is_alone_and_lets_the_kernel_keep_what_it_knows() {
@@ -42,6 +42,27 @@ fn a_mount_that_stays_behind_is_alone_again() {
     bed.pass(Duration::from_secs(2));
     assert_eq!(first.tick(), Ok(false));
     assert!(first.lifetimes().entry > Duration::ZERO);
+}
+
+#[test]
+fn a_mount_that_was_taken_for_dead_knows_nothing_any_more() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let directory = first.mkdir(ME, Ino::ROOT, b"directory", 0o755).expect("made").attr.ino;
+    first.mknod(ME, directory, b"old", Kind::Fifo, 0o644, 0).expect("made");
+    assert!(first.lookup(directory, b"old").is_ok());
+    let second = bed.mount(2);
+    assert_eq!(second.is_admitted(), Ok(false));
+    bed.pass(Duration::from_secs(13));
+    assert_eq!(second.is_admitted(), Ok(true));
+    let there = second.lookup(Ino::ROOT, b"directory").expect("found").attr.ino;
+    second.unlink(there, b"old").expect("removed");
+    second.mknod(ME, there, b"new", Kind::Fifo, 0o644, 0).expect("made");
+    second.unmount().expect("left");
+    assert_eq!(first.tick(), Ok(false), "it is alone again");
+    assert_eq!(first.lookup(directory, b"old").err(), Some(Error::NotFound));
+    assert!(first.lookup(directory, b"new").is_ok());
 }
 
 #[test]

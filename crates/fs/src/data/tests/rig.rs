@@ -79,7 +79,7 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let clock = Arc::new(Ticking::default());
     let inode = empty_inode();
     put_inode(&*store, &inode);
-    let deferring = Deferring::over(Arc::clone(&store));
+    let deferring = Deferring::over(Arc::clone(&store), None);
     let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
     Rig { store, path, file, clock }
@@ -122,7 +122,7 @@ impl<S: Store> Rig<S> {
 
     /// The same file as another mount sees it.
     pub fn other_mount(&self) -> Rig<S> {
-        let deferring = Deferring::over(Arc::clone(&self.store));
+        let deferring = Deferring::over(Arc::clone(&self.store), None);
         let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);
         Rig { store: Arc::clone(&self.store), path, file, clock: Arc::clone(&self.clock) }
