@@ -28,8 +28,6 @@ from workers import KINDS, work
 
 PARTITIONS = 16_384
 LOG_LINES_MAX = 60
-# All workers together leave this many bytes to be read at the end, at most.
-LIVE_BYTES_MAX = 96 << 20
 
 
 class FileSystem(Mounted):
@@ -111,7 +109,7 @@ def soak(options, server: str | None, seed: int) -> Outcome:
 
 def churn(options, system: FileSystem, seed: int, outcome: Outcome) -> None:
     stop, reports = Event(), Queue()
-    share = LIVE_BYTES_MAX // options.workers
+    share = (options.live_mib << 20) // options.workers
     kinds = [KINDS[number % len(KINDS)] for number in range(options.workers)]
     workers = [kind(n, seed, system.mounts, share) for n, kind in enumerate(kinds)]
     processes = [Process(target=work, args=(worker, stop, reports)) for worker in workers]
@@ -203,6 +201,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(KINDS))
     parser.add_argument("--nodes-max", type=int, default=5)
     parser.add_argument("--node-memory", default="256MiB")
+    parser.add_argument("--live-mib", type=int, default=96, help="what the workers leave, at most")
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
     options = parser.parse_args()
     if not options.tidefs.is_file():

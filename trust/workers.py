@@ -23,6 +23,10 @@ class WrongBytes(Exception):
     """A read did not give what had been written."""
 
 
+class FailedCall(Exception):
+    """A system call answered with an error."""
+
+
 class Times:
     """How long calls took: all of them counted, a sample of bounded size kept."""
 
@@ -60,6 +64,10 @@ class Worker:
         begun = time.monotonic()
         try:
             return function(*arguments)
+        except OSError as error:
+            took = time.monotonic() - begun
+            what = [one if len(repr(one)) < 200 else "..." for one in arguments]
+            raise FailedCall(f"{function.__name__}{tuple(map(str, what))} after {took:.3f} s: {error}")
         finally:
             self.times.add(time.monotonic() - begun)
 
