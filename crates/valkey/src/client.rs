@@ -2,27 +2,23 @@
 //!
 //! All nodes are served at the same time from the calling thread. What a node refuses for the
 //! moment is asked again after a pause, what moved is asked elsewhere, what got lost is repeated
-//! when that does no harm; all of it within the reply time-out.
+//! when that does no harm; all of it within the reply time-out. What each answer and each loss means
+//! is in `verdict`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidefs_model::Partition;
 use tidefs_store::StoreError;
 
-use crate::connection::refusal;
 use crate::exchange::exchange;
-use crate::fault::Fault;
 use crate::job::{Job, JobResult};
 use crate::lane::Lane;
 use crate::pool::{Access, Node};
+use crate::told::Failures;
 use crate::topology::{Map, Topology};
-use crate::view::parse_address;
+use crate::verdict::Verdict;
 
-/// A job that got lost this often is given up.
-const LOSSES_MAX: u8 = 2;
 /// Redirections that are followed without a pause; more are a cluster in disorder.
 const HASTY_ROUNDS: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_millis(64);
@@ -33,17 +29,8 @@ type Detours = Vec<(usize, Arc<Node>)>;
 pub struct Client {
     pub topology: Topology,
     pub access: Arc<Access>,
-}
-
-/// What becomes of a job after a round.
-enum Verdict {
-    Done,
-    /// To be tried again, at the owner or at the node that was named.
-    Again {
-        pause: bool,
-        at: Option<Arc<Node>>,
-    },
-    Failed(StoreError),
+    /// What programs were told of.
+    pub failures: Failures,
 }
 
 impl Client {
@@ -52,18 +39,20 @@ impl Client {
     /// # Errors
     /// The error of the first job that failed; the others were carried out as far as possible.
     pub fn perform(&self, jobs: &mut [Job<'_>]) -> Result<(), StoreError> {
-        let deadline = Instant::now() + self.access.timeouts.reply;
+        let begun = Instant::now();
+        let deadline = begun + self.access.timeouts.reply;
         let mut detours = Detours::new();
         for round in 0.. {
             let map = self.topology.map();
             self.visit_owners(&map, jobs, &detours);
             self.take_detours(jobs, &detours);
-            let (again, pause) = self.judge_all(jobs, &mut detours);
+            let (again, pause) = self.judge_all(jobs, &mut detours, begun);
             if !again {
                 break;
             }
             if Instant::now() >= deadline {
-                jobs.iter_mut().filter(|job| job.is_open()).for_each(give_up);
+                let open = jobs.iter_mut().filter(|job| job.is_open());
+                open.for_each(|job| self.give_up(job, begun));
                 break;
             }
             if pause || round >= HASTY_ROUNDS {
@@ -123,13 +112,21 @@ impl Client {
     }
 
     /// Looks at what came of the round; answers whether there is more to do, and after a pause.
-    fn judge_all(&self, jobs: &mut [Job<'_>], detours: &mut Detours) -> (bool, bool) {
+    fn judge_all(
+        &self,
+        jobs: &mut [Job<'_>],
+        detours: &mut Detours,
+        begun: Instant,
+    ) -> (bool, bool) {
         detours.clear();
         let (mut again, mut pause) = (false, false);
         for (number, job) in jobs.iter_mut().enumerate() {
             match self.judge(job) {
                 Verdict::Done => {}
-                Verdict::Failed(error) => job.result = JobResult::Failed(error),
+                Verdict::Failed(error) => {
+                    self.failures.tell(job, &error, begun);
+                    job.result = JobResult::Failed(error);
+                }
                 Verdict::Again { pause: wait, at } => {
                     job.result = JobResult::Open;
                     detours.extend(at.map(|node| (number, node)));
@@ -140,124 +137,13 @@ impl Client {
         (again, pause)
     }
 
-    fn judge(&self, job: &mut Job<'_>) -> Verdict {
-        match &job.result {
-            JobResult::Open => Verdict::Again { pause: true, at: None },
-            JobResult::Failed(_) => Verdict::Done,
-            JobResult::Answered(_) => match job.error() {
-                None => Verdict::Done,
-                Some(text) => self.judge_error(job, text),
-            },
-            JobResult::Unplaced => {
-                self.topology.refresh_if_old(None);
-                match self.topology.map().owner(job.partition) {
-                    Some(_) => Verdict::Again { pause: false, at: None },
-                    None => Verdict::Failed(unplaced(job.partition)),
-                }
-            }
-            JobResult::Unreached(fault) => {
-                let fault = fault.clone();
-                self.judge_unreached(job, fault)
-            }
-            JobResult::Lost { fault, sent } => {
-                let (fault, sent) = (fault.clone(), *sent);
-                job.losses += 1;
-                self.judge_loss(job, fault, sent)
-            }
-        }
-    }
-
-    /// The node cannot be reached; somebody else may hold the partition by now.
-    fn judge_unreached(&self, job: &Job<'_>, fault: Fault) -> Verdict {
-        // A map from before the node went away says nothing of where its partitions are now.
-        match job.node.as_ref().and_then(|node| node.down_since()) {
-            Some(since) => self.topology.refresh_since(since, job.node.as_ref()),
-            None => self.topology.refresh_if_old(job.node.as_ref()),
-        }
-        let map = self.topology.map();
-        let owner = map.owner(job.partition).map(|owner| &map.members[owner].node);
-        match (owner, &job.node) {
-            (Some(owner), Some(node)) if owner.id != node.id => {
-                Verdict::Again { pause: false, at: None }
-            }
-            _ => failed(job, fault),
-        }
-    }
-
-    fn judge_loss(&self, job: &Job<'_>, fault: Fault, sent: bool) -> Verdict {
-        let passing = matches!(fault, Fault::Broken | Fault::TimedOut);
-        if sent && !job.repeatable && !self.has_left(job, &fault) {
-            let endpoint = job.node.as_deref().map_or("a node".into(), Node::name);
-            return Verdict::Failed(StoreError::Indeterminate { endpoint });
-        }
-        if passing && job.losses <= LOSSES_MAX {
-            Verdict::Again { pause: false, at: None }
-        } else {
-            failed(job, fault)
-        }
-    }
-
-    /// The node ended because it was removed from the cluster. It then held nothing for a while,
-    /// and had sent all its replies before: what got lost with it was not carried out.
-    fn has_left(&self, job: &Job<'_>, fault: &Fault) -> bool {
-        let Some(node) = job.node.as_ref().filter(|_| *fault == Fault::Broken) else {
-            return false;
+    /// The time is over.
+    fn give_up(&self, job: &mut Job<'_>, begun: Instant) {
+        let error = match &job.node {
+            Some(node) => StoreError::Unavailable { endpoint: node.name() },
+            None => StoreError::Unplaced { partition: job.partition.number() },
         };
-        self.topology.refresh_since(Instant::now(), Some(node));
-        !self.topology.map().members.iter().any(|member| member.node.id == node.id)
+        self.failures.tell(job, &error, begun);
+        job.result = JobResult::Failed(error);
     }
-
-    fn judge_error(&self, job: &Job<'_>, text: &[u8]) -> Verdict {
-        let line = String::from_utf8_lossy(text);
-        let mut words = line.split(' ');
-        match words.next().unwrap_or_default() {
-            "MOVED" => {
-                let Some(address) = redirection(words) else { return malformed(job) };
-                self.topology.moved(job.partition, address);
-                Verdict::Again { pause: false, at: None }
-            }
-            "ASK" => {
-                let Some(address) = redirection(words) else { return malformed(job) };
-                let at = self.topology.node_at(address);
-                Verdict::Again { pause: at.is_none(), at }
-            }
-            "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" => {
-                Verdict::Again { pause: true, at: None }
-            }
-            "OOM" => match &job.node {
-                Some(node) => Verdict::Failed(StoreError::Full { endpoint: node.name() }),
-                None => malformed(job),
-            },
-            _ => {
-                let fault = refusal(text);
-                tracing::warn!(partition = job.partition.number(), %fault, "a request was refused");
-                failed(job, fault)
-            }
-        }
-    }
-}
-
-/// `slot address`.
-fn redirection<'w>(mut words: impl Iterator<Item = &'w str>) -> Option<SocketAddr> {
-    parse_address(words.nth(1)?).ok()?
-}
-
-fn failed(job: &Job<'_>, fault: Fault) -> Verdict {
-    let endpoint = job.node.as_deref().map_or("a node".into(), Node::name);
-    Verdict::Failed(fault.into_store_error(endpoint))
-}
-
-fn malformed(job: &Job<'_>) -> Verdict {
-    failed(job, Fault::Malformed(crate::wire::Malformed::Unexpected))
-}
-
-fn unplaced(partition: Partition) -> StoreError {
-    StoreError::Unplaced { partition: partition.number() }
-}
-
-fn give_up(job: &mut Job<'_>) {
-    job.result = JobResult::Failed(match &job.node {
-        Some(node) => StoreError::Unavailable { endpoint: node.name() },
-        None => unplaced(job.partition),
-    });
 }

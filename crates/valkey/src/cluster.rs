@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 pub use self::found::find_nodes;
-pub use self::newcomer::{NewNode, socket_beside};
+pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
 
 use crate::error::{ClusterError, ConnectError, ProcessError};
 use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};

@@ -29,6 +29,17 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Of a connection that could not be made: somebody listens there, and has no time now.
+    pub fn is_of_a_busy_node(&self) -> bool {
+        match self {
+            Fault::TimedOut | Fault::Broken => true,
+            // A queue of new connections that stays full.
+            Fault::Unreachable(errno) => matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT),
+            Fault::Refused(said) => crate::said::said(said.as_bytes()) == crate::said::Said::Later,
+            Fault::Busy | Fault::Stranger | Fault::Denied(_) | Fault::Malformed(_) => false,
+        }
+    }
+
     /// What the callers of a store are told, when the request did nothing.
     pub fn into_store_error(self, endpoint: Box<str>) -> StoreError {
         match self {

@@ -30,10 +30,13 @@ mod overview;
 mod pool;
 mod probe;
 mod process;
+mod said;
 mod slot;
 mod spin;
 mod store;
+mod told;
 mod topology;
+mod verdict;
 mod view;
 mod wire;
 

@@ -7,8 +7,10 @@
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_store::StoreError;
 
@@ -21,6 +23,10 @@ use crate::wire::{Reply, Request};
 
 /// How long a node that could not be reached is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
+
+/// A process that hung up may take a moment until it has ended.
+const ENDING_LOOKS: u32 = 5;
+const ENDING_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What all nodes of a client have in common.
 #[derive(Clone, Debug)]
@@ -171,6 +177,19 @@ impl Node {
         let Access { account, timeouts, .. } = &*self.access;
         let (connection, id) = Connection::open(&self.endpoint, account, *timeouts)?;
         if id.parse() == Ok(self.id) { Ok(connection) } else { Err(Fault::Stranger) }
+    }
+
+    /// Nobody listens where the node did. Waits a little for one that is about to end: it may let a
+    /// caller in and hang up.
+    pub fn has_ended(&self) -> bool {
+        for _ in 0..ENDING_LOOKS {
+            match self.open() {
+                Err(Fault::Unreachable(Errno::CONNREFUSED | Errno::NOENT)) => return true,
+                Err(Fault::Broken) => sleep(ENDING_LOOK_EVERY),
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Since when the node cannot be reached.

@@ -24,6 +24,7 @@ use crate::overview;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::slot::{shard_name, stripe_name};
+use crate::told::Failures;
 use crate::topology::{Member, Topology};
 use crate::wire::{Reply, Request};
 
@@ -81,7 +82,11 @@ impl Valkey {
         let server = found?;
         topology.refresh()?;
         let stripe_bytes = stripe_size.bytes();
-        Ok(Valkey { client: Client { topology, access }, server, stripe_bytes })
+        Ok(Valkey {
+            client: Client { topology, access, failures: Failures::default() },
+            server,
+            stripe_bytes,
+        })
     }
 
     /// What the servers are and can do.

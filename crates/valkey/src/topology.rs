@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use tidefs_model::{ByteSize, Epoch, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_store::StoreError;
 
-use crate::cluster::socket_beside;
+use crate::cluster::{socket_beside, sockets_beside};
+use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::pool::{Access, Node};
 use crate::view::{ViewNode, parse_view};
-use crate::wire::Request;
+use crate::wire::{Reply, Request};
 
 /// A map is not asked for again sooner when nobody has said that it is wrong.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -149,8 +150,10 @@ impl Topology {
         if let Some(node) = known(&self.map()) {
             return Some(node);
         }
+        // What was answered may be as old as the question.
+        let begun = Instant::now();
         if self.ask_around(None, |map| map.at_address(address).is_some()).is_ok() {
-            *refreshed = Some(Instant::now());
+            *refreshed = Some(begun);
         }
         known(&self.map())
     }
@@ -183,8 +186,9 @@ impl Topology {
         self.ask_around(None, |_| true)
     }
 
-    /// Takes the first map that suits and places every partition, or the one that places most: a
-    /// node that has just joined may not know all others yet.
+    /// Takes the first map that suits and places every partition, from a node that holds some
+    /// itself, or the best of those that there are: a node that has just joined may not know all
+    /// others yet, and one that leaves is told nothing any more.
     fn ask_around(
         &self,
         avoid: Option<&Arc<Node>>,
@@ -192,33 +196,69 @@ impl Topology {
     ) -> Result<(), StoreError> {
         let known = self.map();
         let nodes = known.members.iter().map(|member| &member.node);
-        let worth = |map: &Map| (suits(map), map.placed());
-        let mut best: Option<Map> = None;
+        let nodes = nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node)));
+        let mut best: Option<Hearsay> = None;
         let mut result = Ok(());
-        for node in nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node))) {
+        for node in nodes {
             match self.ask(node) {
-                Ok(map) if best.as_ref().is_none_or(|best| worth(best) < worth(&map)) => {
-                    best = Some(map);
-                }
-                Ok(_) => {}
+                Ok(heard) => best = Some(better(best, heard, &suits)),
                 Err(fault) => {
                     tracing::debug!(node = %node.id, %fault, "has no map to give");
                     result = Err(node.store_error(fault));
                 }
             }
-            if best.as_ref().is_some_and(|best| worth(best) == (true, usize::from(PARTITIONS))) {
+            if best.as_ref().is_some_and(|best| best.is_complete() && suits(&best.map)) {
                 break;
             }
         }
-        best.map_or(result, |map| {
-            self.publish(map);
+        best.or_else(|| self.ask_beside(&known)).map_or(result, |heard| {
+            self.publish(heard.map);
             Ok(())
         })
     }
 
-    fn ask(&self, node: &Arc<Node>) -> Result<Map, Fault> {
-        let reply = node.ask(&Request::of(&["CLUSTER", "NODES"]))?;
+    /// All nodes that were known have gone while nothing was asked of them. Those that came instead
+    /// are on this machine, if those that were known are.
+    fn ask_beside(&self, known: &Map) -> Option<Hearsay> {
+        let mut sockets = known.members.iter().filter_map(|member| member.node.endpoint.socket());
+        sockets_beside(sockets.next()?).into_iter().find_map(|socket| {
+            let endpoint = Endpoint::Unix(socket);
+            let Access { account, timeouts, .. } = &*self.access;
+            let (mut connection, _) = Connection::open(&endpoint, account, *timeouts).ok()?;
+            let reply = connection.ask(&Request::of(&["CLUSTER", "NODES"])).ok()?;
+            self.hear(&reply).ok().filter(Hearsay::is_complete)
+        })
+    }
+
+    fn ask(&self, node: &Arc<Node>) -> Result<Hearsay, Fault> {
+        self.hear(&node.ask(&Request::of(&["CLUSTER", "NODES"]))?)
+    }
+
+    fn hear(&self, reply: &Reply) -> Result<Hearsay, Fault> {
         let view = parse_view(reply.text()?)?;
-        Ok(Map::from_view(&view, &self.map().members, &self.access))
+        let from_holder = view.iter().any(|seen| seen.is_myself && !seen.slots.is_empty());
+        let map = Map::from_view(&view, &self.map().members, &self.access);
+        Ok(Hearsay { map, from_holder })
+    }
+}
+
+/// A map, and whether a node gave it that holds partitions itself.
+struct Hearsay {
+    map: Map,
+    from_holder: bool,
+}
+
+impl Hearsay {
+    fn is_complete(&self) -> bool {
+        self.from_holder && self.map.placed() == usize::from(PARTITIONS)
+    }
+}
+
+/// The first of two that are alike.
+fn better(first: Option<Hearsay>, second: Hearsay, suits: impl Fn(&Map) -> bool) -> Hearsay {
+    let worth = |heard: &Hearsay| (suits(&heard.map), heard.from_holder, heard.map.placed());
+    match first {
+        Some(first) if worth(&first) >= worth(&second) => first,
+        _ => second,
     }
 }

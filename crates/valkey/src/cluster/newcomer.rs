@@ -1,5 +1,6 @@
 //! A node that starts alone and holds nothing, to be added to a running cluster.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -72,4 +73,12 @@ pub fn socket_beside(other: &Path, id: NodeId) -> Option<PathBuf> {
     let directory = other.parent()?.parent()?;
     let socket = socket_of(&directory_of(directory, id));
     socket.exists().then_some(socket)
+}
+
+/// The sockets of all nodes whose folders are beside another node's, which may be gone.
+pub fn sockets_beside(other: &Path) -> Vec<PathBuf> {
+    let directory = other.parent().and_then(Path::parent);
+    let folders = directory.and_then(|directory| fs::read_dir(directory).ok());
+    let sockets = folders.into_iter().flatten().flatten().map(|folder| socket_of(&folder.path()));
+    sockets.filter(|socket| socket.exists() && socket != other).collect()
 }

@@ -1,5 +1,6 @@
 //! A request: an array of words, of which the last may be the caller's own bytes.
 
+use std::borrow::Cow;
 use std::io::{IoSlice, Write as _};
 
 /// Room in front of the words for their count: `*`, ten digits, CR, LF.
@@ -81,6 +82,17 @@ impl<'a> Request<'a> {
     pub fn bytes(&self) -> usize {
         let payload = self.payload.map_or(0, |payload| payload.len() + LINE_END.len());
         self.head.len() - self.start + payload
+    }
+
+    /// The command, for people; of a function its name.
+    pub fn name(&self) -> Cow<'_, str> {
+        let mut parts = self.head[COUNT_BYTES_MAX..].split(|&byte| byte == b'\n');
+        let mut word = || {
+            let word = parts.nth(1).unwrap_or_default();
+            String::from_utf8_lossy(word.strip_suffix(b"\r").unwrap_or(word))
+        };
+        let command = word();
+        if command == "FCALL" { word() } else { command }
     }
 
     /// Adds what is left to send after the first `sent` bytes.
