@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tidefs_store::StoreError;
 
+use crate::awake::Awake;
 use crate::exchange::exchange;
 use crate::job::{Job, JobResult};
 use crate::lane::Lane;
@@ -40,7 +41,7 @@ impl Client {
     /// The error of the first job that failed; the others were carried out as far as possible.
     pub fn perform(&self, jobs: &mut [Job<'_>]) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let deadline = begun + self.access.timeouts.reply;
+        let deadline = Awake::now() + self.access.timeouts.reply;
         let mut detours = Detours::new();
         for round in 0.. {
             let map = self.topology.map();
@@ -50,7 +51,7 @@ impl Client {
             if !again {
                 break;
             }
-            if Instant::now() >= deadline {
+            if Awake::now() >= deadline {
                 let open = jobs.iter_mut().filter(|job| job.is_open());
                 open.for_each(|job| self.give_up(job, begun));
                 break;

@@ -17,6 +17,7 @@ use rustix::net::{
     SocketType, connect, recv, sendmsg, socket_with,
 };
 
+use crate::awake::{Awake, LOOK_EVERY};
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
@@ -32,6 +33,8 @@ const TOGETHER_BYTES: usize = 16 << 10;
 pub struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) inbound: Inbound,
+    /// For how long nothing may happen.
+    patience: Duration,
 }
 
 impl Connection {
@@ -42,10 +45,12 @@ impl Connection {
         timeouts: Timeouts,
     ) -> Result<(Connection, String), Fault> {
         let socket = dial(endpoint, timeouts.connect)?;
-        set_timeouts(&socket, timeouts.connect)?;
-        let mut connection = Connection { socket, inbound: Inbound::default() };
+        set_timeouts(&socket, timeouts.connect.min(LOOK_EVERY))?;
+        let (inbound, patience) = (Inbound::default(), timeouts.connect);
+        let mut connection = Connection { socket, inbound, patience };
         let id = connection.introduce(account)?;
-        set_timeouts(&connection.socket, timeouts.reply)?;
+        connection.patience = timeouts.reply;
+        set_timeouts(&connection.socket, timeouts.reply.min(LOOK_EVERY))?;
         Ok((connection, id))
     }
 
@@ -95,7 +100,7 @@ impl Connection {
 
     fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
         while !bytes.is_empty() {
-            let sent = self.send(&[IoSlice::new(bytes)], false)?.ok_or(Fault::TimedOut)?;
+            let sent = self.wait(|it| it.send(&[IoSlice::new(bytes)], false))?;
             bytes = &bytes[sent..];
         }
         Ok(())
@@ -106,7 +111,7 @@ impl Connection {
         while sent < request.bytes() {
             let mut slices = Vec::new();
             request.gather(sent, &mut slices);
-            sent += self.send(&slices, false)?.ok_or(Fault::TimedOut)?;
+            sent += self.wait(|it| it.send(&slices, false))?;
         }
         Ok(())
     }
@@ -116,11 +121,27 @@ impl Connection {
             if let Some(reply) = self.inbound.take_reply()? {
                 return Ok(reply);
             }
-            self.inbound.fill(self.socket.as_fd(), &mut [], false)?.ok_or(Fault::TimedOut)?;
+            self.wait(|it| it.inbound.fill(it.socket.as_fd(), &mut [], false))?;
         }
     }
 
-    /// Gives bytes to the kernel; `None` when it takes none now, or in time when `wait`s.
+    /// Until something happens.
+    fn wait(
+        &mut self,
+        mut go_on: impl FnMut(&mut Connection) -> Result<Option<usize>, Fault>,
+    ) -> Result<usize, Fault> {
+        let deadline = Awake::now() + self.patience;
+        loop {
+            if let Some(bytes) = go_on(self)? {
+                return Ok(bytes);
+            }
+            if Awake::now() >= deadline {
+                return Err(Fault::TimedOut);
+            }
+        }
+    }
+
+    /// Gives bytes to the kernel; `None` when it takes none now, or until the next look at the time.
     pub fn send(&self, slices: &[IoSlice<'_>], at_once: bool) -> Result<Option<usize>, Fault> {
         let flags = if at_once { SendFlags::DONTWAIT } else { SendFlags::empty() };
         let slices = &slices[..slices.len().min(SLICES_MAX)];

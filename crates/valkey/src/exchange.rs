@@ -1,10 +1,11 @@
 //! Moves several lanes on from one thread, each as fast as its node is.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::awake::Awake;
 use crate::fault::Fault;
 use crate::lane::Lane;
 
@@ -17,9 +18,12 @@ pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
             && !lane.wants_to_send()
         {
             // The common case: one node, all sent. Waiting in the receive saves the poll.
-            let came = lane.receive(false);
-            let result =
-                came.and_then(|came| if came { lane.send() } else { Err(Fault::TimedOut) });
+            let result = match lane.receive(false) {
+                Ok(true) => lane.send(),
+                Ok(false) if lane.deadline() <= Awake::now() => Err(Fault::TimedOut),
+                Ok(false) => Ok(()),
+                Err(fault) => Err(fault),
+            };
             settle(&mut lanes, 0, result);
         } else {
             wait_and_move(&mut lanes);
@@ -29,10 +33,10 @@ pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
 
 /// Waits until a lane can go on, and lets all go on that can.
 fn wait_and_move(lanes: &mut Vec<Lane<'_, '_>>) {
-    let now = Instant::now();
+    let now = Awake::now();
     let nearest = lanes.iter().map(Lane::deadline).min().unwrap_or(now);
-    let ready = wait(lanes, nearest.saturating_duration_since(now));
-    let now = Instant::now();
+    let ready = wait(lanes, now.until(nearest));
+    let now = Awake::now();
     // From the last to the first, so that a lane that ends does not shift those ahead.
     for at in (0..lanes.len()).rev() {
         let lane = &mut lanes[at];

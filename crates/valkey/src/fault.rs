@@ -33,8 +33,10 @@ impl Fault {
     pub fn is_of_a_busy_node(&self) -> bool {
         match self {
             Fault::TimedOut | Fault::Broken => true,
-            // A queue of new connections that stays full.
-            Fault::Unreachable(errno) => matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT),
+            // A queue of new connections that stays full, or a stop of this process meanwhile.
+            Fault::Unreachable(errno) => {
+                matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR)
+            }
             Fault::Refused(said) => crate::said::said(said.as_bytes()) == crate::said::Said::Later,
             Fault::Busy | Fault::Stranger | Fault::Denied(_) | Fault::Malformed(_) => false,
         }

@@ -94,7 +94,8 @@ impl Inbound {
         Ok(Some(Landed::Bytes(bytes)))
     }
 
-    /// Receives what is there; when nothing is, waits for the socket's time-out unless `at_once`.
+    /// Receives what is there; when nothing is, waits until the next look at the time
+    /// unless `at_once`.
     /// `buffer` is where the next reply is to land, or empty. `None`: nothing came.
     pub fn fill(
         &mut self,

@@ -5,8 +5,9 @@
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::awake::Awake;
 use crate::fault::Fault;
 use crate::inbound::Landed;
 use crate::job::{Answer, Job, JobResult};
@@ -35,12 +36,12 @@ pub struct Lane<'j, 'a> {
     /// Replies to ASKING that came.
     asked: usize,
     timeout: Duration,
-    deadline: Instant,
+    deadline: Awake,
 }
 
 impl<'j, 'a> Lane<'j, 'a> {
     pub fn new(lease: Lease, jobs: Vec<&'j mut Job<'a>>, asking: bool, timeout: Duration) -> Self {
-        let deadline = Instant::now() + timeout;
+        let deadline = Awake::now() + timeout;
         Lane {
             lease,
             jobs,
@@ -64,7 +65,7 @@ impl<'j, 'a> Lane<'j, 'a> {
         self.sent < self.begun || self.may_begin()
     }
 
-    pub fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Awake {
         self.deadline
     }
 
@@ -93,7 +94,7 @@ impl<'j, 'a> Lane<'j, 'a> {
             let Some(bytes) = self.lease.connection().send(&slices, true)? else { return Ok(()) };
             drop(slices);
             self.count_sent(bytes, asking.bytes());
-            self.deadline = Instant::now() + self.timeout;
+            self.deadline = Awake::now() + self.timeout;
         }
     }
 
@@ -136,7 +137,7 @@ impl<'j, 'a> Lane<'j, 'a> {
             }
             self.take_answers()?;
         }
-        self.deadline = Instant::now() + self.timeout;
+        self.deadline = Awake::now() + self.timeout;
         Ok(true)
     }
 

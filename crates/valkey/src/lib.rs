@@ -12,6 +12,7 @@
 //! that.
 
 mod admin;
+mod awake;
 mod batches;
 mod client;
 mod cluster;

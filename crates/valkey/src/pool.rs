@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_store::StoreError;
 
+use crate::awake::Awake;
 use crate::connection::Connection;
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
@@ -91,7 +92,7 @@ impl Node {
 
     /// Lends a connection; waits for one when all are in use, at most for the reply time-out.
     pub fn lease(self: &Arc<Node>) -> Result<Lease, Fault> {
-        let deadline = Instant::now() + self.access.timeouts.reply;
+        let deadline = Awake::now() + self.access.timeouts.reply;
         let mut gate = self.gate();
         loop {
             let generation = gate.generation;
@@ -105,7 +106,7 @@ impl Node {
             if gate.open < self.access.connections_per_node.max(1) {
                 return self.connect(gate);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Awake::now().until(deadline);
             if left.is_zero() {
                 return Err(Fault::Busy);
             }
@@ -216,9 +217,9 @@ impl Node {
 pub enum Patience {
     /// Not at all.
     None,
-    /// As long as the socket's time-out; the reply should be here in a moment.
+    /// Until the next look at the time; the reply should be here in a moment.
     Short,
-    /// As long as the socket's time-out.
+    /// Until the next look at the time.
     Long,
 }
 
@@ -245,7 +246,7 @@ impl Lease {
     /// Receives into the connection's own bytes, or into `buffer` where a reply is to land.
     pub fn fill(&mut self, buffer: &mut [u8], patience: Patience) -> Result<Option<usize>, Fault> {
         let Lease { node, connection, .. } = self;
-        let Connection { inbound, socket } =
+        let Connection { inbound, socket, .. } =
             connection.as_mut().expect("a lease in use has its connection");
         let mut ask = |at_once| inbound.fill(socket.as_fd(), buffer, at_once);
         match patience {

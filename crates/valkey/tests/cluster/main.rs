@@ -16,4 +16,5 @@ mod load;
 mod moving;
 mod scripted;
 mod stale;
+mod suspended;
 mod trouble;
