@@ -181,32 +181,59 @@ impl<'a> Range<'a> {
         }
         released.sort_by_key(|&(bytes, at)| (std::cmp::Reverse(bytes), at));
         let mut next = owners.to_vec();
+        let mut gains = Gains::new(&gaps, goals, self.scale, self.items.len());
         for (bytes, at) in released {
-            next[at] = self.place(bytes, &mut gaps, goals) as u16;
+            next[at] = gains.place(bytes);
         }
         next
     }
+}
 
-    /// The node for which one more partition of this size lowers the unevenness most, and its gap
-    /// made smaller.
-    fn place(&self, bytes: u64, gaps: &mut [Gap], goals: &[Goal]) -> usize {
+/// By how much the unevenness falls when a node gets one more partition. The unevenness is a sum of
+/// (gap / part)^2 * part over nodes, so a partition of size *s* lowers it by *s (a - s c) + b*; what
+/// does not depend on the size is kept, since every node is asked for every partition.
+struct Gains {
+    /// Nodes that may hold something, in their order.
+    nodes: Vec<u16>,
+    a: Vec<f64>,
+    b: Vec<f64>,
+    c: Vec<f64>,
+    scale: f64,
+    /// One partition, as a part of all.
+    one: f64,
+}
+
+impl Gains {
+    fn new(gaps: &[Gap], goals: &[Goal], scale: f64, items: usize) -> Gains {
+        let one = 1.0 / items as f64;
+        let (mut nodes, mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (node, (gap, goal)) in gaps.iter().zip(goals).enumerate() {
+            if goal.part > 0.0 {
+                nodes.push(node as u16);
+                a.push(2.0 * gap.bytes / scale / goal.part);
+                b.push(NUMBER_WEIGHT * one * (2.0 * gap.number as f64 * one - one) / goal.part);
+                c.push(1.0 / goal.part);
+            }
+        }
+        Gains { nodes, a, b, c, scale, one }
+    }
+
+    /// The first node for which one more partition of this size lowers the unevenness most; it then
+    /// lacks that partition less.
+    fn place(&mut self, bytes: u64) -> u16 {
         let size = bytes as f64 / self.scale;
-        let one = 1.0 / self.items.len() as f64;
-        // The unevenness is a sum of (gap / part)^2 * part; this is by how much it falls.
-        let gain = |node: usize| {
-            let (gap, part) = (gaps[node], goals[node].part);
-            let of_bytes = size * (2.0 * gap.bytes / self.scale - size);
-            let of_number = one * (2.0 * gap.number as f64 * one - one);
-            (of_bytes + NUMBER_WEIGHT * of_number) / part
-        };
-        let able = (0..goals.len()).filter(|&node| goals[node].part > 0.0);
-        let best = able
-            .map(|node| (gain(node), node))
-            .max_by(|(a, one), (b, other)| a.total_cmp(b).then_with(|| other.cmp(one)));
-        let (_, node) = best.expect("a node that may hold the range");
-        gaps[node].bytes -= bytes as f64;
-        gaps[node].number -= 1;
-        node
+        let count = self.nodes.len();
+        let (a, b, c) = (&self.a[..count], &self.b[..count], &self.c[..count]);
+        let (mut best, mut most) = (0, f64::NEG_INFINITY);
+        for at in 0..count {
+            let gain = size * (a[at] - size * c[at]) + b[at];
+            if gain > most {
+                (best, most) = (at, gain);
+            }
+        }
+        self.a[best] -= 2.0 * size * self.c[best];
+        self.b[best] -= 2.0 * NUMBER_WEIGHT * self.one * self.one * self.c[best];
+        *self.nodes.get(best).expect("a node that may hold the range")
     }
 }
 
