@@ -12,6 +12,7 @@ mod improve;
 mod problem;
 mod pufferscale;
 mod quality;
+mod search;
 mod sequence;
 mod spread;
 mod weights;

@@ -6,7 +6,7 @@
 //! be, and the time is made as short as that allows.
 
 use super::problem::Problem;
-use super::quality::Quality;
+use super::search::{Balance, as_quick, balance, search};
 use super::sequence::Sequence;
 use super::spread::Spread;
 use super::weights::{Targets, Weights};
@@ -16,12 +16,14 @@ const BUCKETS_TIMES_HOSTS_MOST: usize = 640;
 /// By how much load and bytes may be above the best, where the time weighs 1: a tenth, less what the
 /// best that is found may be above the best that there is.
 const SLACK: f64 = 0.0995;
+/// Parts of the slack that are tried when the least time is known.
+const SMALLER_SLACKS: [f64; 3] = [0.3, 0.6, 0.85];
 /// Changes tried in an attempt.
-const CHANGES: u32 = 40_000;
+const CHANGES: u32 = 20_000;
 /// Attempts at the best load and at the best bytes, each.
-const ATTEMPTS_ALONE: u64 = 2;
+const ATTEMPTS_ALONE: u64 = 1;
 /// Attempts at all aims together.
-const ATTEMPTS: u64 = 12;
+const ATTEMPTS: u64 = 2;
 /// How much a balance beyond its slack weighs beside the time, at first and at last: paths may lead
 /// over what is not allowed, but must not end there.
 const BEYOND_FIRST: f64 = 4.0;
@@ -67,9 +69,17 @@ pub(super) fn anneal(problem: &Problem, weights: Weights, start: &[u16]) -> Vec<
     let balanced = run(Aim::Load, start, ATTEMPTS_ALONE);
     let even = run(Aim::Bytes, start, ATTEMPTS_ALONE);
     let slack = 1.0 + SLACK * weights.time.min(1.0);
-    let load = Quality::new(problem, &balanced).load_balance * slack / weights.load;
-    let bytes = Quality::new(problem, &even).data_balance * slack / weights.data;
-    run(Aim::All { load, bytes }, start, ATTEMPTS)
+    let least_load = balance(problem, Balance::Load, &balanced) / weights.load;
+    let least_bytes = balance(problem, Balance::Bytes, &even) / weights.data;
+    let (load, bytes) = (least_load * slack, least_bytes * slack);
+    let quick = run(Aim::All { load, bytes }, start, ATTEMPTS);
+    let quick = search(problem, load, bytes, &quick);
+    // What is as quick and more even costs nothing.
+    let evener = SMALLER_SLACKS.into_iter().find_map(|part| {
+        let slack = 1.0 + (slack - 1.0) * part;
+        as_quick(problem, least_load * slack, least_bytes * slack, &quick)
+    });
+    evener.unwrap_or(quick)
 }
 
 /// What is made small, and by how much it is not allowed.

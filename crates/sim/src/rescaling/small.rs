@@ -8,7 +8,7 @@ use crate::random::Random;
 const BUCKETS: usize = 16;
 const BYTES: u64 = 8_000_000_000;
 /// Rescalings at random before the one that is compared, to 2 to 8 servers each.
-const WARMUP: u32 = 9;
+const WARMUP: u32 = 4;
 const FEW: usize = 5;
 const MANY: usize = 8;
 
