@@ -17,6 +17,7 @@ macro_rules! cases {
 mod checks;
 mod fixture;
 mod full;
+mod keys;
 mod lengths;
 mod oracle;
 mod random;
@@ -58,6 +59,11 @@ pub fn full_cases() -> Vec<Case> {
     full::CASES.to_vec()
 }
 
+/// The cases of listing a store's keys, for which it may ask for more rights than for all else.
+pub fn key_cases() -> Vec<Case> {
+    keys::CASES.to_vec()
+}
+
 /// Runs every case and names those that failed. `make` is called for each of them and may answer
 /// the same store every time.
 ///
@@ -73,6 +79,14 @@ pub fn check_all(make: &dyn Fn() -> Arc<dyn Store>) {
 /// When a case fails.
 pub fn check_full(make: &dyn Fn() -> Arc<dyn Store>) {
     check(&full_cases(), make);
+}
+
+/// Runs the cases of listing keys; `make` as for [`check_all`].
+///
+/// # Panics
+/// When a case fails.
+pub fn check_keys(make: &dyn Fn() -> Arc<dyn Store>) {
+    check(&key_cases(), make);
 }
 
 fn check(cases: &[Case], make: &dyn Fn() -> Arc<dyn Store>) {

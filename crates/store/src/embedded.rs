@@ -25,11 +25,12 @@ use tidefs_model::{
 use self::budget::Budget;
 use self::heap::Heap;
 use self::home::{Home, check_range, full};
+use self::lanes::LANES;
 use self::shards::Shards;
 use self::tmpfs::Tmpfs;
 use crate::{
-    Batch, Cursor, NodeOverview, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
-    StripeWrite,
+    Batch, Cursor, Key, KeyPage, NodeOverview, Outcome, Overview, Page, Pin, Store, StoreError,
+    StripeRead, StripeWrite,
 };
 
 /// The one node that this store is. It never restarts, so it needs no identity of its own.
@@ -80,6 +81,18 @@ impl Store for Embedded {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         Ok(shards.iter().map(|(shard, cursor)| self.shards.page(*shard, cursor)).collect())
+    }
+
+    /// A page is a lane of shards or one of stripes; the cursor says which comes next.
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        let lane = <[u8; 2]>::try_from(&*cursor.0).map_or(0, u16::from_be_bytes);
+        let lanes = LANES as u16;
+        let keys = match lane.checked_sub(lanes) {
+            None => self.shards.keys(lane).into_iter().map(Key::Shard).collect(),
+            Some(lane) => self.home.keys(lane)?.into_iter().map(Key::Stripe).collect(),
+        };
+        let next = (lane + 1 < 2 * lanes).then(|| Cursor((lane + 1).to_be_bytes().to_vec()));
+        Ok(KeyPage { keys, next })
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -14,7 +14,8 @@ use tidefs_model::{Ino, ShardKey, StripeKey};
 use self::gate::Gate;
 pub use self::gate::Pause;
 use crate::{
-    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    StripeWrite,
 };
 
 /// What a call of a store does. Pins are not counted: they cannot fail.
@@ -28,9 +29,10 @@ pub enum Operation {
     Trim,
     Lengths,
     Overview,
+    Keys,
 }
 
-const OPERATIONS: usize = Operation::Overview as usize + 1;
+const OPERATIONS: usize = Operation::Keys as usize + 1;
 
 /// Which calls of an operation are meant, counted from 1 since the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +178,10 @@ impl<S: Store> Store for Faulty<S> {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.call(Operation::List, |store| store.list(shards))
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.call(Operation::Keys, |store| store.keys(cursor))
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tidefs_model::{Ino, ShardKey, StripeKey};
 
 use crate::{
-    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    StripeWrite,
 };
 
 /// Who can make room.
@@ -60,6 +61,10 @@ impl<S: Store> Store for Patient<S> {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.inner.list(shards)
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.inner.keys(cursor)
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

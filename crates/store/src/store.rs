@@ -37,6 +37,21 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+/// What a store keeps something under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    Shard(ShardKey),
+    Stripe(StripeKey),
+}
+
+/// Part of a store's keys, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPage {
+    pub keys: Vec<Key>,
+    /// `None` when the listing is complete.
+    pub next: Option<Cursor>,
+}
+
 /// The file of an inode that is pinned.
 #[derive(Clone, Debug)]
 pub struct Pin {
@@ -61,6 +76,13 @@ pub trait Store: Send + Sync + 'static {
     /// [`Cursor::default`]. A field that is there from the first page to the last appears at
     /// least once; one that comes or goes meanwhile may appear or not.
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError>;
+
+    /// Lists some of the keys under which there is anything, from a cursor on; the first call takes
+    /// [`Cursor::default`]. A key that is there, and on one node, from the first page to the last
+    /// appears at least once; one that comes, goes or moves meanwhile may appear or not. A page is a
+    /// small part of all keys, a few thousand where there are few. For checks of the whole store: a
+    /// store may ask for more rights than its other calls need.
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError>;
 
     /// Removes shards whole.
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError>;
@@ -126,6 +148,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         (**self).list(shards)
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        (**self).keys(cursor)
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -76,6 +76,8 @@ pub struct Account {
     pub secret: Secret,
 }
 
+/// The account of checks: what a mount may do, and listing the keys.
+pub const CHECK_ACCOUNT: &str = "tidefs-check";
 /// The account of mounts: it may do what the store needs and nothing else.
 pub const DATA_ACCOUNT: &str = "tidefs";
 /// The account of whoever forms the cluster.
@@ -88,5 +90,9 @@ impl Account {
 
     pub fn admin(secret: Secret) -> Account {
         Account { name: ADMIN_ACCOUNT, secret }
+    }
+
+    pub fn check(secret: Secret) -> Account {
+        Account { name: CHECK_ACCOUNT, secret }
     }
 }

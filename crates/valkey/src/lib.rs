@@ -24,6 +24,7 @@ mod fault;
 mod function;
 mod inbound;
 mod job;
+mod key_listing;
 mod lane;
 mod listing;
 mod losses;

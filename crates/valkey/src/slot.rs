@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use tidefs_model::{PARTITIONS, Partition, ShardKey, StripeKey};
+use tidefs_model::{Ino, PARTITIONS, Partition, ShardKey, StripeKey};
+use tidefs_store::Key;
 
 const TAG_BYTES: usize = 3;
 const LETTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -39,6 +40,28 @@ pub fn shard_name(key: ShardKey) -> [u8; TAG_BYTES + 13] {
     name[TAG_BYTES + 3..TAG_BYTES + 11].copy_from_slice(&key.directory.0.to_be_bytes());
     name[TAG_BYTES + 11..].copy_from_slice(&key.index.to_be_bytes());
     name
+}
+
+/// What a name stands for; `None` of a mark, and of a name that was not made here.
+pub fn key_of_name(name: &[u8]) -> Option<Key> {
+    let (tag, key) = name.split_at_checked(TAG_BYTES + 2)?;
+    let (&kind, key) = key.split_first()?;
+    let (ino, index) = key.split_first_chunk::<8>()?;
+    let ino = Ino(u64::from_be_bytes(*ino));
+    let (key, partition) = match kind {
+        b's' => {
+            let key = StripeKey { ino, index: u32::from_be_bytes(index.try_into().ok()?) };
+            (Key::Stripe(key), key.partition())
+        }
+        b'm' => {
+            let index = u16::from_be_bytes(index.try_into().ok()?);
+            let key = ShardKey { directory: ino, index };
+            (Key::Shard(key), key.partition())
+        }
+        _ => return None,
+    };
+    let own = &TAGS[usize::from(partition.number())];
+    (tag[0] == b'{' && tag[1..=TAG_BYTES] == own[..] && tag[TAG_BYTES + 1] == b'}').then_some(key)
 }
 
 /// A name that lies in the partition, and that no key has.
@@ -104,6 +127,23 @@ mod tests {
         for (slot, tag) in TAGS.iter().enumerate() {
             assert_ne!(*tag, [0; TAG_BYTES], "slot {slot}");
             assert_eq!(usize::from(slot_of(tag)), slot);
+        }
+    }
+
+    #[test]
+    fn a_name_says_which_key_it_stands_for() {
+        let stripe = StripeKey { ino: Ino(77), index: 5 };
+        assert_eq!(key_of_name(&stripe_name(stripe)), Some(Key::Stripe(stripe)));
+        let shard = ShardKey { directory: Ino(77), index: 5 };
+        assert_eq!(key_of_name(&shard_name(shard)), Some(Key::Shard(shard)));
+        assert_eq!(key_of_name(&mark_name(stripe.partition())), None);
+        assert_eq!(key_of_name(&any_name(stripe.partition())), None);
+        let mut elsewhere = stripe_name(stripe);
+        elsewhere[1] ^= 1;
+        assert_eq!(key_of_name(&elsewhere), None);
+        let name = shard_name(shard);
+        for length in 0..name.len() {
+            assert_eq!(key_of_name(&name[..length]), None, "{length} bytes");
         }
     }
 

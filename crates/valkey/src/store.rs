@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use tidefs_model::{NodeId, Partition, ShardKey, StripeKey, StripeSize};
 use tidefs_store::StripeWrite;
-use tidefs_store::{Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead};
+use tidefs_store::{
+    Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
+};
 
 use crate::batches;
 use crate::client::Client;
@@ -18,6 +20,7 @@ use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
 use crate::error::ConnectError;
 use crate::function;
 use crate::job::{Answer, Job};
+use crate::key_listing;
 use crate::listing;
 use crate::losses;
 use crate::overview;
@@ -61,8 +64,24 @@ impl Valkey {
         secret: Secret,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
+        Valkey::connect_as(Account::data(secret), cluster, options)
+    }
+
+    /// The same with the secret of the account that may also list [`keys`](Store::keys).
+    pub fn connect_to_check(
+        cluster: &ClusterDescription,
+        secret: Secret,
+        options: Options,
+    ) -> Result<Valkey, ConnectError> {
+        Valkey::connect_as(Account::check(secret), cluster, options)
+    }
+
+    fn connect_as(
+        account: Account,
+        cluster: &ClusterDescription,
+        options: Options,
+    ) -> Result<Valkey, ConnectError> {
         let Options { timeouts, connections_per_node, stripe_size } = options;
-        let account = Account::data(secret);
         let access = Arc::new(Access { account, timeouts, connections_per_node });
         let members = cluster.nodes.iter().map(|node| {
             let endpoint = Endpoint::Unix(node.socket.clone());
@@ -211,6 +230,11 @@ impl Store for Valkey {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         listing::list(&self.client, shards)
+    }
+
+    /// Denied to the account of mounts.
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        key_listing::keys(&self.client, cursor)
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidefs_model::{ShardKey, StripeKey};
 use tidefs_store::{
-    Batch, Cursor, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite, When,
+    Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite,
+    When,
 };
 
 /// Which call fails.
@@ -78,6 +79,10 @@ impl<S: Store> Store for Line<S> {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.call(|store| store.list(shards))
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.call(|store| store.keys(cursor))
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tidefs_model::{ShardKey, StripeKey};
 use tidefs_store::{
-    Batch, Cursor, Embedded, Outcome, Overview, Page, Store, StoreError, StripeRead, StripeWrite,
+    Batch, Cursor, Embedded, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
+    StripeWrite,
 };
 
 use crate::world::Life;
@@ -34,6 +35,10 @@ impl Store for Mortal {
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.reach(true)?.list(shards)
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.reach(true)?.keys(cursor)
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, fstatvfs, openat, seek, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, SeekFrom, fstatvfs, openat, seek, unlinkat};
 use rustix::io::{Errno, Result};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure,
@@ -72,6 +72,19 @@ impl Detached {
 
     pub fn unlink(&self, ino: Ino) -> Result<()> {
         unlinkat(&self.root, DecInt::new(ino.0), AtFlags::empty())
+    }
+
+    /// The inodes that have a file.
+    pub fn inos(&self) -> Result<Vec<Ino>> {
+        let mut inos = Vec::new();
+        // The root is a mere path, which cannot be read.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for entry in Dir::new(openat(&self.root, c".", flags, Mode::empty())?)? {
+            let entry = entry?;
+            let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+            inos.extend(number.map(Ino));
+        }
+        Ok(inos)
     }
 
     /// Memory in use by the files' pages.
@@ -164,9 +177,14 @@ pub fn last_data_end(file: &File, start: u64, end: u64) -> Result<Option<u64>> {
 }
 
 pub fn has_data(file: &File) -> Result<bool> {
-    match seek(file, SeekFrom::Data(0)) {
-        Ok(_) => Ok(true),
-        Err(Errno::NXIO) => Ok(false),
+    Ok(next_data(file, 0)?.is_some())
+}
+
+/// Where data begins at `from` or later, up to a page early.
+pub fn next_data(file: &File, from: u64) -> Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(from)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -112,6 +112,10 @@ impl Home for Heap {
         Ok(self.lanes.read(lane_of(key)).get(&key).map_or(0, Vec::len) as u32)
     }
 
+    fn keys(&self, lane: u16) -> Result<Vec<StripeKey>, StoreError> {
+        Ok(self.lanes.read(lane).keys().copied().collect())
+    }
+
     fn used_bytes(&self) -> Result<u64, StoreError> {
         Ok(self.budget.used_bytes())
     }

@@ -14,6 +14,9 @@ pub trait Home: Send + Sync {
 
     fn length(&self, key: StripeKey) -> Result<u32, StoreError>;
 
+    /// The stripes of one of [`LANES`](super::lanes::LANES) parts.
+    fn keys(&self, lane: u16) -> Result<Vec<StripeKey>, StoreError>;
+
     /// Memory in use by stripes and shards together.
     fn used_bytes(&self) -> Result<u64, StoreError>;
 

@@ -4,7 +4,7 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Many more than the threads that a mount runs, few enough to visit all of them for a count.
-const LANES: usize = 64;
+pub const LANES: usize = 64;
 
 #[derive(Debug)]
 pub struct Lanes<T>(Box<[RwLock<T>]>);

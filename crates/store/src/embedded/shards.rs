@@ -84,6 +84,11 @@ impl Shards {
         }
     }
 
+    /// The shards of one lane.
+    pub fn keys(&self, lane: u16) -> Vec<ShardKey> {
+        self.lanes.read(lane).keys().copied().collect()
+    }
+
     pub fn count(&self) -> u64 {
         self.lanes.sum(HashMap::len)
     }

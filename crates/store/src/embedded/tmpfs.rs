@@ -19,9 +19,9 @@ use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use tidefs_model::{ByteSize, Ino, StripeKey, StripeSize};
 
 use super::budget::Budget;
-use super::detached::{Detached, has_data, last_data_end};
+use super::detached::{Detached, has_data, last_data_end, next_data};
 use super::home::{ENDPOINT, Home, full};
-use super::lanes::Lanes;
+use super::lanes::{LANES, Lanes};
 use crate::{Pin, StoreError, StripeRead, StripeWrite};
 
 /// Kernel memory that a file takes beside its pages; charged to the shards' part.
@@ -205,6 +205,21 @@ impl Home for Tmpfs {
         let end = self.offset(key, self.stripe_size.bytes());
         let last = last_data_end(&file, start, end).map_err(refused)?;
         Ok(last.map_or(0, |last| (last - start) as u32))
+    }
+
+    fn keys(&self, lane: u16) -> Result<Vec<StripeKey>, StoreError> {
+        let mut keys = Vec::new();
+        let of_lane = |ino: &Ino| usize::from(lane_of(*ino)) % LANES == usize::from(lane);
+        for ino in self.mount.inos().map_err(refused)?.into_iter().filter(of_lane) {
+            let Some(file) = self.find(ino)? else { continue };
+            let mut from = 0;
+            while let Some(data) = next_data(&file, from).map_err(refused)? {
+                let index = self.stripe_size.index_of(data);
+                keys.push(StripeKey { ino, index });
+                from = self.stripe_size.start_of(index) + u64::from(self.stripe_size.bytes());
+            }
+        }
+        Ok(keys)
     }
 
     fn used_bytes(&self) -> Result<u64, StoreError> {

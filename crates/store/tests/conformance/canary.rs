@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tidefs_model::{ByteSize, ShardKey, StripeKey, StripeSize};
-use tidefs_store::conformance::cases;
+use tidefs_store::conformance::{cases, key_cases};
 use tidefs_store::{
-    Batch, Check, Cursor, Embedded, Outcome, Overview, Page, Store, StoreError, StripeRead,
-    StripeWrite, Update,
+    Batch, Check, Cursor, Embedded, Key, KeyPage, Outcome, Overview, Page, Store, StoreError,
+    StripeRead, StripeWrite, Update,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,9 +23,10 @@ enum Bug {
     TrimHidesButKeepsBytes,
     TrimCutsOneByteTooMany,
     DeletedShardsKeepTheirFields,
+    KeysOfStripesAreLeftOut,
 }
 
-const BUGS: [Bug; 12] = [
+const BUGS: [Bug; 13] = [
     Bug::NumbersAreDoubles,
     Bug::AddIsReadThenWrite,
     Bug::ChecksAreNotAtomicWithUpdates,
@@ -38,6 +39,7 @@ const BUGS: [Bug; 12] = [
     Bug::TrimHidesButKeepsBytes,
     Bug::TrimCutsOneByteTooMany,
     Bug::DeletedShardsKeepTheirFields,
+    Bug::KeysOfStripesAreLeftOut,
 ];
 
 struct Broken {
@@ -138,6 +140,14 @@ impl Store for Broken {
         Ok(pages)
     }
 
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        let mut page = self.inner.keys(cursor)?;
+        if self.has(Bug::KeysOfStripesAreLeftOut) {
+            page.keys.retain(|key| matches!(key, Key::Shard(_)));
+        }
+        Ok(page)
+    }
+
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
         if self.has(Bug::DeletedShardsKeepTheirFields) {
             Ok(())
@@ -195,6 +205,7 @@ impl Store for Broken {
 fn failures(bug: Option<Bug>) -> Vec<&'static str> {
     cases()
         .into_iter()
+        .chain(key_cases())
         .filter(|(_, case)| {
             let inner = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
             let store = Broken { inner, bug };

@@ -5,7 +5,9 @@ mod canary;
 use std::sync::Arc;
 
 use tidefs_model::{ByteSize, StripeSize};
-use tidefs_store::conformance::{check_all, check_full, random_batches, random_stripes};
+use tidefs_store::conformance::{
+    check_all, check_full, check_keys, random_batches, random_stripes,
+};
 use tidefs_store::{Embedded, Faulty, Store};
 
 const ROOMY: ByteSize = ByteSize::mib(128);
@@ -60,6 +62,15 @@ fn one_tmpfs_keeps_every_promise_in_a_row() {
     if !without_tmpfs() {
         let store: Arc<dyn Store> = Arc::new(in_tmpfs(ROOMY));
         check_all(&|| Arc::clone(&store));
+    }
+}
+
+#[test]
+fn keys_are_listed_by_every_home() {
+    check_keys(&|| Arc::new(in_heap(ROOMY)));
+    check_keys(&|| Arc::new(Faulty::new(in_heap(ROOMY), vec![])));
+    if !without_tmpfs() {
+        check_keys(&|| Arc::new(in_tmpfs(ROOMY)));
     }
 }
 

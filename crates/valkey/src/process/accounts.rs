@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::endpoint::{ADMIN_ACCOUNT, DATA_ACCOUNT, Secret};
+use crate::endpoint::{ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, Secret};
 use crate::slot::KEY_PATTERNS;
 
 pub const FILE_NAME: &str = "accounts";
@@ -41,11 +41,16 @@ const DATA_COMMANDS: [&str; 24] = [
     "unlink",
 ];
 
-/// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster both.
+/// What a check of the whole file system needs beyond that: which keys there are.
+const CHECK_COMMANDS: [&str; 1] = ["scan"];
+
+/// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster the second
+/// as well; the third is for checks.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     pub data: Secret,
     pub admin: Secret,
+    pub check: Secret,
 }
 
 impl Secrets {
@@ -55,7 +60,11 @@ impl Secrets {
             let hash = Sha256::new().chain_update(seed).chain_update(name).finalize();
             Secret::from_bytes(&hash)
         };
-        Secrets { data: secret(DATA_ACCOUNT), admin: secret(ADMIN_ACCOUNT) }
+        Secrets {
+            data: secret(DATA_ACCOUNT),
+            admin: secret(ADMIN_ACCOUNT),
+            check: secret(CHECK_ACCOUNT),
+        }
     }
 }
 
@@ -68,12 +77,15 @@ pub fn accounts(secrets: &Secrets) -> String {
     for command in DATA_COMMANDS {
         write!(data, " +{command}").expect("a string takes all");
     }
+    let check = CHECK_COMMANDS.map(|command| format!("+{command}")).join(" ");
     format!(
         "user default off\n\
          user {DATA_ACCOUNT} on #{} {data}\n\
-         user {ADMIN_ACCOUNT} on #{} ~* &* +@all\n",
+         user {ADMIN_ACCOUNT} on #{} ~* &* +@all\n\
+         user {CHECK_ACCOUNT} on #{} {data} {check}\n",
         hashed(&secrets.data),
         hashed(&secrets.admin),
+        hashed(&secrets.check),
     )
 }
 
@@ -91,12 +103,15 @@ mod tests {
         let text = accounts(&secrets);
         assert!(!text.contains(secrets.data.reveal()) && !text.contains(secrets.admin.reveal()));
         assert_ne!(secrets.data.reveal(), secrets.admin.reveal());
-        assert_eq!(format!("{secrets:?}"), "Secrets { data: Secret(..), admin: Secret(..) }");
+        assert_eq!(
+            format!("{secrets:?}"),
+            "Secrets { data: Secret(..), admin: Secret(..), check: Secret(..) }"
+        );
         assert_eq!(
             hashed(&Secret::from_text("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
-        for forbidden in ["eval", "function", "config", "migrate", "keys", "@all ~*"] {
+        for forbidden in ["eval", "function", "config", "migrate", "keys", "scan", "@all ~*"] {
             let data = text.lines().nth(1).unwrap();
             assert!(!data.contains(&format!("+{forbidden}")), "{forbidden}");
         }

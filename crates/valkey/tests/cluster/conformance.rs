@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidefs_model::ByteSize;
-use tidefs_store::{Store, conformance};
-use tidefs_valkey::{Cluster, Options};
+use tidefs_store::{Cursor, Store, StoreError, conformance};
+use tidefs_valkey::{Cluster, Options, Valkey};
 
 use crate::fixture::{Kind, on_each_server, spec, start};
 
@@ -12,6 +12,17 @@ fn three_nodes_pass_the_suite(kind: Kind) {
     let Some(running) = start(kind, 3) else { return };
     let store: Arc<dyn Store> = Arc::new(running.connect());
     conformance::check_all(&|| Arc::clone(&store));
+}
+
+fn the_keys_of_three_nodes_are_listed_with_the_account_of_checks(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let (description, secrets) = (running.cluster().description(), running.cluster().secrets());
+    let options = Options::default();
+    let store = Valkey::connect_to_check(description, secrets.check.clone(), options).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    conformance::check_keys(&|| Arc::clone(&store));
+    let denied = running.connect().keys(&Cursor::default());
+    assert!(matches!(denied, Err(StoreError::Denied { .. })), "{denied:?}");
 }
 
 fn a_full_node_passes_the_suite(kind: Kind) {
@@ -23,4 +34,8 @@ fn a_full_node_passes_the_suite(kind: Kind) {
     cluster.stop().unwrap();
 }
 
-on_each_server![three_nodes_pass_the_suite, a_full_node_passes_the_suite];
+on_each_server![
+    three_nodes_pass_the_suite,
+    the_keys_of_three_nodes_are_listed_with_the_account_of_checks,
+    a_full_node_passes_the_suite,
+];

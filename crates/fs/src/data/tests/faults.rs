@@ -189,6 +189,9 @@ mod panicking {
         fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
             self.0.list(shards)
         }
+        fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+            self.0.keys(cursor)
+        }
         fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
             self.0.delete_shards(shards)
         }
