@@ -175,13 +175,13 @@ impl<S: Store> Fs<S> {
         Ok(())
     }
 
-    fn is_entered(&self, parent: &Place, directory: Ino) -> Result<bool, Error> {
+    pub(crate) fn is_entered(&self, parent: &Place, directory: Ino) -> Result<bool, Error> {
         let Some(raw) = self.read_entry(parent)? else { return Ok(false) };
         let record = EntryRecord::decode(parent.shard.directory, &raw)?;
         Ok(record.reference.ino == directory)
     }
 
-    fn give_up_removal(&self, directory: Ino, closing: &Closing) -> Result<(), Error> {
+    pub(crate) fn give_up_removal(&self, directory: Ino, closing: &Closing) -> Result<(), Error> {
         let fence = Batch::new()
             .present(keys::entry(&closing.parent.name))
             .put(keys::aborted(closing.transaction), b"")

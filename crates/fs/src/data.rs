@@ -164,6 +164,12 @@ impl<S: Store> DataPath<S> {
         self.lingering.claim(ino)
     }
 
+    /// An inode without a name is to be freed from here, or being freed.
+    pub fn is_freeing(&self, ino: Ino) -> bool {
+        // In the order in which it goes through them.
+        self.store.is_nameless(ino) || self.lingering.has(ino) || self.deletions.has(ino)
+    }
+
     fn delete_removed(&self, removed: Removed) {
         match self.deletions.add(removed, self.is_in_doubt()) {
             _ if self.deletes_at_once => self.free_removed(),
@@ -175,9 +181,7 @@ impl<S: Store> DataPath<S> {
 
     /// Removes the inodes that lost their last name with a deferred removal.
     pub fn free_nameless(&self) {
-        for Nameless { home, ino, size } in self.store.take_nameless() {
-            self.delete(home, ino, size);
-        }
+        self.store.free_nameless(|Nameless { home, ino, size }| self.delete(home, ino, size));
     }
 
     /// Has something done in the background. `false`: everybody is busy.

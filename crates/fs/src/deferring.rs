@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
 use tidefs_store::{
-    Batch, Cursor, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead, StripeWrite,
+    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    StripeWrite,
 };
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
@@ -37,12 +38,12 @@ pub(crate) struct Deferring<S> {
     /// Files that could not be made, for whoever closes them.
     unmade: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
     has_unmade: AtomicBool,
-    /// Inodes whose last name went with a removal.
-    nameless: Mutex<Vec<Nameless>>,
+    /// Inodes whose last name went with a removal, and whether somebody is seeing to them.
+    nameless: Mutex<HashMap<Ino, (Nameless, bool)>>,
     /// Counts changes that were answered and could not be made: what was concluded from any of
     /// them is no longer right.
     failures: AtomicU64,
-    /// The first removal that failed since somebody asked.
+    /// Why the first change failed that did so since somebody asked.
     untold: Mutex<Option<Error>>,
 }
 
@@ -85,9 +86,23 @@ impl<S: Store> Deferring<S> {
         self.failures.load(Ordering::SeqCst)
     }
 
-    /// Takes the inodes that lost their last name.
-    pub fn take_nameless(&self) -> Vec<Nameless> {
-        std::mem::take(&mut *self.lock(&self.nameless))
+    /// Has each inode that lost its last name freed by `free`, once.
+    pub fn free_nameless(&self, mut free: impl FnMut(Nameless)) {
+        let mut nameless = self.lock(&self.nameless);
+        let left = nameless
+            .values_mut()
+            .filter_map(|(nameless, taken)| (!std::mem::replace(taken, true)).then_some(*nameless));
+        let left: Vec<_> = left.collect();
+        drop(nameless);
+        for inode in left {
+            free(inode);
+            self.lock(&self.nameless).remove(&inode.ino);
+        }
+    }
+
+    /// The inode lost its last name, and has not been freed.
+    pub fn is_nameless(&self, ino: Ino) -> bool {
+        self.lock(&self.nameless).contains_key(&ino)
     }
 
     /// The store has what was answered of these shards, or has refused it.
@@ -125,6 +140,11 @@ impl<S: Store> Store for Deferring<S> {
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.settle(shards.iter().map(|(shard, _)| *shard));
         self.store.list(shards)
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.publish();
+        self.store.keys(cursor)
     }
 
     fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {

@@ -27,7 +27,7 @@ pub struct Reference {
 }
 
 /// A name in a shard.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub shard: ShardKey,
     pub name: Vec<u8>,

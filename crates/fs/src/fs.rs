@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, ShardKey, Time};
+use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
 use tidefs_store::{Overview, Store};
 
 use crate::attr::StatFs;
+use crate::census::Census;
 use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
@@ -43,6 +44,23 @@ pub struct Fs<S: Store> {
     transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
+    pub(crate) census: Census,
+}
+
+/// Odd, so that multiples of it walk through all 64-bit numbers.
+const TRANSACTION_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Transactions that a mount makes at most, in a century of a hundred thousand a second.
+const TRANSACTIONS_MAX: u64 = 1 << 48;
+
+/// Whether a transaction's number is one that the mount makes; of another mount's it is by a chance
+/// of 2^-16.
+pub(crate) fn is_transaction_of(mount: MountId, transaction: u64) -> bool {
+    // Each step of Newton's method doubles the bits of the inverse that are right, from 3 on.
+    let refine = |inverse: u64, _| {
+        inverse.wrapping_mul(2_u64.wrapping_sub(TRANSACTION_STEP.wrapping_mul(inverse)))
+    };
+    let inverse = (0..5).fold(TRANSACTION_STEP, refine);
+    transaction.wrapping_sub(mount.0).wrapping_mul(inverse) < TRANSACTIONS_MAX
 }
 
 /// How long the kernel may answer from its own caches without asking again.
@@ -76,11 +94,31 @@ impl<S: Store> Fs<S> {
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
         let membership = Membership::join(&store, config.mount, clock.now())?;
+        Ok(Fs::with(store, config, clock, format, membership))
+    }
+
+    /// Hands that work on a file system without being a mount of it.
+    pub(crate) fn outside(
+        store: Arc<S>,
+        config: Config,
+        clock: Arc<dyn Clock>,
+        format: Format,
+    ) -> Fs<S> {
+        Fs::with(store, config, clock, format, Membership::outside(config.mount))
+    }
+
+    fn with(
+        store: Arc<S>,
+        config: Config,
+        clock: Arc<dyn Clock>,
+        format: Format,
+        membership: Membership,
+    ) -> Fs<S> {
         let knows = config.defers_names && !config.passthrough;
         let known = knows.then(|| KnownFields::new(membership.solitude(), clock.clone()));
         let store = Deferring::over(store, known);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
-        Ok(Fs {
+        Fs {
             store,
             clock,
             config,
@@ -96,7 +134,8 @@ impl<S: Store> Fs<S> {
             inos: InoSource::default(),
             transactions: AtomicU64::new(0),
             closed: Mutex::default(),
-        })
+            census: Census::default(),
+        }
     }
 
     /// Every other mount knows of this one. To be asked again, up to every 50 ms, until it is so;
@@ -165,6 +204,9 @@ impl<S: Store> Fs<S> {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
         }
+        if let Err(error) = self.answer_census() {
+            tracing::debug!(%error, "a check asks what is in use and cannot be answered");
+        }
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }
@@ -211,7 +253,7 @@ impl<S: Store> Fs<S> {
     /// odd factor walks through all 64-bit numbers before it repeats one.
     pub(crate) fn new_transaction(&self) -> u64 {
         let count = self.transactions.fetch_add(1, Ordering::Relaxed);
-        self.config.mount.0.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        self.config.mount.0.wrapping_add(count.wrapping_mul(TRANSACTION_STEP))
     }
 
     /// The shard that holds a name of a directory.

@@ -25,6 +25,8 @@ pub mod header {
 pub const SUPERBLOCK: ShardKey = ShardKey { directory: Ino::NONE, index: 0 };
 /// The mounts that are there.
 pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };
+/// What a check asks all mounts, and what they answer.
+pub const CENSUS: ShardKey = ShardKey { directory: Ino::NONE, index: 4 };
 /// Where the root directory's inode lives, since no directory holds its entry.
 pub const ROOT_HOME: ShardKey = ShardKey { directory: Ino::NONE, index: 2 };
 
@@ -53,6 +55,11 @@ pub fn region(ino: Ino, region: u32) -> Vec<u8> {
 /// Fences off a two-shard operation that somebody else gave up.
 pub fn aborted(transaction: u64) -> Vec<u8> {
     prefixed(b'f', &transaction.to_be_bytes())
+}
+
+/// A mount's answer in the census.
+pub fn answer(mount: MountId) -> Vec<u8> {
+    prefixed(b'o', &mount.0.to_be_bytes())
 }
 
 /// The registration of a mount.

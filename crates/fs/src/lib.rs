@@ -6,6 +6,8 @@
 
 mod attr;
 mod attributes;
+mod census;
+mod check;
 mod closing;
 mod config;
 mod counters;
@@ -33,6 +35,7 @@ mod table;
 mod tests;
 
 pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
+pub use check::{CheckReport, Finding, Found, Surroundings, check};
 pub use config::{Config, Format};
 pub use counters::Counters;
 pub use error::Error;

@@ -23,10 +23,12 @@ use crate::keys;
 /// How long a kernel may answer from its caches while its mount is alone.
 pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);
 /// A mount whose registration has not moved for so long is taken for dead.
-const SILENCE_MAX: Duration = Duration::from_secs(12);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(12);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 const CHANGES: &[u8] = b"changes";
+/// The number of the census that is under way; see [`crate::census`].
+pub(crate) const QUESTION: &[u8] = b"question";
 /// Offsets in the record of a mount: its heartbeat, and 1 once it acknowledged that it shares.
 const BEATS: u32 = 0;
 const SHARES: u32 = 8;
@@ -44,6 +46,8 @@ pub struct Membership {
     must_acknowledge: AtomicBool,
     /// The registration says that this mount shares.
     says_it_shares: AtomicBool,
+    /// The census that was under way when this mount looked last; 0 for none.
+    question: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -81,26 +85,39 @@ struct State {
     others: BTreeMap<MountId, (Time, u64)>,
 }
 
-struct Member {
-    mount: MountId,
-    beats: u64,
-    shares: bool,
+pub(crate) struct Member {
+    pub mount: MountId,
+    pub beats: u64,
+    pub shares: bool,
 }
 
 impl Membership {
     /// Registers this mount. It shares until [`Membership::tick`] finds it alone.
     pub fn join(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
         store.batch(keys::MOUNTS, &registration(mount, true))?;
-        let state = State { last_beat: now, ..State::default() };
         Ok(Membership {
+            state: State { last_beat: now, ..State::default() }.into(),
+            ..Membership::outside(mount)
+        })
+    }
+
+    /// Of one who is no mount, and no other mount knows of: never alone.
+    pub fn outside(mount: MountId) -> Membership {
+        Membership {
             mount,
             relying: RwLock::new(()),
             solitude: Arc::default(),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
             says_it_shares: AtomicBool::new(true),
-            state: Mutex::new(state),
-        })
+            question: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The census that is under way, as far as this mount knows; 0 for none.
+    pub fn question(&self) -> u64 {
+        self.question.load(Ordering::SeqCst)
     }
 
     pub fn is_alone(&self) -> bool {
@@ -142,7 +159,7 @@ impl Membership {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (now - state.last_beat >= HEARTBEAT, state.changes_seen)
         };
-        let mut batch = Batch::new().read(CHANGES);
+        let mut batch = Batch::new().read(CHANGES).read(QUESTION);
         if beat_due {
             let mount = keys::mount(self.mount);
             batch = batch.present(mount.clone()).add(mount, BEATS, 1).reclaims();
@@ -151,6 +168,7 @@ impl Membership {
         if !outcome.applied() {
             return self.rejoin(store, now);
         }
+        self.question.store(number(outcome.take(1)), Ordering::SeqCst);
         let changes = number(outcome.take(0));
         if changes == seen {
             self.solitude.seen.store(now.0, Ordering::SeqCst);
@@ -285,7 +303,8 @@ impl State {
     }
 }
 
-fn members(store: &impl Store) -> Result<Vec<Member>, Error> {
+/// All that are registered.
+pub(crate) fn members(store: &impl Store) -> Result<Vec<Member>, Error> {
     let mut members = Vec::new();
     let mut cursor = Some(Cursor::default());
     while let Some(from) = cursor {
@@ -294,6 +313,18 @@ fn members(store: &impl Store) -> Result<Vec<Member>, Error> {
         cursor = page.next;
     }
     Ok(members)
+}
+
+/// Ends the registration of a mount that died, if its heartbeat is still the same.
+pub(crate) fn remove(store: &impl Store, mount: MountId, beats: u64) -> Result<bool, Error> {
+    let field = keys::mount(mount);
+    let batch = Batch::new()
+        .at_least(field.clone(), BEATS, beats)
+        .at_most(field.clone(), BEATS, beats)
+        .delete(field)
+        .add(CHANGES, 0, 1)
+        .reclaims();
+    Ok(store.batch(keys::MOUNTS, &batch)?.applied())
 }
 
 fn decode(field: &[u8], record: &[u8]) -> Option<Member> {

@@ -87,7 +87,7 @@ impl<S: Store> Fs<S> {
     }
 
     /// The entry at `to` came there by this transaction.
-    fn has_arrived(&self, to: &Place, transaction: u64) -> Result<bool, Error> {
+    pub(crate) fn has_arrived(&self, to: &Place, transaction: u64) -> Result<bool, Error> {
         let Some(raw) = self.read_entry(to)? else { return Ok(false) };
         let record = EntryRecord::decode(to.shard.directory, &raw)?;
         Ok(

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod bed;
+mod checking;
 mod company;
 mod deferred;
 mod hostile;

@@ -5,8 +5,11 @@
 //! in the background, so whoever finds the store full frees what waits, and waits for the rest,
 //! before it gives up. Little is ever left waiting: a large file waits for nobody.
 
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tidefs_model::Ino;
 
 use super::delete::Removed;
 
@@ -31,8 +34,8 @@ struct State {
     waiting_bytes: u64,
     /// Somebody was told that it is time, and has not come yet.
     called: bool,
-    /// Files that are being freed.
-    under_way: usize,
+    /// Files that are being freed, and how often each.
+    under_way: HashMap<Ino, usize>,
     /// No file waits any more.
     closed: bool,
 }
@@ -75,17 +78,26 @@ impl Deletions {
         state.called = false;
         state.waiting_bytes = 0;
         let files = std::mem::take(&mut state.waiting);
-        state.under_way += files.len();
+        for file in &files {
+            *state.under_way.entry(file.ino).or_default() += 1;
+        }
         Group { files, deletions: self }
+    }
+
+    /// A file waits here, or is being freed.
+    pub fn has(&self, ino: Ino) -> bool {
+        let state = self.state();
+        state.under_way.contains_key(&ino) || state.waiting.iter().any(|file| file.ino == ino)
     }
 
     /// Waits for what is under way, for a bounded time. `false`: there was nothing to wait for.
     pub fn wait(&self) -> bool {
         let state = self.state();
-        if state.under_way == 0 {
+        if state.under_way.is_empty() {
             return false;
         }
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.under_way > 0);
+        let waited =
+            self.changed.wait_timeout_while(state, PATIENCE, |state| !state.under_way.is_empty());
         drop(waited);
         true
     }
@@ -108,14 +120,21 @@ pub(super) struct Group<'d> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        self.deletions.state().under_way -= self.files.len();
+        let mut state = self.deletions.state();
+        for file in &self.files {
+            let times = state.under_way.get_mut(&file.ino);
+            if times.is_some_and(|times| std::mem::replace(times, *times - 1) == 1) {
+                state.under_way.remove(&file.ino);
+            }
+        }
+        drop(state);
         self.deletions.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tidefs_model::{Ino, ShardKey};
+    use tidefs_model::ShardKey;
 
     use super::*;
 

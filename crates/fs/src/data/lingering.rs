@@ -68,6 +68,10 @@ impl Lingering {
         self.state().take(ino).is_some()
     }
 
+    pub fn has(&self, ino: Ino) -> bool {
+        self.state().inodes.contains_key(&ino)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -56,7 +56,7 @@ impl<S: Store> Deferring<S> {
         }
     }
 
-    /// Why a name that was removed is still there, once.
+    /// Why a name could not be made, or removed, once.
     pub fn take_untold(&self) -> Result<(), Error> {
         self.lock(&self.untold).take().map_or(Ok(()), Err)
     }
@@ -132,7 +132,7 @@ impl<S: Store> Deferring<S> {
         if inode.nlink == 0 {
             let Removal { reference, .. } = removal;
             let nameless = Nameless { home: reference.home, ino: reference.ino, size: inode.size };
-            self.lock(&self.nameless).push(nameless);
+            self.lock(&self.nameless).insert(reference.ino, (nameless, false));
         }
         Ok(())
     }
@@ -143,6 +143,7 @@ impl<S: Store> Deferring<S> {
 
     fn failed(&self, change: &Arc<Change>, error: Error) {
         self.failures.fetch_add(1, Ordering::SeqCst);
+        self.lock(&self.untold).get_or_insert(error.clone());
         let name = String::from_utf8_lossy(&change.place().name).into_owned();
         let directory = change.place().shard.directory;
         match &**change {
@@ -154,7 +155,6 @@ impl<S: Store> Deferring<S> {
             }
             Change::Removal(_) => {
                 tracing::warn!(%error, name, %directory, "a name that was removed is still there");
-                self.lock(&self.untold).get_or_insert(error);
             }
         }
     }

@@ -46,7 +46,7 @@ impl<S: Store> Fs<S> {
     /// Waits until the store has what was answered.
     ///
     /// # Errors
-    /// When a name that was removed, in any directory, is still there.
+    /// When a name, in any directory, could not be made or removed.
     pub fn sync_directory(&self) -> Result<(), Error> {
         self.publish();
         self.store.take_untold()

@@ -37,6 +37,7 @@ impl<S: Store> Fs<S> {
                 self.open_known(&node, &inode, Some(before), mode)
             }
         };
+        self.wait_for_repair(ino);
         if mode.truncate {
             let handle = self.handles.file(opened.handle)?;
             if let Err(error) = handle.file.truncate(0) {
@@ -152,6 +153,7 @@ impl<S: Store> Fs<S> {
             node.add_handle(&slot);
             self.file_in(&node, &mut slot, &inode)
         };
+        self.wait_for_repair(ino);
         let done = work(&file);
         let errors = ErrorCursor::new(&file);
         let left = self.leave(&node, &file, &errors);

@@ -29,6 +29,8 @@ pub struct FsDriver<S: Store> {
     /// Steps after which the kernels forget what is not open.
     forget_every: usize,
     steps: usize,
+    /// A name that was made or removed is synced, so that what was answered has happened.
+    syncs_names: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +43,23 @@ struct Opened {
 impl<S: Store> FsDriver<S> {
     pub fn new(mounts: Vec<Fs<S>>, clock: Arc<ManualClock>, forget_every: usize) -> FsDriver<S> {
         let mounts = mounts.into_iter().map(Kernel::new).collect();
-        FsDriver { mounts, mount: 0, clock, open: BTreeMap::new(), forget_every, steps: 0 }
+        FsDriver {
+            mounts,
+            mount: 0,
+            clock,
+            open: BTreeMap::new(),
+            forget_every,
+            steps: 0,
+            syncs_names: false,
+        }
+    }
+
+    pub fn syncing_names(self) -> FsDriver<S> {
+        FsDriver { syncs_names: true, ..self }
+    }
+
+    fn sync_names(&self) -> Result<(), Errno> {
+        if self.syncs_names { self.fs().sync_directory().map_err(errno) } else { Ok(()) }
     }
 
     /// The kernels let go of everything, and the mounts leave. Nothing is open.
@@ -114,6 +132,11 @@ impl<S: Store> FsDriver<S> {
             _ => {
                 let made = self.fs().create(ME, parent, at.name().as_bytes(), mode, open_mode);
                 let (entry, opened) = made.map_err(errno)?;
+                if let Err(error) = self.sync_names() {
+                    // Closing says the same.
+                    drop(self.fs().release(opened.handle));
+                    return Err(error);
+                }
                 Ok((self.kernel().learned(entry).ino, opened.handle))
             }
         }

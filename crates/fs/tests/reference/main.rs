@@ -1,6 +1,7 @@
 //! The file system compared with a plain model of one, operation by operation; and what is left
 //! when any one operation of its store fails.
 
+mod checked;
 mod driver;
 mod faults;
 mod kernel;

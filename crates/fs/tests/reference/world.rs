@@ -15,6 +15,8 @@ use crate::line::Line;
 pub const STRIPE: u32 = 4096;
 /// After it a dead mount counts as dead, and what it left half done is taken up.
 pub const A_WHILE: Duration = Duration::from_secs(15);
+/// Of a shard that holds nothing but the time of its last change.
+const SHARD_BYTES_MAX: u64 = 512;
 const CAPACITY: ByteSize = ByteSize::mib(256);
 
 /// What varies from test to test.
@@ -31,6 +33,7 @@ pub struct World<S: Store> {
     pub clock: Arc<ManualClock>,
     next_mount: u64,
     keys_of_an_empty_tree: u64,
+    bytes_of_an_empty_tree: u64,
 }
 
 pub fn embedded() -> Embedded {
@@ -43,11 +46,17 @@ impl<S: Store> World<S> {
         let clock = Arc::new(ManualClock::at(Time::from_unix(1_700_000_000, 0)));
         let format = Format { stripe_size, shards, ..Format::default() };
         Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
-        let mut world =
-            World { store: Arc::new(store), clock, next_mount: 1, keys_of_an_empty_tree: 0 };
+        let mut world = World {
+            store: Arc::new(store),
+            clock,
+            next_mount: 1,
+            keys_of_an_empty_tree: 0,
+            bytes_of_an_empty_tree: 0,
+        };
         FsDriver::new(world.mounts(1), world.clock.clone(), 1).unmount();
         // A shard of the root that was used keeps the time of its last change.
         world.keys_of_an_empty_tree = world.keys() + u64::from(shards);
+        world.bytes_of_an_empty_tree = world.used_bytes() + u64::from(shards) * SHARD_BYTES_MAX;
         world
     }
 
@@ -93,7 +102,7 @@ impl<S: Store> World<S> {
             admitted = mount.is_admitted().expect("the store answers");
         }
         assert!(admitted, "a mount is admitted in the end");
-        (line, FsDriver::new(vec![mount], self.clock.clone(), 1))
+        (line, FsDriver::new(vec![mount], self.clock.clone(), 1).syncing_names())
     }
 
     /// One more mount beside one that lives.
@@ -129,6 +138,18 @@ impl<S: Store> World<S> {
             true => Ok(()),
             false => Err(checked.failure(Difference::Left { keys, at_most })),
         }
+    }
+
+    /// Nothing is left of anything that there was.
+    pub fn assert_empty(&self, what: &str) {
+        let (keys, bytes) = (self.keys(), self.used_bytes());
+        assert!(keys <= self.keys_of_an_empty_tree, "{what}: {keys} keys are left");
+        assert!(bytes <= self.bytes_of_an_empty_tree, "{what}: {bytes} bytes are in use");
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let overview = self.store.overview().expect("the store answers");
+        overview.nodes.iter().map(|node| node.memory_used_bytes).sum()
     }
 
     fn keys(&self) -> u64 {

@@ -132,7 +132,8 @@ impl<S: Store> Operations for FsDriver<S> {
     fn unlink(&mut self, at: &Path) -> Result<(), Errno> {
         let parent = self.kernel().walk_to_parent(at)?;
         self.kernel().walk(at)?;
-        self.fs().unlink(parent, at.name().as_bytes()).map_err(errno)
+        self.fs().unlink(parent, at.name().as_bytes()).map_err(errno)?;
+        self.sync_names()
     }
 
     fn readdir(&mut self, at: &Path) -> Result<Vec<(String, oracle::Kind)>, Errno> {

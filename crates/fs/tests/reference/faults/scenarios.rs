@@ -62,6 +62,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(moves());
     all.extend(changes());
     all.extend(contents());
+    all.extend(spaces());
     all
 }
 
@@ -206,18 +207,42 @@ fn contents() -> Vec<Scenario> {
         of_bytes("empty and write", long(), flushed(EMPTY, vec![write(0, 2, S + 1)])),
         of_bytes("truncate", long(), vec![ResizePath { at: path("a"), size: S as u64 + 5 }]),
         of_bytes("extend", long(), vec![ResizePath { at: path("a"), size: 5 * S as u64 }]),
-        of_bytes(
-            "punch a hole",
-            long(),
-            flushed(
-                CREATE,
-                vec![Allocate {
-                    fd: FD,
-                    offset: 10,
-                    length: 2 * S as u64,
-                    mode: SpaceMode::PunchHole,
-                }],
-            ),
-        ),
+    ]
+}
+
+/// Holes, claimed space, what lies far out, and bytes that come from another file.
+fn spaces() -> Vec<Scenario> {
+    const TO: Fd = Fd(2);
+    let long = || file("a", 1, 3 * S + 7).to_vec();
+    let length = 2 * S as u64;
+    let change = |mode| {
+        let change = Allocate { fd: FD, offset: 10, length, mode };
+        vec![opened("a", CREATE), change, Sync { fd: FD }, Close { fd: FD }]
+    };
+    let grown = vec![
+        opened("a", CREATE),
+        Allocate { fd: FD, offset: 0, length: 5 * S as u64, mode: SpaceMode::Allocate },
+        Close { fd: FD },
+    ];
+    // Regions beyond the first one have marks of their own.
+    let far = vec![
+        opened("a", CREATE),
+        write(1_025 * S - 100, 2, 200),
+        Sync { fd: FD },
+        Close { fd: FD },
+    ];
+    let copied = vec![
+        opened("a", CREATE),
+        Open { fd: TO, at: path("b"), flags: CREATE, mode: 0o644 },
+        CopyRange { source: FD, source_offset: 5, target: TO, target_offset: 0, length },
+        Close { fd: TO },
+        Close { fd: FD },
+    ];
+    vec![
+        of_bytes("punch a hole", long(), change(SpaceMode::PunchHole)),
+        of_bytes("make zeros", long(), change(SpaceMode::Zero)),
+        of_bytes("claim space", long(), grown),
+        of_bytes("write far out", long(), far),
+        of_bytes("copy a range", long(), copied),
     ]
 }
