@@ -192,6 +192,17 @@ impl Inventory {
         self.bytes[usize::from(partition.number())]
     }
 
+    /// Memory that the partitions of each node take, in the order of the nodes.
+    pub fn bytes_by_node(&self) -> Vec<u64> {
+        let mut held = vec![0; self.nodes.nodes.len()];
+        for (owner, bytes) in self.owners.iter().zip(&self.bytes) {
+            if let Some(owner) = owner {
+                held[usize::from(*owner)] += bytes;
+            }
+        }
+        held
+    }
+
     pub(crate) fn owners(&self) -> &[Option<u16>] {
         &self.owners
     }

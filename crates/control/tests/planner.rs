@@ -251,3 +251,30 @@ proptest! {
         }
     }
 }
+
+/// Whole stripes that nodes come and go under: no node is off by a whole one afterwards, and nothing
+/// moves that need not.
+#[test]
+fn stripes_end_even_whichever_way_the_nodes_go() {
+    let partitions = usize::from(tidefs_model::PARTITIONS);
+    let mut sizes = vec![0; partitions];
+    // Beyond the metadata, a prime number of partitions apart.
+    let data = usize::from(METADATA_PARTITIONS);
+    for stripe in 0..384 {
+        sizes[data + stripe * 37 % (partitions - data)] = MIB + 100;
+    }
+    let all: Vec<_> = (1..=6).map(|byte| (byte, NodeClass::Own, 1024 * MIB)).collect();
+    let mut world = World::new(all, &[0], &sizes);
+    for count in [1, 5, 3, 4, 1, 2, 3, 6, 5, 4, 3] {
+        let mask: Vec<_> = (0..6).map(|at| at >= count).collect();
+        let plan = plan_of(&world, &mask).unwrap();
+        world = world.after(&plan);
+        let fair = 384.0 / count as f64;
+        for (at, (bytes, _)) in world.range(false).into_iter().enumerate().take(count) {
+            let stripes = (bytes / MIB) as f64;
+            assert!((stripes - fair).abs() < 1.0, "{count} nodes: {at} has {stripes} of {fair}");
+        }
+        assert!(plan.bytes_moved() <= plan.bytes_minimum + 3 * MIB, "{count} nodes: {plan}");
+        assert!(plan_of(&world, &mask).unwrap().is_empty(), "{count} nodes: it moves on");
+    }
+}

@@ -77,6 +77,10 @@ where
             let node = node.map_or("no node".to_owned(), |node| node.to_string());
             tracing::warn!(%node, partitions = partitions.len(), "partitions are out of reach");
         }
+        for (node, bytes) in inventory.nodes().iter().zip(inventory.bytes_by_node()) {
+            let (used, partitions) = (node.used_bytes, node.partitions);
+            tracing::debug!(node = %node.id, used, partitions, bytes, "measured");
+        }
         Ok(inventory)
     }
 

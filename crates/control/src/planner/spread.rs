@@ -11,10 +11,9 @@ use std::collections::BTreeSet;
 
 use super::shares::whole_shares;
 
-/// A node is even enough when its bytes are off by at most this part of its share ...
-const TOLERANCE_OF_SHARE: f64 = 0.005;
-/// ... or this part of its memory.
-const TOLERANCE_OF_MEMORY: f64 = 0.001;
+/// A node is even enough when its bytes are off by at most this part of its share, or of the part of
+/// its memory below which bytes do not matter. What several nodes may have too much, one may lack.
+const TOLERANCE: f64 = 0.005;
 /// A range that takes less than this part of all memory is spread by number rather than by bytes.
 pub const SMALL_PART_OF_MEMORY: f64 = 0.02;
 /// How much an uneven number weighs beside uneven bytes.
@@ -137,8 +136,8 @@ impl<'a> Range<'a> {
         let goal = |(node, number): (usize, u32)| {
             let part = self.parts[node];
             let bytes = self.fair_bytes(node);
-            let of_memory = self.memory[node] as f64 * TOLERANCE_OF_MEMORY;
-            let tolerance = (bytes * TOLERANCE_OF_SHARE).max(of_memory);
+            let matters = self.memory[node] as f64 * SMALL_PART_OF_MEMORY;
+            let tolerance = bytes.max(matters) * TOLERANCE;
             Goal { part, bytes, number, tolerance }
         };
         numbers.into_iter().enumerate().map(goal).collect()
@@ -280,8 +279,14 @@ fn choose(
     };
     let too_full = bytes > tolerance;
     if number <= 0 {
-        // Numbers are even; only partitions that hold something bring the bytes down.
-        return largest_up_to(bytes).filter(|&(size, _)| too_full && size > 0);
+        // Numbers are even; only partitions that hold something bring the bytes down. One that holds
+        // a little more than there is too much does too: of three nodes that each keep nearly a
+        // whole stripe, a fourth would lack three.
+        let below = largest_up_to(bytes).filter(|&(size, _)| size > 0);
+        let left = below.map_or(bytes, |(size, _)| bytes - size as f64);
+        let above = held.range((bytes as u64 + 1, 0)..).next().copied();
+        let above = above.filter(|&(size, _)| size as f64 - bytes < left);
+        return above.or(below).filter(|_| too_full);
     }
     if too_full {
         let average = bytes / number as f64;
