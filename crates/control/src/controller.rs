@@ -11,7 +11,7 @@ use tidefs_model::{NodeId, Time};
 use crate::decide::{Quiet, Silence, Situation, Uneven, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
-use crate::inventory::Observation;
+use crate::observation::Observation;
 use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request, grant};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidefs_model::{NodeId, Time};
 
 use crate::decision::{Cause, Hold, Verdict};
-use crate::inventory::{Node, Observation, percent};
+use crate::observation::{Node, Observation, percent};
 use crate::policy::{ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
 use crate::settings::Settings;

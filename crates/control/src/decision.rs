@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeId, Time};
 
-use crate::inventory::{Observation, percent};
+use crate::observation::{Observation, percent};
 use crate::settings::Settings;
 
 /// A decision and what it rests on.

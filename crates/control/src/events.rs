@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidefs_model::{NodeId, Time};
 
-use crate::inventory::{Inventory, Observation};
+use crate::inventory::Inventory;
+use crate::observation::Observation;
 use crate::planner::Step;
 use crate::reconfiguration::Phase;
 use crate::record::{Kind, Record};

@@ -1,12 +1,11 @@
-//! What was observed: the nodes, and which partition lies where and how large it is.
-//!
-//! An observation of the nodes alone is cheap and taken all the time; an inventory, which has the
-//! partitions as well, is taken before something is planned. Both were true a moment ago; they say
-//! nothing about now.
+//! The nodes, and which partition lies where and how large it is: what is taken before something is
+//! planned. It was true a moment ago and says nothing about now.
 
 use std::collections::BTreeMap;
 
-use tidefs_model::{NodeClass, NodeId, Partition};
+use tidefs_model::{NodeId, Partition};
+
+use crate::observation::{Node, Observation};
 
 /// What an empty node uses: the server itself, its buffers and its table of nodes (2 to 5 MiB,
 /// measured on an idle node of either server).
@@ -18,99 +17,6 @@ const OVERHEAD_MOST: f64 = 1.3;
 
 /// Below this many bytes the ratio of memory to content says nothing.
 const OVERHEAD_SIGNIFICANT_BYTES: u64 = 32 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeState {
-    /// Answered when it was asked.
-    Serving,
-    /// Did not answer; what it holds is out of reach and no plan touches it.
-    Unreachable,
-    /// Its process is known to have ended, so what it held is lost.
-    Ended,
-}
-
-/// A node as it was observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
-    pub id: NodeId,
-    pub class: NodeClass,
-    pub state: NodeState,
-    /// What the node may use at most.
-    pub capacity_bytes: u64,
-    /// What it uses, with everything that is not a partition's content.
-    pub used_bytes: u64,
-    pub partitions: u16,
-    /// Bytes received and sent since it started; the difference of two observations is traffic.
-    pub traffic_bytes: u64,
-}
-
-impl Node {
-    pub fn is_serving(&self) -> bool {
-        self.state == NodeState::Serving
-    }
-
-    /// Used of capacity, in hundredths; a node of no capacity is full.
-    pub fn used_percent(&self) -> f64 {
-        percent(self.used_bytes, self.capacity_bytes)
-    }
-}
-
-pub(crate) fn percent(used: u64, capacity: u64) -> f64 {
-    if capacity == 0 { 100.0 } else { used as f64 * 100.0 / capacity as f64 }
-}
-
-/// The nodes at one moment, in the order of their ids, so that nothing depends on the order in
-/// which they were listed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observation {
-    nodes: Vec<Node>,
-}
-
-impl Observation {
-    pub fn new(mut nodes: Vec<Node>) -> Observation {
-        nodes.sort_by_key(|node| node.id);
-        nodes.dedup_by_key(|node| node.id);
-        Observation { nodes }
-    }
-
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    pub fn node(&self, id: NodeId) -> Option<&Node> {
-        self.index(id).map(|at| &self.nodes[at])
-    }
-
-    pub(crate) fn index(&self, id: NodeId) -> Option<usize> {
-        self.nodes.binary_search_by_key(&id, |node| node.id).ok()
-    }
-
-    pub fn serving(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().filter(|node| node.is_serving())
-    }
-
-    /// Nodes whose processes are known to have ended.
-    pub fn ended(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().filter(|node| node.state == NodeState::Ended)
-    }
-
-    /// Over the serving nodes.
-    pub fn used_bytes(&self) -> u64 {
-        self.serving().map(|node| node.used_bytes).sum()
-    }
-
-    /// Over the serving nodes.
-    pub fn capacity_bytes(&self) -> u64 {
-        self.serving().map(|node| node.capacity_bytes).sum()
-    }
-
-    /// The serving node with the highest share of its memory in use.
-    pub fn fullest(&self) -> Option<&Node> {
-        self.serving().max_by(|a, b| {
-            a.used_percent().total_cmp(&b.used_percent()).then_with(|| b.id.cmp(&a.id))
-        })
-    }
-}
 
 /// Where a partition lies and how large it was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +51,7 @@ impl Inventory {
     /// could count is taken to be an even part of what its node uses beyond the rest.
     pub fn new(nodes: Vec<Node>, partitions: &[Held]) -> Result<Inventory, Contradiction> {
         let nodes = Observation::new(nodes);
-        let (found, count) = (partitions.len(), nodes.nodes.len());
+        let (found, count) = (partitions.len(), nodes.nodes().len());
         let most = usize::from(tidefs_model::PARTITIONS);
         if found > most || count > most {
             return Err(Contradiction::TooMany { found, nodes: count });
@@ -164,9 +70,9 @@ impl Inventory {
         let counted: Vec<_> = partitions.iter().map(|held| held.bytes).collect();
         let bytes = memory(&nodes, &owners, &counted);
         let mut inventory = Inventory { nodes, owners, bytes };
-        for at in 0..inventory.nodes.nodes.len() {
+        for at in 0..count {
             let held = inventory.owners.iter().filter(|owner| **owner == Some(at as u16)).count();
-            inventory.nodes.nodes[at].partitions = held as u16;
+            inventory.nodes.set_partitions(at, held as u16);
         }
         Ok(inventory)
     }
@@ -184,7 +90,8 @@ impl Inventory {
     }
 
     pub fn owner(&self, partition: Partition) -> Option<NodeId> {
-        self.owners[usize::from(partition.number())].map(|at| self.nodes.nodes[usize::from(at)].id)
+        self.owners[usize::from(partition.number())]
+            .map(|at| self.nodes.nodes()[usize::from(at)].id)
     }
 
     /// Memory that the partition takes on its node.
@@ -194,7 +101,7 @@ impl Inventory {
 
     /// Memory that the partitions of each node take, in the order of the nodes.
     pub fn bytes_by_node(&self) -> Vec<u64> {
-        let mut held = vec![0; self.nodes.nodes.len()];
+        let mut held = vec![0; self.nodes.nodes().len()];
         for (owner, bytes) in self.owners.iter().zip(&self.bytes) {
             if let Some(owner) = owner {
                 held[usize::from(*owner)] += bytes;
@@ -227,15 +134,15 @@ impl Inventory {
 
 /// See [`Inventory::new`].
 fn memory(nodes: &Observation, owners: &[Option<u16>], counted: &[Option<u64>]) -> Vec<u64> {
-    let mut known = vec![0_u64; nodes.nodes.len()];
-    let mut unknown = vec![0_u64; nodes.nodes.len()];
+    let mut known = vec![0_u64; nodes.nodes().len()];
+    let mut unknown = vec![0_u64; nodes.nodes().len()];
     for (owner, bytes) in owners.iter().zip(counted) {
         if let Some(at) = owner.map(usize::from) {
             known[at] += bytes.unwrap_or(0);
             unknown[at] += u64::from(bytes.is_none());
         }
     }
-    let content = |at: usize| nodes.nodes[at].used_bytes.saturating_sub(EMPTY_NODE_BYTES);
+    let content = |at: usize| nodes.nodes()[at].used_bytes.saturating_sub(EMPTY_NODE_BYTES);
     let overhead = overhead(nodes, &known, &unknown, content);
     let scaled = |bytes: u64| (bytes as f64 * overhead) as u64;
     let memory_of = |(owner, bytes): (&Option<u16>, &Option<u64>)| match (bytes, owner) {
@@ -256,7 +163,7 @@ fn overhead(
     unknown: &[u64],
     content: impl Fn(usize) -> u64,
 ) -> f64 {
-    let counts = |at: &usize| nodes.nodes[*at].is_serving() && unknown[*at] == 0;
+    let counts = |at: &usize| nodes.nodes()[*at].is_serving() && unknown[*at] == 0;
     let (found, used) = (0..known.len())
         .filter(counts)
         .fold((0, 0), |(found, used), at| (found + known[at], used + content(at)));
@@ -269,6 +176,8 @@ fn overhead(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observation::NodeState;
+    use tidefs_model::NodeClass;
 
     const MIB: u64 = 1 << 20;
 

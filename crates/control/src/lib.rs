@@ -9,6 +9,7 @@ mod decide;
 mod decision;
 mod events;
 mod inventory;
+mod observation;
 mod planner;
 mod policy;
 mod reconfiguration;
@@ -24,9 +25,8 @@ pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
 pub use events::{
     Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,
 };
-pub use inventory::{
-    Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation,
-};
+pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
+pub use observation::{Node, NodeState, Observation};
 pub use planner::{
     AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Move, Plan, Refusal, Step, Within, capacity,
     class_of, node_of, plan, plan_for, share, whole_shares,

@@ -142,7 +142,7 @@ impl<'a> Problem<'a> {
 
     fn room(&self) -> Vec<Room> {
         let fill = u64::from(self.spreading.fill_percent);
-        let room = |node: &crate::inventory::Node| Room {
+        let room = |node: &crate::observation::Node| Room {
             used_bytes: node.used_bytes,
             limit_bytes: (u128::from(node.capacity_bytes) * u128::from(fill) / 100) as u64,
         };

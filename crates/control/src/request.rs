@@ -3,7 +3,7 @@
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 use crate::decision::{Cause, Verdict};
-use crate::inventory::{Node, Observation};
+use crate::observation::{Node, Observation};
 use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -224,6 +224,25 @@ fn the_last_node_stays() {
     world.is_as_before();
 }
 
+#[test]
+fn a_drain_that_the_rest_cannot_hold_is_refused_with_the_numbers() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..2", "--node-memory", "64MiB", "--policy", "static"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        "$TIDEFS" scale 2 || exit 3
+        for i in $(seq 8); do make $i 10 > $i || exit 4; done
+        sync
+        "$TIDEFS" drain 1 && exit 5
+        "$TIDEFS" scale 1 && exit 6
+        [ "$(nodes)" = 2 ] || exit 7
+        check 8 10
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    assert_eq!(ran.stderr.matches("are missing; delete files").count(), 2, "{}", ran.stderr);
+    world.is_as_before();
+}
+
 /// A writer fills the one node, and the server program is gone: growth is tried again and again, says
 /// why it does not come, and comes when the program is back. The writer waits all the while.
 #[test]

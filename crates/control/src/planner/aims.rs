@@ -249,7 +249,7 @@ fn hosts(problem: &Problem<'_>, aims: &Aims) -> Vec<Host> {
         _ => 1.0,
     };
     let room = problem.room();
-    let host = |(at, node): (usize, &crate::inventory::Node)| Host {
+    let host = |(at, node): (usize, &crate::observation::Node)| Host {
         class: node.class,
         stays: problem.stays[at],
         newcomer: node.partitions == 0,
