@@ -14,7 +14,9 @@
 
 mod moving;
 mod nodes;
+mod phase;
 mod resume;
+mod tasks;
 mod undo;
 
 use std::collections::BTreeSet;
@@ -22,56 +24,14 @@ use std::time::Duration;
 
 use tidefs_model::{NodeId, Time};
 
-use crate::events::{Action, Done, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId};
+use crate::events::{Action, Done, Failure, Moved, Outcome, RequestId, Summary, TaskId};
 use crate::inventory::Inventory;
 use crate::planner::Plan;
 use crate::record::{Kind, Record};
 use crate::settings::Settings;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    Recording,
-    Starting,
-    Recovering,
-    Surveying,
-    Moving,
-    Removing,
-    Erasing,
-    Over,
-}
-
-impl Phase {
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Recording => "writing the journal",
-            Phase::Starting => "starting nodes",
-            Phase::Recovering => "putting failed moves right",
-            Phase::Surveying => "measuring partitions",
-            Phase::Moving => "moving partitions",
-            Phase::Removing => "removing nodes",
-            Phase::Erasing => "closing the journal",
-            Phase::Over => "over",
-        }
-    }
-}
-
-/// Gives out names for tasks, and collects them.
-#[derive(Debug, Default)]
-pub struct Tasks {
-    last: u64,
-    /// When the event came that is being answered.
-    pub now: Time,
-    pub open: Vec<Task>,
-}
-
-impl Tasks {
-    pub fn add(&mut self, action: Action) -> TaskId {
-        self.last += 1;
-        self.open.push(Task { id: TaskId(self.last), action });
-        TaskId(self.last)
-    }
-}
+pub use self::phase::Phase;
+pub use self::tasks::Tasks;
 
 #[derive(Debug)]
 pub struct Reconfiguration {

@@ -18,8 +18,9 @@ pub use self::found::find_nodes;
 pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
 
 use crate::error::{ClusterError, ConnectError, ProcessError};
+use crate::options::Options;
 use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
-use crate::store::{Options, Valkey};
+use crate::store::Valkey;
 
 /// Every node gets at least this share of the metadata range.
 const METADATA_PARTITIONS_MIN: u16 = 16;

@@ -28,6 +28,7 @@ mod key_listing;
 mod lane;
 mod listing;
 mod losses;
+mod options;
 mod overview;
 mod pool;
 mod probe;
@@ -53,7 +54,8 @@ pub use cluster::{
 pub use endpoint::{Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
+pub use options::Options;
 pub use probe::{Abilities, Server, Version};
 pub use process::{Lifetime, ProcessId, Secrets, find_server};
-pub use store::{Options, Valkey};
+pub use store::Valkey;
 pub use wire::Malformed;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidefs_model::{NodeId, Partition, ShardKey, StripeKey, StripeSize};
+use tidefs_model::{NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::StripeWrite;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
@@ -16,13 +16,14 @@ use tidefs_store::{
 use crate::batches;
 use crate::client::Client;
 use crate::cluster::ClusterDescription;
-use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::endpoint::{Account, Endpoint, Secret};
 use crate::error::ConnectError;
 use crate::function;
 use crate::job::{Answer, Job};
 use crate::key_listing;
 use crate::listing;
 use crate::losses;
+use crate::options::Options;
 use crate::overview;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
@@ -30,22 +31,6 @@ use crate::slot::{shard_name, stripe_name};
 use crate::told::Failures;
 use crate::topology::{Member, Topology};
 use crate::wire::{Reply, Request};
-
-/// How a client behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    pub timeouts: Timeouts,
-    pub connections_per_node: usize,
-    /// Bytes of a whole stripe; a longer one is refused.
-    pub stripe_size: StripeSize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let timeouts = Timeouts::default();
-        Options { timeouts, connections_per_node: 16, stripe_size: StripeSize::DEFAULT }
-    }
-}
 
 /// A [`Store`] whose nodes are servers of a Valkey Cluster.
 pub struct Valkey {

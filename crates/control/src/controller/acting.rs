@@ -1,0 +1,68 @@
+//! From a verdict to what is under way.
+
+use tidefs_model::{NodeId, Time};
+
+use super::{Controller, State};
+use crate::decide::{Situation, decide};
+use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
+use crate::events::{Action, RequestId};
+use crate::reconfiguration::Reconfiguration;
+use crate::record::{Kind, Record};
+
+impl Controller {
+    /// What putting right includes; no record is needed, for the nodes themselves say how far it is.
+    pub(super) fn expunge(&mut self, now: Time, dead: Vec<NodeId>) {
+        let numbers = Numbers::new(&self.observed, &self.settings);
+        self.decision = Some(Decision { at: now, numbers, verdict: Verdict::Expunge { dead } });
+        let task = self.tasks.add(Action::Recover);
+        self.state = State::Opening { record: None, task, retry_at: None, failures: 0 };
+    }
+
+    pub(super) fn verdict(&self, now: Time) -> Verdict {
+        if let Some((until, why)) = self.hold_until.as_ref().filter(|(until, _)| *until > now) {
+            let left = *until - now;
+            let (failures, why) = (self.failures, why.clone());
+            return Verdict::Hold(Hold::BackOff { left, failures, why });
+        }
+        decide(&Situation {
+            now,
+            settings: &self.settings,
+            observed: &self.observed,
+            quiet: self.quiet,
+            silence: &self.silence,
+            uneven: self.uneven,
+            full: self.full,
+            last_rebalance: self.last_rebalance,
+        })
+    }
+
+    pub(super) fn carry_out(&mut self, now: Time, verdict: Verdict, request: Option<RequestId>) {
+        let numbers = Numbers::new(&self.observed, &self.settings);
+        let (kind, add, leaving, cause) = match &verdict {
+            Verdict::Hold(_) => {
+                self.decision = Some(Decision { at: now, numbers, verdict });
+                return;
+            }
+            Verdict::Grow { add, cause } => (Kind::Commission, *add, Vec::new(), *cause),
+            Verdict::Shrink { leaving, cause } => (Kind::Decommission, 0, leaving.clone(), *cause),
+            Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
+            Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
+        };
+        let decision = Decision { at: now, numbers, verdict };
+        let record = Record {
+            kind,
+            started_at: now,
+            add,
+            nodes_before: self.observed.serving().map(|node| node.id).collect(),
+            leaving,
+            undoing: false,
+            reason: decision.to_string(),
+        };
+        self.decision = Some(decision);
+        let urgent = matches!(cause, Cause::NodeFull { .. });
+        let mut reconfiguration = Reconfiguration::new(record, urgent, request);
+        reconfiguration.account(now);
+        reconfiguration.start(&mut self.tasks);
+        self.state = State::Busy(Box::new(reconfiguration));
+    }
+}
