@@ -56,6 +56,10 @@ pub enum Command {
     /// Show nodes, usage, partitions and mounts of a running file system
     #[command(after_help = "Example:\n  tidefs status --json | jq '.nodes[].memory_used_bytes'")]
     Status(Status),
+    /// Check a running file system for what killed mounts left, and for damage
+    #[command(after_help = "Example:\n  tidefs fsck --repair\n\n\
+        Exits with 0 when nothing is left to complain of, 1 when something is, 2 for wrong usage.")]
+    Fsck(Fsck),
     /// Have another number of nodes, within the range that the file system was started with
     #[command(after_help = "Example:\n  tidefs scale 4")]
     Scale(Scale),
@@ -113,6 +117,17 @@ pub struct StorageOptions {
 
     #[command(flatten)]
     pub elasticity: Elasticity,
+}
+
+#[derive(Debug, Args)]
+pub struct Fsck {
+    /// Remove what nobody can reach and put counts right
+    #[arg(long)]
+    pub repair: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ mod daemon;
 mod doctor;
 mod down;
 mod drain;
+mod fsck;
 mod holder;
 mod manager;
 mod mount;
@@ -38,6 +39,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Mount(options) => mount::mount(options, state, arguments.verbose)?,
         Command::Umount(options) => umount::umount(options, state)?,
         Command::Status(options) => status::status(options, state)?,
+        Command::Fsck(options) => return fsck::fsck(options, state),
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Top(options) => top::top(options, state)?,

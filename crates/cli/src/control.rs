@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::change_view::ChangeView;
+use crate::check_view::CheckView;
 use crate::failure::Failure;
 use crate::lines;
 use crate::mount_point::MountPoint;
@@ -22,6 +23,10 @@ pub enum Request {
     Mount(MountPoint),
     Unmount(PathBuf),
     Stop,
+    /// Look for what killed mounts left, and remove it.
+    Check {
+        repair: bool,
+    },
     /// A writer met a full node.
     Full,
     /// Have so many nodes; answered when there are.
@@ -39,6 +44,7 @@ pub enum Answer {
     Room {
         hopeful: bool,
     },
+    Checked(Box<CheckView>),
     /// The nodes were changed.
     Changed(ChangeView),
     /// The text says why not and what to do.

@@ -8,11 +8,13 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tidefs_fuse::Requests;
 use tidefs_model::{ByteSize, NodeId, StripeKey};
 use tidefs_store::Overview;
 
+use crate::check_view::CheckView;
+use crate::checking;
 use crate::cleanup::unmount_left;
 use crate::control::{Answer, Request};
 use crate::elasticity::{Elasticity, NodeRange};
@@ -52,6 +54,8 @@ pub struct FileSystem {
     kind: Kind,
     storage: Mutex<Option<Storage>>,
     parts: Mutex<Parts>,
+    /// Held by a check.
+    checking: Mutex<()>,
 }
 
 /// What changes while the file system runs.
@@ -93,6 +97,7 @@ impl FileSystem {
             kind,
             storage: Mutex::new(Some(storage)),
             parts: Mutex::new(parts),
+            checking: Mutex::default(),
         };
         // From here on dropping the value cleans up.
         written?;
@@ -116,6 +121,10 @@ impl FileSystem {
             Err(error) => Answer::Refused(format!("{error:#}")),
         };
         match request {
+            Request::Check { repair } => match self.check(repair) {
+                Ok(view) => Answer::Checked(Box::new(view)),
+                Err(error) => Answer::Refused(format!("{error:#}")),
+            },
             Request::Full => Answer::Room { hopeful: self.hopes_for_room() },
             Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
             Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
@@ -173,6 +182,18 @@ impl FileSystem {
     pub fn manager(&self) -> Option<Arc<Supervision>> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         storage.as_ref()?.manager().cloned()
+    }
+
+    /// One at a time: what one repairs is no finding of the other.
+    fn check(&self, repair: bool) -> anyhow::Result<CheckView> {
+        let Ok(_one) = self.checking.try_lock() else {
+            bail!("the file system is being checked already; try again when that is over");
+        };
+        let store = {
+            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+            storage.as_ref().context("the file system is stopping")?.store_to_check()?
+        };
+        checking::check(&store, self.manager(), repair)
     }
 
     /// Another process's writer met a full node.

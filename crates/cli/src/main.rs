@@ -9,6 +9,8 @@
 mod arguments;
 mod change;
 mod change_view;
+mod check_view;
+mod checking;
 mod checks;
 mod cleanup;
 mod commands;

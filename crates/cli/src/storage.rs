@@ -12,7 +12,8 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError, Secrets, Valkey,
+    Cluster, ClusterDescription, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError,
+    Secrets, Valkey,
 };
 
 use crate::elasticity::NodeRange;
@@ -182,6 +183,18 @@ impl Storage {
 
     pub fn store(&self) -> AnyStore {
         self.store.clone()
+    }
+
+    /// The store with the right to list all keys, which mounts do not have.
+    pub fn store_to_check(&self) -> anyhow::Result<AnyStore> {
+        let (AnyStore::Valkey(_), Some(nodes)) = (&self.store, &self.nodes) else {
+            return Ok(self.store());
+        };
+        let nodes_now = nodes.nodes().into_iter().map(|(_, node)| node).collect();
+        let description = ClusterDescription { nodes: nodes_now };
+        let secret = nodes.secrets().check.clone();
+        let store = Valkey::connect_to_check(&description, secret, Options::default())?;
+        Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
     }
 
     pub fn direct(&self) -> bool {

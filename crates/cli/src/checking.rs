@@ -1,0 +1,74 @@
+//! Checking a file system from the process that owns it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tidefs_fs::{Error, Surroundings, check as check_store};
+use tidefs_fuse::SystemClock;
+use tidefs_model::{Clock, MountId};
+use tidefs_store::Store;
+
+use crate::check_view::CheckView;
+use crate::nodes::Supervision;
+use crate::storage::AnyStore;
+
+/// `manager`: of the nodes, where their number may change.
+pub fn check(
+    store: &AnyStore,
+    manager: Option<Arc<Supervision>>,
+    repair: bool,
+) -> anyhow::Result<CheckView> {
+    let name = MountId(getrandom::u64().context("no random numbers")?);
+    let around = Around { store, manager };
+    match store {
+        AnyStore::Embedded(store) => check_one(store, &around, name, repair),
+        AnyStore::Valkey(store) => check_one(store, &around, name, repair),
+    }
+}
+
+fn check_one<S: Store>(
+    store: &Arc<S>,
+    around: &Around<'_>,
+    name: MountId,
+    repair: bool,
+) -> anyhow::Result<CheckView> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let done = check_store(store, &clock, around, name, repair);
+    let report = done.map_err(|error| match error {
+        Error::Contended => anyhow::anyhow!(
+            "nodes come and go, or a mount does not answer; try again when that is over"
+        ),
+        error => anyhow::Error::from(error).context(
+            "not all of the file system can be read, so nothing was concluded; tidefs status says \
+             how the nodes are",
+        ),
+    })?;
+    for found in &report.repaired {
+        tracing::info!("repaired: {}", found.finding);
+    }
+    for found in &report.left {
+        tracing::warn!("found: {}", found.finding);
+    }
+    Ok(CheckView::new(&report))
+}
+
+struct Around<'a> {
+    store: &'a AnyStore,
+    manager: Option<Arc<Supervision>>,
+}
+
+impl Surroundings for Around<'_> {
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn placement(&self) -> Option<u64> {
+        let is_moving = self.manager.as_ref().is_some_and(|it| it.look().reconfiguration.is_some());
+        if is_moving {
+            return None;
+        }
+        self.store.refresh();
+        self.store.overview().ok().map(|overview| overview.epoch.0)
+    }
+}
