@@ -42,6 +42,8 @@ pub enum Error {
     WouldBlock,
     #[error("waiting for the lock would never end")]
     Deadlock,
+    #[error("there are as many locks as there can be")]
+    TooManyLocks,
     /// The inode vanished under its handle, by another mount's doing.
     #[error("the file was removed elsewhere")]
     Stale,

@@ -20,6 +20,7 @@ use crate::handles::Handles;
 use crate::hints::Hints;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
+use crate::locks::Locks;
 use crate::membership::{LIFETIME_ALONE, Membership};
 use crate::superblock::{self, InoSource};
 use crate::table::Table;
@@ -36,6 +37,7 @@ pub struct Fs<S: Store> {
     pub(crate) handles: Handles<S>,
     pub(crate) hints: Hints,
     pub(crate) membership: Membership,
+    pub(crate) locks: Locks,
     pub(crate) counters: Counters,
     pub(crate) names_budget: Budget,
     /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
@@ -128,6 +130,7 @@ impl<S: Store> Fs<S> {
             handles: Handles::new(),
             hints: Hints::new(),
             membership,
+            locks: Locks::default(),
             counters: Counters::default(),
             names_budget: Budget::default(),
             record_changes: AtomicU64::new(0),
@@ -199,7 +202,7 @@ impl<S: Store> Fs<S> {
         // Also before this mount acknowledges that there is another one.
         self.store.publish();
         self.data.free_waiting();
-        let news = self.membership.tick(&self.store, now);
+        let news = self.publish_locks().and_then(|()| self.membership.tick(&self.store, now));
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
@@ -207,6 +210,7 @@ impl<S: Store> Fs<S> {
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
+        self.check_locks(now);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }
@@ -230,6 +234,7 @@ impl<S: Store> Fs<S> {
         }
         self.publish();
         self.data.close();
+        self.end_all_locks();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {
                 tracing::info!(%error, "what removed directories left could not be cleared");

@@ -45,6 +45,11 @@ pub fn xattrs(ino: Ino) -> Vec<u8> {
     prefixed(b'a', &ino.0.to_be_bytes())
 }
 
+/// The locks that programs of several mounts hold on a file.
+pub fn locks(ino: Ino) -> Vec<u8> {
+    prefixed(b'l', &ino.0.to_be_bytes())
+}
+
 /// Present when stripes of this region of the file have been written; the first region has none.
 pub fn region(ino: Ino, region: u32) -> Vec<u8> {
     let mut field = prefixed(b'r', &ino.0.to_be_bytes());

@@ -26,6 +26,7 @@ mod known_fields;
 mod known_names;
 mod known_records;
 mod listing;
+mod locks;
 mod membership;
 mod names;
 mod ops;
@@ -40,9 +41,10 @@ pub use config::{Config, Format};
 pub use counters::Counters;
 pub use error::Error;
 pub use fs::{Fs, Lifetimes};
+pub use locks::Wait;
 pub use ops::{
-    DirectoryEntry, Entry, Handle, OpenMode, Opened, ReadBytes, RenameMode, Seek, SpaceMode,
-    XattrMode,
+    DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
+    RenameMode, Seek, SpaceMode, Taken, XattrMode,
 };
 
 /// Longest name of a directory entry, in bytes.

@@ -206,6 +206,36 @@ impl Membership {
         Ok(())
     }
 
+    /// Before the next tick acknowledges that this mount shares, others must find in the store what
+    /// only this mount knew.
+    pub fn is_about_to_share(&self) -> bool {
+        self.must_acknowledge.load(Ordering::SeqCst)
+    }
+
+    /// How long a mount has not been seen to move; `None` where it is not known to be registered.
+    pub fn silence_of(&self, mount: MountId, now: Time) -> Option<Duration> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.others.get(&mount).map(|(seen, _)| now - *seen)
+    }
+
+    /// Ends the registration of a mount that was taken for dead, so that it notices if it is not.
+    /// `false`: it has moved meanwhile.
+    pub fn expel(&self, store: &impl Store, mount: MountId) -> Result<bool, Error> {
+        let field = keys::mount(mount);
+        let read = Batch::new().read(field.clone());
+        let Some(record) = store.batch(keys::MOUNTS, &read)?.take(0) else { return Ok(true) };
+        let beats = decode(&field, &record).map(|member| member.beats);
+        let seen = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.others.get(&mount).map(|(_, beats)| *beats)
+        };
+        if seen != beats {
+            return Ok(false);
+        }
+        let batch = Batch::new().equals(field.clone(), record).delete(field).add(CHANGES, 0, 1);
+        Ok(store.batch(keys::MOUNTS, &batch.reclaims())?.applied())
+    }
+
     /// `changes` was read before the members are.
     fn look_around(&self, store: &impl Store, changes: u64, now: Time) -> Result<bool, Error> {
         let members = members(store)?;

@@ -5,6 +5,7 @@ mod deferred;
 mod directory;
 mod file;
 mod link;
+mod lock;
 mod lookup;
 mod remove;
 mod rename;
@@ -12,7 +13,8 @@ mod setattr;
 mod types;
 mod xattr;
 
+pub use lock::Taken;
 pub use types::{
-    DirectoryEntry, Entry, Handle, OpenMode, Opened, ReadBytes, RenameMode, Seek, SpaceMode,
-    XattrMode,
+    DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
+    RenameMode, Seek, SpaceMode, XattrMode,
 };

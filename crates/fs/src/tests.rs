@@ -9,6 +9,7 @@ mod hostile;
 mod interrupted;
 mod known_fields;
 mod links;
+mod locks;
 mod remembering;
 mod round_trips;
 mod sharing;

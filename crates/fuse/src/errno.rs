@@ -34,6 +34,7 @@ pub fn of(error: &Error) -> Errno {
         Error::NotSupported => Errno::EOPNOTSUPP,
         Error::WouldBlock => Errno::EWOULDBLOCK,
         Error::Deadlock => Errno::EDEADLK,
+        Error::TooManyLocks => Errno::ENOLCK,
         // The kernel answers it by looking the path up afresh, once.
         Error::Stale => Errno::ESTALE,
         Error::Corrupt { .. } => Errno::EIO,

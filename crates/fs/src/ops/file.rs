@@ -127,17 +127,17 @@ impl<S: Store> Fs<S> {
         let pinned = if self.config.passthrough { self.store.pin(node.ino) } else { None };
         // Another mount may have changed the file and let go of it since its record was read.
         let again = pinned.as_ref().filter(|pin| pin.is_first && !self.membership.is_alone());
-        let again = again.and_then(|_| self.record_as_stored(node));
+        let again = again.and_then(|_| self.record_as_stored(node).ok()?);
         let inode = again.as_ref().unwrap_or(inode);
         let file = OpenFile::new(self.data.clone(), node.ino, node.home, inode, pinned);
         slot.file.insert(Arc::new(file)).clone()
     }
 
-    /// The record without what this mount knows; `None` where it cannot be read.
-    fn record_as_stored(&self, node: &Node<S>) -> Option<Inode> {
+    /// The record without what this mount knows; `None` where there is none any more.
+    pub(crate) fn record_as_stored(&self, node: &Node<S>) -> Result<Option<Inode>, Error> {
         let read = Batch::new().read(keys::inode(node.ino));
-        let record = self.store.batch(node.home, &read).ok()?.take(0)?;
-        Inode::decode(node.ino, &record).ok()
+        let record = self.store.batch(node.home, &read)?.take(0);
+        record.map(|record| Inode::decode(node.ino, &record)).transpose()
     }
 
     /// Does something to a file that may have no handle.
@@ -222,8 +222,9 @@ impl<S: Store> Fs<S> {
 
     /// When the last descriptor of an open is closed.
     pub fn release(&self, handle: Handle) -> Result<(), Error> {
+        let ended = self.end_locks_through(handle);
         let handle = self.handles.remove_file(handle)?;
-        self.leave(&handle.node, &handle.file, &handle.errors)
+        self.leave(&handle.node, &handle.file, &handle.errors).and(ended)
     }
 
     /// One user less of an open file; the last one writes it back, or removes it if it has no name.

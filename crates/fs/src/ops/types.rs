@@ -114,3 +114,33 @@ pub struct DirectoryEntry {
     /// The offset at which a listing goes on behind this entry.
     pub next: u64,
 }
+
+/// The two families of locks. One is never in the way of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockFamily {
+    /// A range of bytes, as `fcntl` locks it.
+    Record,
+    /// All of the file, as `flock` does.
+    Whole,
+}
+
+/// Whether others may have a lock of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockKind {
+    Shared,
+    Exclusive,
+}
+
+/// A lock on a file that a program of this mount holds or wants.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lock {
+    pub family: LockFamily,
+    pub kind: LockKind,
+    /// Whoever holds it, as the kernel of the mount calls it: a process or an open file.
+    pub owner: u64,
+    /// First and last byte.
+    pub start: u64,
+    pub last: u64,
+    /// The process that asked; 0 where it is on another mount.
+    pub pid: u32,
+}

@@ -1,0 +1,150 @@
+//! The locks that programs of this mount hold: `flock` and `fcntl`, of processes and of open files.
+//!
+//! While the mount is alone they are kept here and nowhere else. With company each file's locks of
+//! all mounts are one record in the file's home shard, changed only by conditional batches
+//! ([`shared`]), and what is here is this mount's part of it. Before a second mount starts to work
+//! the first has put its locks there. A mount's locks end with the mount: whoever they are in the
+//! way of removes those of one that left or has been silent for [`SILENCE_MAX`].
+//!
+//! Who waits, waits outside of this crate and tries again; [`waiting`] knows of it, so that programs
+//! of one mount that wait for each other in a circle are told.
+//!
+//! [`SILENCE_MAX`]: crate::membership::SILENCE_MAX
+
+mod ranges;
+mod record;
+mod shared;
+mod upkeep;
+mod waiting;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidefs_model::{Ino, MountId, ShardKey, Time};
+
+use crate::ops::{Handle, Lock};
+pub(crate) use ranges::{Change, Held};
+pub(crate) use shared::Known;
+pub use waiting::Wait;
+use waiting::{News, Waits};
+
+/// The locks of one mount.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    files: Mutex<HashMap<Ino, Arc<LockedFile>>>,
+    waits: Mutex<Waits>,
+    news: News,
+    /// Mounts that have locks in a record and no registration, and since when that is known.
+    absent: Mutex<HashMap<MountId, Time>>,
+    checked: Mutex<Time>,
+}
+
+/// A file that has locks of this mount, here or in the store.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    ino: Ino,
+    home: ShardKey,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    held: Vec<Held>,
+    /// The file's record as it was last seen.
+    record: Option<Vec<u8>>,
+    /// The record has locks of this mount, or may have.
+    is_published: bool,
+    /// It is in the table no more, so nothing may be put here.
+    is_over: bool,
+}
+
+impl LockedFile {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Locks of other owners in this mount that are in the way.
+    pub fn in_the_way<'s>(&'s self, wanted: &'s Lock) -> impl Iterator<Item = &'s Held> + 's {
+        ranges::in_the_way(&self.held, wanted)
+    }
+
+    /// The owner has a lock of the other kind there.
+    pub fn has_other_kind(&self, wanted: &Lock) -> bool {
+        ranges::has_other_kind(&self.held, wanted)
+    }
+}
+
+impl Locks {
+    /// Programs of this mount have locks on a file, or had them while there was company.
+    pub fn are_on(&self, ino: Ino) -> bool {
+        self.files().contains_key(&ino)
+    }
+
+    /// Works on the locks of a file, which is entered for it and leaves when it has none.
+    pub fn with<T>(
+        &self,
+        ino: Ino,
+        home: ShardKey,
+        work: impl FnOnce(&LockedFile, &mut State) -> T,
+    ) -> T {
+        loop {
+            let file = {
+                let mut files = self.files();
+                let new = || Arc::new(LockedFile { ino, home, state: Mutex::default() });
+                files.entry(ino).or_insert_with(new).clone()
+            };
+            let mut state = file.state();
+            if state.is_over {
+                continue;
+            }
+            let done = work(&file, &mut state);
+            self.leave_if_free(&file, &mut state);
+            return done;
+        }
+    }
+
+    fn leave_if_free(&self, file: &LockedFile, state: &mut State) {
+        if state.held.is_empty() && !state.is_published && !state.is_over {
+            state.is_over = true;
+            self.files().remove(&file.ino);
+        }
+    }
+
+    /// A descriptor of a handle was closed, perhaps the last one: then word of it comes a moment
+    /// later.
+    pub fn doubt(&self, ino: Ino, handle: Handle) {
+        let file = self.files().get(&ino).cloned();
+        if let Some(file) = file {
+            let mut state = file.state();
+            let through = state.held.iter_mut().filter(|held| held.handle == handle);
+            through.for_each(|held| held.may_be_over = true);
+        }
+    }
+
+    /// What programs of this mount hold on a file.
+    fn held_on(&self, ino: Ino) -> Vec<Held> {
+        let file = self.files().get(&ino).cloned();
+        file.map_or(Vec::new(), |file| file.state().held.clone())
+    }
+
+    /// No file has any.
+    #[cfg(test)]
+    pub fn all_are_free(&self) -> bool {
+        self.files().is_empty()
+    }
+
+    fn all(&self) -> Vec<Arc<LockedFile>> {
+        self.files().values().cloned().collect()
+    }
+
+    fn absent(&self) -> MutexGuard<'_, HashMap<MountId, Time>> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never held while a state is waited for.
+    fn files(&self) -> MutexGuard<'_, HashMap<Ino, Arc<LockedFile>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,270 @@
+//! Locks that programs of one mount and of two hold on one file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
+
+use super::bed::{Bed, ME, WRITE};
+use crate::LockKind::{Exclusive, Shared};
+use crate::{Config, Error, Fs, Handle, Lock, LockFamily, LockKind, Taken, keys};
+
+type Mount<S = Arc<Embedded>> = Fs<S>;
+
+const ALONE: Result<Taken, Error> = Ok(Taken { with_company: false });
+const TAKEN: Result<Taken, Error> = Ok(Taken { with_company: true });
+const HELD: Result<Taken, Error> = Err(Error::WouldBlock);
+
+fn range(owner: u64, kind: LockKind, start: u64, last: u64) -> Lock {
+    Lock { family: LockFamily::Record, kind, owner, start, last, pid: 100 + owner as u32 }
+}
+
+fn whole(owner: u64, kind: LockKind) -> Lock {
+    Lock { family: LockFamily::Whole, ..range(owner, kind, 0, u64::MAX) }
+}
+
+fn open<S: Store>(fs: &Mount<S>) -> Handle {
+    match fs.lookup(Ino::ROOT, b"file") {
+        Ok(entry) => fs.open(entry.attr.ino, WRITE).expect("opened").handle,
+        Err(_) => fs.create(ME, Ino::ROOT, b"file", 0o600, WRITE).expect("made").1.handle,
+    }
+}
+
+/// Two mounts with the same file open on each.
+fn two() -> (Bed, (Mount, Handle), (Mount, Handle)) {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let (mine, yours) = (open(&first), open(&second));
+    (bed, (first, mine), (second, yours))
+}
+
+fn pass(bed: &Bed, seconds: u64, mounts: &[&Mount]) {
+    for _ in 0..seconds {
+        bed.pass(Duration::from_secs(1));
+        for mount in mounts {
+            mount.tick().expect("housekeeping");
+        }
+    }
+}
+
+/// Whether the store has locks on the file.
+fn is_in_store(bed: &Bed, fs: &Mount) -> bool {
+    let reference = fs.table.get(fs.lookup(Ino::ROOT, b"file").expect("there").attr.ino);
+    let reference = reference.expect("known").reference();
+    let read = Batch::new().read(keys::locks(reference.ino));
+    bed.store.batch(reference.home, &read).expect("read").take(0).is_some()
+}
+
+#[test]
+fn a_lock_keeps_programs_of_every_mount_out() {
+    let (bed, (first, mine), (second, yours)) = two();
+    for (held, wanted) in [
+        (range(1, Exclusive, 10, 19), range(1, Exclusive, 0, 10)),
+        (whole(1, Exclusive), whole(1, Shared)),
+    ] {
+        assert_eq!(first.lock(mine, &held), TAKEN);
+        assert_eq!(first.lock(mine, &Lock { owner: 2, ..wanted.clone() }), HELD);
+        assert_eq!(second.lock(yours, &wanted), HELD, "owners of two mounts are two");
+        first.unlock(mine, &held).expect("given back");
+        assert_eq!(second.lock(yours, &wanted), TAKEN);
+        second.unlock(yours, &wanted).expect("given back");
+    }
+    assert!(!is_in_store(&bed, &first), "nothing is left of it");
+}
+
+#[test]
+fn shared_locks_and_other_ranges_go_together() {
+    let (_bed, (first, mine), (second, yours)) = two();
+    assert_eq!(first.lock(mine, &range(1, Shared, 0, 9)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Shared, 5, 20)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 30, 39)), TAKEN);
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 9)), HELD, "an upgrade meets the other");
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 4)), TAKEN);
+    let holder = first.find_lock(mine, &range(1, Shared, 0, 100)).expect("asked");
+    let holder = holder.expect("the exclusive one");
+    assert_eq!((holder.kind, holder.start, holder.last), (Exclusive, 30, 39));
+    assert_eq!(holder.pid, 0, "a process of another mount has no number here");
+    let holder = second.find_lock(yours, &range(9, Exclusive, 30, 39)).expect("asked");
+    assert_eq!(holder.map(|lock| lock.pid), Some(102));
+}
+
+#[test]
+fn a_whole_lock_that_cannot_change_its_kind_is_lost_and_a_range_is_kept() {
+    let (_bed, (first, mine), (second, yours)) = two();
+    assert_eq!(first.lock(mine, &whole(1, Shared)), TAKEN);
+    assert_eq!(second.lock(yours, &whole(2, Shared)), TAKEN);
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), HELD);
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), TAKEN);
+    assert_eq!(first.lock(mine, &range(1, Shared, 0, 9)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Shared, 0, 9)), TAKEN);
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 9)), HELD);
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 0, 9)), HELD);
+}
+
+#[test]
+fn closing_ends_locks_for_every_mount() {
+    let (bed, (first, mine), (second, yours)) = two();
+    let again = open(&first);
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 9)), TAKEN);
+    assert_eq!(first.lock(mine, &whole(7, Exclusive)), TAKEN);
+    first.end_locks(again, 1).expect("any descriptor of the program ends its ranges");
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 0, 9)), TAKEN);
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), HELD, "the other open file has it");
+    first.release(mine).expect("closed");
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), TAKEN);
+    second.release(yours).expect("closed");
+    first.release(again).expect("closed");
+    assert!(!is_in_store(&bed, &first));
+    assert!(first.locks.all_are_free() && second.locks.all_are_free());
+}
+
+#[test]
+fn locks_from_a_time_of_being_alone_are_known_to_whoever_comes() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let mine = open(&first);
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 9)), ALONE);
+    assert!(!is_in_store(&bed, &first));
+    let second = bed.mount(2);
+    assert_eq!(first.tick(), Ok(true));
+    assert_eq!(second.is_admitted(), Ok(false));
+    assert_eq!(first.tick(), Ok(false));
+    assert_eq!(second.is_admitted(), Ok(true));
+    let yours = open(&second);
+    assert_eq!(second.lock(yours, &range(2, Shared, 9, 9)), HELD);
+    first.unlock(mine, &range(1, Shared, 5, 9)).expect("given back");
+    assert_eq!(second.lock(yours, &range(2, Shared, 9, 9)), TAKEN);
+    second.unmount().expect("leaves");
+    pass(&bed, 2, &[&first]);
+    assert_eq!(first.lock(mine, &range(3, Exclusive, 9, 9)), ALONE, "what it had went with it");
+    assert!(!is_in_store(&bed, &first), "alone, locks are not in the store");
+    assert_eq!(first.lock(mine, &range(3, Exclusive, 4, 4)), HELD, "and are what they were");
+}
+
+#[test]
+fn what_locks_from_before_say_of_a_mount_that_is_gone_does_not_count() {
+    let (bed, (first, mine), (second, yours)) = two();
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), TAKEN);
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), HELD);
+    // The second is silent from now on.
+    pass(&bed, 11, &[&first]);
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), HELD);
+    pass(&bed, 2, &[&first]);
+    assert!(first.lock(mine, &whole(1, Exclusive)).is_ok());
+}
+
+#[test]
+fn a_mount_that_was_taken_for_dead_notices_that_its_locks_are_gone() {
+    let (bed, (first, mine), (second, yours)) = two();
+    let third = bed.mount(3);
+    pass(&bed, 1, &[&first, &second, &third]);
+    assert_eq!(third.is_admitted(), Ok(true));
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 0, 9)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 20, 29)), TAKEN);
+    pass(&bed, 13, &[&first, &third]);
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 5, 5)), TAKEN);
+    // It was only stopped, and goes on.
+    pass(&bed, 2, &[&second, &first, &third]);
+    assert_eq!(second.lock(yours, &range(3, Exclusive, 5, 5)), HELD);
+    assert_eq!(second.lock(yours, &range(3, Exclusive, 6, 9)), TAKEN, "the range around is lost");
+    assert_eq!(second.lock(yours, &range(3, Exclusive, 20, 20)), HELD, "what was free is its own");
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 20, 20)), HELD);
+}
+
+#[test]
+fn locks_that_the_store_has_lost_are_put_back() {
+    let (bed, (first, mine), (second, yours)) = two();
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), TAKEN);
+    let file = first.table.get(first.lookup(Ino::ROOT, b"file").expect("there").attr.ino);
+    let reference = file.expect("known").reference();
+    let lose = Batch::new().delete(keys::locks(reference.ino));
+    bed.store.batch(reference.home, &lose).expect("lost with a node");
+    pass(&bed, 1, &[&first]);
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), HELD);
+}
+
+#[test]
+fn a_lock_orders_bytes_between_mounts() {
+    let (_bed, (first, mine), (second, yours)) = two();
+    let read = |fs: &Mount, handle| fs.read(handle, 0, 8).expect("read").as_slice().to_vec();
+    first.write(mine, 0, &0_u64.to_be_bytes(), false, false).expect("written");
+    for step in 0..20_u64 {
+        let (fs, handle) = if step % 2 == 0 { (&first, mine) } else { (&second, yours) };
+        assert_eq!(fs.lock(handle, &range(1, Exclusive, 0, 7)), TAKEN);
+        assert_eq!(read(fs, handle), step.to_be_bytes());
+        fs.write(handle, 0, &(step + 1).to_be_bytes(), false, false).expect("written");
+        fs.unlock(handle, &range(1, Shared, 0, 7)).expect("given back");
+    }
+}
+
+#[test]
+fn programs_that_wait_for_each_other_in_a_circle_are_told() {
+    let bed = Bed::new();
+    let fs = bed.mount(1);
+    assert_eq!(fs.is_admitted(), Ok(true));
+    let handle = open(&fs);
+    let byte = |owner, at| range(owner, Exclusive, at, at);
+    for owner in 1..=3 {
+        assert_eq!(fs.lock(handle, &byte(owner, owner)), ALONE);
+    }
+    let one = fs.begin_to_wait(handle, &byte(1, 2)).expect("waits for the second");
+    let two = fs.begin_to_wait(handle, &byte(2, 3)).expect("waits for the third");
+    assert_eq!(fs.begin_to_wait(handle, &byte(3, 1)), Err(Error::Deadlock));
+    fs.end_wait(two);
+    let three = fs.begin_to_wait(handle, &byte(3, 1)).expect("the second waits no more");
+    fs.unlock(handle, &byte(2, 2)).expect("given back");
+    assert_eq!(fs.files_unlocked(Duration::ZERO).len(), 1);
+    assert_eq!(fs.lock(handle, &byte(1, 2)), ALONE);
+    fs.end_wait(one);
+    fs.end_wait(three);
+    fs.unlock(handle, &byte(1, 2)).expect("given back");
+    assert!(fs.files_unlocked(Duration::ZERO).is_empty(), "nobody waits");
+}
+
+#[test]
+fn a_file_without_a_record_is_locked_here() {
+    let (bed, (first, mine), (second, yours)) = two();
+    second.unlink(Ino::ROOT, b"file").expect("removed");
+    second.release(yours).expect("closed");
+    pass(&bed, 3, &[&second, &first]);
+    let ino = first.handles.file(mine).expect("open").node.ino;
+    super::bed::eventually("it is freed", || first.getattr(ino, None) == Err(Error::Stale));
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), TAKEN);
+    assert_eq!(first.lock(mine, &whole(2, Exclusive)), HELD);
+    first.unlock(mine, &whole(1, Exclusive)).expect("given back");
+    assert_eq!(first.lock(mine, &whole(2, Exclusive)), TAKEN);
+}
+
+#[test]
+fn a_change_whose_answer_is_lost_is_made_once() {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(tidefs_model::MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let (mine, yours) = (open(&first), open(&second));
+    let endpoint: Box<str> = "node".into();
+    let lost = || StoreError::Indeterminate { endpoint: endpoint.clone() };
+    // The change of the record is the first batch.
+    let next = || store.count(Operation::Batch) + 1;
+    store.add(Fault::nth(Operation::Batch, next(), lost()).after());
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 0, 9)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 0, 9)), HELD);
+    store.add(Fault::nth(Operation::Batch, next(), lost()));
+    first.unlock(mine, &range(1, Exclusive, 0, 4)).expect("given back");
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 0, 4)), TAKEN);
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 5, 9)), HELD);
+    // The store does not answer: the lock is free here, and elsewhere when that is found out.
+    let gone = || StoreError::Unavailable { endpoint: endpoint.clone() };
+    store.add(Fault::every(Operation::Batch, 1, gone()));
+    first.unlock(mine, &range(1, Exclusive, 5, 9)).expect("given back");
+    store.heal();
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 5, 9)), HELD);
+    bed.pass(Duration::from_secs(1));
+    first.tick().expect("housekeeping");
+    assert_eq!(second.lock(yours, &range(2, Exclusive, 5, 9)), TAKEN);
+}
