@@ -1,10 +1,14 @@
 """A file system that `tidefs` keeps up while a suite works on it, on one mount or several."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -22,6 +26,17 @@ def is_left_out(what: str) -> bool:
     if left_out:
         print(f"left out, as TIDEFS_TEST_WITHOUT asks: {what}", flush=True)
     return left_out
+
+
+@dataclass
+class Extra:
+    """A mount for a while."""
+
+    mount: Path
+    server: int
+
+    def kill(self) -> None:
+        os.kill(self.server, signal.SIGKILL)
 
 
 class Mounted:
@@ -58,6 +73,27 @@ class Mounted:
 
     def __exit__(self, *_) -> None:
         self.call("down")
+
+    @contextlib.contextmanager
+    def one_more(self):
+        """One more mount, which may be killed; nothing where a mount is no process of its own."""
+        before = set(self.served())
+        mount = Path(tempfile.mkdtemp(prefix="extra-", dir=self.scratch))
+        self.call("mount", str(mount))
+        try:
+            servers = [pid for record, pid in self.served().items() if record not in before]
+            others = [pid for record, pid in self.served().items() if record in before]
+            is_own = len(servers) == 1 and servers[0] not in others
+            yield Extra(mount, servers[0]) if is_own else None
+        finally:
+            self.call("umount", str(mount), check=False)
+            # What a killed mount leaves in the table.
+            subprocess.run(["umount", "--lazy", str(mount)], capture_output=True, check=False)
+
+    def served(self) -> dict[Path, int]:
+        """The process behind each mount, by its record."""
+        records = Path(self.state).rglob("mounts/*.json")
+        return {record: json.loads(record.read_text())["owner"]["pid"] for record in records}
 
     def give_up_after(self, seconds: float) -> threading.Timer:
         """Ends this program, whatever hangs in the mount, unless the answer is cancelled before."""

@@ -42,7 +42,7 @@ def play(store: str, chosen: dict, options) -> list[str]:
             watch = mounted.give_up_after(options.seconds + GRACE_SECONDS)
             for name, test in chosen.items():
                 seconds, early = options.seconds / len(chosen), EARLY_NS.get(store, 0)
-                race = Race(name, mounted.mounts, seconds, options.seed, early)
+                race = Race(name, mounted, seconds, options.seed, early)
                 try:
                     count = test(race)
                     tried += count

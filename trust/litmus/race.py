@@ -10,6 +10,8 @@ import time
 import traceback
 from pathlib import Path
 
+from mounted import Mounted
+
 FORK = multiprocessing.get_context("fork")
 # Beyond its time a program may take this long to come to its end.
 END_SECONDS_MAX = 60
@@ -31,12 +33,12 @@ def rename(old: Path, new: Path, flags: int) -> None:
 class Race:
     """A folder of its own on each mount, and programs that race there."""
 
-    def __init__(self, name: str, mounts: list[Path], seconds: float, seed: int, early_ns: int = 0):
-        self.name, self.seconds, self.seed = name, seconds, seed
+    def __init__(self, name: str, mounted: Mounted, seconds: float, seed: int, early_ns: int = 0):
+        self.name, self.mounted, self.seconds, self.seed = name, mounted, seconds, seed
         # How much too early what is written may be dated.
         self.early_ns = early_ns
         self.chance = random.Random(f"{seed}/{name}")
-        self.views = [mount / name for mount in mounts]
+        self.views = [mount / name for mount in mounted.mounts]
         self.views[0].mkdir()
         # How many steps the one who changes things has begun, and ended.
         self.begun = FORK.Value("q", 0, lock=False)

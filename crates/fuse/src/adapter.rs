@@ -1,14 +1,15 @@
 //! The FUSE library's callbacks over an [`Fs`]: each request is translated, carried out, and its
 //! answer translated back. No cache and no policy lives here.
 //!
-//! The kernel checks permissions (`default_permissions`), applies the umask, and keeps locks:
-//! neither POSIX nor BSD locks are advertised, so they hold between the programs of one mount.
-//! Device controls and polling are not offered.
+//! The kernel checks permissions (`default_permissions`) and applies the umask. Locks on files come
+//! here, those on directories hold between the programs of one mount. Device controls and polling
+//! are not offered.
 //!
 //! A panic in a request is logged and answered with an input/output error; the mount lives on.
 
 mod convert;
 mod kernel;
+mod locks;
 mod reply;
 mod requests;
 
@@ -21,6 +22,7 @@ use tidefs_fs::{Error, Fs, Lifetimes};
 use tidefs_store::Store;
 
 use crate::errno;
+use crate::lock_waits::LockWaits;
 use crate::passthrough::Backings;
 
 pub use convert::GENERATION;
@@ -33,11 +35,19 @@ pub struct Adapter<S: Store> {
     /// Passthrough was asked for when the mount was made.
     passthrough: bool,
     backings: Backings,
+    lock_waits: Arc<LockWaits<S>>,
+}
+
+impl<S: Store> Drop for Adapter<S> {
+    fn drop(&mut self) {
+        self.lock_waits.close();
+    }
 }
 
 impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
-        Adapter { fs, kernel, passthrough, backings: Backings::default() }
+        let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
+        Adapter { fs, kernel, passthrough, backings: Backings::default(), lock_waits }
     }
 
     /// Carries out one request. What fails by the store's or this program's doing is logged,

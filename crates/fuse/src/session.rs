@@ -111,6 +111,7 @@ impl Session {
         let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let session = serve_on(layer, connection, options)?;
         let notifier = session.notifier();
+        kernel.set_notifier(notifier.clone());
         let server = Worker::spawn("tidefs-fuse", move || {
             if let Err(error) = session.run() {
                 tracing::error!(%error, "the mount ends");

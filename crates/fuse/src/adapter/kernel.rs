@@ -1,10 +1,10 @@
 //! What this mount and the kernel agree on when they first meet, and what was agreed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use fuser::{InitFlags, KernelConfig};
+use fuser::{INodeNo, InitFlags, KernelConfig, Notifier};
 use tidefs_fs::Lifetimes;
 
 use crate::latency::Latencies;
@@ -29,6 +29,7 @@ pub struct Kernel {
     answers: RwLock<()>,
     over: AtomicBool,
     requests: AtomicUsize,
+    notifier: OnceLock<Notifier>,
     /// How long each of them took.
     pub latencies: Latencies,
 }
@@ -73,6 +74,22 @@ impl Kernel {
         self.answers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The way to tell the kernel something unasked, set before the first request.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        // There is one session, hence one notifier.
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Has the kernel drop what it keeps of a file: bytes and attributes. Waits for reads of the
+    /// file that are under way.
+    pub fn drop_pages(&self, ino: INodeNo) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.inval_inode(ino, 0, 0)
+        {
+            tracing::debug!(%error, %ino, "the kernel does not drop a file's pages");
+        }
+    }
+
     /// Lets a request in. `None` once the mount is over: what is being left serves nobody.
     pub fn begin(&self) -> Option<UnderWay<'_>> {
         self.requests.fetch_add(1, Ordering::SeqCst);
@@ -110,7 +127,7 @@ impl Kernel {
 
 /// What is asked for where the kernel offers it, and why. Never the kernel's whole offer: some of
 /// it (requests over io_uring) would go to queues that nobody reads.
-const WANTED: [InitFlags; 6] = [
+const WANTED: [InitFlags; 7] = [
     // Look-ups and listings in one directory at the same time.
     InitFlags::FUSE_PARALLEL_DIROPS,
     // Listings with attributes, while programs look at them.
@@ -122,6 +139,8 @@ const WANTED: [InitFlags; 6] = [
     // The file system clears set-user-id bits, so the kernel need not ask for
     // `security.capability` at each write.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    // Locks come here, so that other mounts can be told.
+    InitFlags::FUSE_POSIX_LOCKS.union(InitFlags::FUSE_FLOCK_LOCKS),
     // A link's target never changes.
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];

@@ -54,9 +54,10 @@ impl<S: Store> Adapter<S> {
         let handle = FileHandle(opened.handle.0);
         match self.backing(ino, &opened, |file| reply.open_backing(file)) {
             Some(backing) => {
-                reply.opened_passthrough(handle, passthrough_flags(mode), &backing);
+                let flags = passthrough_flags(mode, self.tells_closes(ino, mode));
+                reply.opened_passthrough(handle, flags, &backing);
             }
-            None => reply.opened(handle, self.own_flags(mode, &opened)),
+            None => reply.opened(handle, self.own_flags(ino, mode, &opened)),
         }
     }
 
@@ -70,7 +71,7 @@ impl<S: Store> Adapter<S> {
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
-        let flags = self.own_flags(mode, &opened);
+        let flags = self.own_flags(entry.attr.ino, mode, &opened);
         self.answer(|lifetimes| {
             let lifetime = shorter(lifetimes);
             created(reply, &lifetime, &attr, handle, flags, mode, backing);
@@ -79,14 +80,20 @@ impl<S: Store> Adapter<S> {
 
     /// How the kernel treats a handle whose reads and writes come here. One that only writes gains
     /// nothing from pages: its bytes would be copied once more and take memory twice.
-    fn own_flags(&self, mode: OpenMode, opened: &Opened) -> FopenFlags {
+    fn own_flags(&self, ino: Ino, mode: OpenMode, opened: &Opened) -> FopenFlags {
         let only_writes = mode.write && !mode.read;
         let past_pages = only_writes && self.kernel.drops_written_pages();
         let mut flags = FopenFlags::empty();
-        flags.set(FopenFlags::FOPEN_NOFLUSH, !mode.write);
+        flags.set(FopenFlags::FOPEN_NOFLUSH, !self.tells_closes(ino, mode));
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
         flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || opened.uncached);
         flags
+    }
+
+    /// Whether each close of a descriptor is of interest: what was written must be stored, and a
+    /// program's record locks end with any descriptor that it closes.
+    fn tells_closes(&self, ino: Ino, mode: OpenMode) -> bool {
+        mode.write || self.fs.has_locks(ino)
     }
 
     /// What the kernel is given to read and write by itself, where it does so at all.
@@ -114,19 +121,18 @@ fn created(
 ) {
     match backing {
         Some(backing) => {
-            let flags = passthrough_flags(mode);
+            let flags = passthrough_flags(mode, mode.write);
             reply.created_passthrough(lifetime, attr, GENERATION, handle, flags, &backing);
         }
         None => reply.created(lifetime, attr, GENERATION, handle, cached),
     }
 }
 
-/// A handle that cannot write has nothing to report at close, so its closes need no request. The
-/// kernel would append where it thinks the end of the file is, which another mount may have moved,
+/// A handle that has nothing to tell at a close needs no request for it. The kernel would append where it thinks the end of the file is, which another mount may have moved,
 /// so appending writes come here also where it serves the file by itself.
-fn passthrough_flags(mode: OpenMode) -> FopenFlags {
+fn passthrough_flags(mode: OpenMode, tells_closes: bool) -> FopenFlags {
     let mut flags = FopenFlags::empty();
-    flags.set(FopenFlags::FOPEN_NOFLUSH, !mode.write);
+    flags.set(FopenFlags::FOPEN_NOFLUSH, !tells_closes);
     flags.set(FopenFlags::FOPEN_DIRECT_IO, mode.append);
     flags
 }

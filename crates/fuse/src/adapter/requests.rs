@@ -9,8 +9,9 @@ use std::time::SystemTime;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
     LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use tidefs_fs::{Error, Handle, NAME_BYTES_MAX, SetAttr};
 use tidefs_store::Store;
@@ -21,6 +22,7 @@ use super::convert::{
     rename_mode, seek, set_time, shorter, space_mode, xattr_mode,
 };
 use super::kernel::negotiate;
+use super::locks::Asked;
 use super::reply::{reply_empty, reply_xattr};
 use crate::errno;
 
@@ -259,8 +261,45 @@ impl<S: Store> Filesystem for Adapter<S> {
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("flush", |fs| fs.flush(handle(fh))));
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let flushed = self.run("flush", |fs| {
+            // Bytes first: whoever gets a lock then sees them.
+            let flushed = fs.flush(handle(fh));
+            flushed.and(fs.end_locks(handle(fh), owner.0))
+        });
+        reply_empty(reply, flushed);
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        _number: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        self.find_lock(fh, &Asked { owner, start, end, kind, pid }, reply);
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let asked = Asked { owner, start, end, kind, pid };
+        self.set_lock(request, number, fh, &asked, waits, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {

@@ -5,8 +5,11 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::io::Errno;
 use tidefs_model::ByteSize;
 
+use crate::locks::holder;
 use crate::support::{MountedSession, heap, is_wanted};
 
 #[test]
@@ -91,4 +94,31 @@ fn appends_through_several_mounts_are_all_kept_whole() {
             assert_eq!(records, expected, "writer {writer}");
         }
     }
+}
+
+#[test]
+fn locks_hold_between_mounts_and_are_handed_over_when_another_one_joins() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    // Long enough to have found out that it is alone, so that it keeps its locks to itself.
+    std::thread::sleep(Duration::from_millis(1500));
+    let here = File::create(first.path().join("lock")).unwrap();
+    fcntl_lock(&here, FlockOperation::LockExclusive).unwrap();
+    flock(&here, FlockOperation::LockShared).unwrap();
+
+    let second = MountedSession::over(store, false);
+    let path = second.path().join("lock");
+    let there = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    assert_eq!(holder(&there), Some((0, 0, 0)), "a process that has no number here");
+    assert_eq!(flock(&there, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+    flock(&there, FlockOperation::NonBlockingLockShared).unwrap();
+    let waits = std::thread::spawn(move || {
+        flock(&there, FlockOperation::LockExclusive).unwrap();
+        holder(&there)
+    });
+    drop(here);
+    assert_eq!(waits.join().expect("it is given the lock"), None);
 }

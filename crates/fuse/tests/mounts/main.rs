@@ -82,7 +82,10 @@ claims! {
         a_map_that_is_filled_while_others_write_is_right_afterwards;
     locks:
         a_flock_keeps_others_out,
-        a_record_lock_keeps_other_processes_out;
+        a_record_lock_keeps_other_processes_out,
+        who_asks_for_a_lock_is_told_who_has_it,
+        what_a_descriptor_that_only_reads_has_locked_is_free_when_it_is_closed,
+        who_waits_for_a_lock_gets_it_when_it_is_given_back;
     listing:
         ten_thousand_entries_are_each_listed_once,
         a_listing_goes_on_while_its_entries_are_removed,
