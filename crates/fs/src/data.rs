@@ -27,6 +27,7 @@ mod buffers;
 mod commit;
 mod delete;
 mod deletions;
+mod elsewhere;
 mod errors;
 mod file;
 mod lingering;
@@ -50,11 +51,11 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, ShardKey, StripeSize};
+use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize};
 use tidefs_store::Store;
 
 pub use errors::ErrorCursor;
@@ -100,6 +101,8 @@ pub struct DataPath<S: Store> {
     in_doubt: AtomicU32,
     deletions: Arc<Deletions>,
     lingering: Lingering,
+    /// Mounts that may have removed files open.
+    others: Mutex<Vec<MountId>>,
     /// The kernel writes by itself and meets a full store without us, so room is made before a
     /// removal returns.
     deletes_at_once: bool,
@@ -132,6 +135,7 @@ impl<S: Store> DataPath<S> {
             in_doubt: AtomicU32::new(0),
             deletions: Arc::default(),
             lingering: Lingering::default(),
+            others: Mutex::default(),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),
         })
@@ -155,6 +159,7 @@ impl<S: Store> DataPath<S> {
     pub fn delete_later(&self, home: ShardKey, ino: Ino, size: u64) {
         let removed = Removed { home, ino, size };
         let gone = self.lingering.add(removed, self.clock.now());
+        let gone = if gone.is_empty() { gone } else { self.unused(gone) };
         gone.into_iter().for_each(|removed| self.delete_removed(removed));
     }
 
@@ -193,7 +198,7 @@ impl<S: Store> DataPath<S> {
     /// time has come.
     pub fn free_waiting(&self) {
         self.free_nameless();
-        let due = self.lingering.due(self.clock.now());
+        let due = self.unused(self.lingering.due(self.clock.now()));
         due.into_iter().for_each(|removed| self.delete_removed(removed));
         if self.deletions.is_uncalled() {
             // Where there is no room in the queue they wait for the next time.
@@ -216,7 +221,7 @@ impl<S: Store> DataPath<S> {
     pub fn wait_for_room(&self) -> bool {
         self.store.publish();
         self.free_nameless();
-        for removed in self.lingering.all() {
+        for removed in self.unused(self.lingering.all()) {
             // Whatever it answers, all are freed here.
             self.deletions.add(removed, true);
         }
@@ -231,7 +236,8 @@ impl<S: Store> DataPath<S> {
     /// is done by the caller.
     pub fn close(&self) {
         self.deletions.close();
-        self.lingering.all().into_iter().for_each(|removed| self.delete_removed(removed));
+        let (unused, _left_to_others) = self.parted(self.lingering.all());
+        unused.into_iter().for_each(|removed| self.delete_removed(removed));
         self.free_removed();
         self.senders.close();
         self.helpers.close();

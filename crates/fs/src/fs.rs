@@ -18,6 +18,7 @@ use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
+use crate::holders::Holding;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::locks::Locks;
@@ -38,6 +39,7 @@ pub struct Fs<S: Store> {
     pub(crate) hints: Hints,
     pub(crate) membership: Membership,
     pub(crate) locks: Locks,
+    pub(crate) holding: Holding,
     pub(crate) counters: Counters,
     pub(crate) names_budget: Budget,
     /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
@@ -131,6 +133,7 @@ impl<S: Store> Fs<S> {
             hints: Hints::new(),
             membership,
             locks: Locks::default(),
+            holding: Holding::default(),
             counters: Counters::default(),
             names_budget: Budget::default(),
             record_changes: AtomicU64::new(0),
@@ -211,6 +214,8 @@ impl<S: Store> Fs<S> {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
         self.check_locks(now);
+        self.data.set_others(self.membership.others(now));
+        self.note_open_files(now);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }
@@ -233,8 +238,9 @@ impl<S: Store> Fs<S> {
             first_error = first_error.and(handle.file.flush(&handle.errors));
         }
         self.publish();
-        self.data.close();
         self.end_all_locks();
+        self.leave_open_files();
+        self.data.close();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {
                 tracing::info!(%error, "what removed directories left could not be cleared");

@@ -50,6 +50,11 @@ pub fn locks(ino: Ino) -> Vec<u8> {
     prefixed(b'l', &ino.0.to_be_bytes())
 }
 
+/// The mounts that have a file open.
+pub fn holders(ino: Ino) -> Vec<u8> {
+    prefixed(b'o', &ino.0.to_be_bytes())
+}
+
 /// Present when stripes of this region of the file have been written; the first region has none.
 pub fn region(ino: Ino, region: u32) -> Vec<u8> {
     let mut field = prefixed(b'r', &ino.0.to_be_bytes());

@@ -19,6 +19,7 @@ mod error;
 mod fs;
 mod handles;
 mod hints;
+mod holders;
 mod inode;
 mod inodes;
 mod keys;

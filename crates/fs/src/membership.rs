@@ -218,6 +218,13 @@ impl Membership {
         state.others.get(&mount).map(|(seen, _)| now - *seen)
     }
 
+    /// The other mounts that are registered and not taken for dead.
+    pub fn others(&self, now: Time) -> Vec<MountId> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = state.others.iter().filter(|(_, (seen, _))| now - *seen < SILENCE_MAX);
+        living.map(|(mount, _)| *mount).collect()
+    }
+
     /// Ends the registration of a mount that was taken for dead, so that it notices if it is not.
     /// `false`: it has moved meanwhile.
     pub fn expel(&self, store: &impl Store, mount: MountId) -> Result<bool, Error> {

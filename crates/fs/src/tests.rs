@@ -5,6 +5,7 @@ mod bed;
 mod checking;
 mod company;
 mod deferred;
+mod holders;
 mod hostile;
 mod interrupted;
 mod known_fields;

@@ -87,7 +87,8 @@ fn delete_file<S: Store>(
     record.remove()
 }
 
-/// Removes an inode and its extended attributes as well.
+/// Removes an inode and all that is kept beside it.
 pub(super) fn without_record(batch: Batch, ino: Ino) -> Batch {
-    batch.delete(keys::inode(ino)).delete(keys::xattrs(ino)).reclaims()
+    let fields = [keys::inode(ino), keys::xattrs(ino), keys::locks(ino), keys::holders(ino)];
+    fields.into_iter().fold(batch, Batch::delete).reclaims()
 }

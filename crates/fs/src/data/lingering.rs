@@ -2,7 +2,7 @@
 //! found one by a name that is gone now, and is about to ask for its attributes or to open it.
 //!
 //! How long each stays, how many there are and how much they hold is bounded; when the store is full
-//! none stays.
+//! none stays. Those that other mounts have open are held apart, and are no part of these bounds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,8 @@ use super::delete::Removed;
 /// Between finding a name and opening what it stands for lie two requests of one system call.
 const AGE_MAX: Duration = Duration::from_secs(2);
 const COUNT_MAX: usize = 16_384;
+/// More of those that are open elsewhere are left to whoever closes them last.
+const HELD_MAX: usize = 65_536;
 /// Of all of them together.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -27,9 +29,19 @@ struct State {
     /// Oldest first. One that was claimed or came again is no longer right here.
     order: VecDeque<(Time, Ino)>,
     bytes: u64,
+    /// Those that are open elsewhere, and since when that is known.
+    held: HashMap<Ino, (Time, Removed)>,
 }
 
 impl Lingering {
+    /// One that another mount has open: it comes up again later.
+    pub fn hold(&self, removed: Removed, now: Time) {
+        let mut state = self.state();
+        if state.held.len() < HELD_MAX {
+            state.held.insert(removed.ino, (now, removed));
+        }
+    }
+
     /// Answers those that have to go to make room.
     pub fn add(&self, removed: Removed, now: Time) -> Vec<Removed> {
         let mut state = self.state();
@@ -53,19 +65,23 @@ impl Lingering {
         while state.order.front().is_some_and(|(since, _)| now - *since >= AGE_MAX) {
             due.extend(state.take_oldest());
         }
+        let is_due = |_: &Ino, (since, _): &mut (Time, Removed)| now - *since >= AGE_MAX;
+        due.extend(state.held.extract_if(is_due).map(|(_, (_, removed))| removed));
         due
     }
 
     /// Takes all.
     pub fn all(&self) -> Vec<Removed> {
-        let mut state = self.state();
-        let all = std::mem::take(&mut *state);
-        all.inodes.into_values().map(|(_, removed)| removed).collect()
+        let all = std::mem::take(&mut *self.state());
+        let each = all.inodes.into_values().chain(all.held.into_values());
+        each.map(|(_, removed)| removed).collect()
     }
 
     /// Takes one that is opened again. `false`: it is not here.
     pub fn claim(&self, ino: Ino) -> bool {
-        self.state().take(ino).is_some()
+        let mut state = self.state();
+        let was_held = state.held.remove(&ino).is_some();
+        state.take(ino).is_some() || was_held
     }
 
     pub fn has(&self, ino: Ino) -> bool {
@@ -136,6 +152,19 @@ mod tests {
         lingering.add(file(1, 30), START);
         let freed = lingering.all();
         assert_eq!((inos(&freed), freed[0].size), (vec![1], 70));
+    }
+
+    #[test]
+    fn what_is_open_elsewhere_comes_up_again_and_pushes_nothing_out() {
+        let lingering = Lingering::default();
+        lingering.hold(file(1, u64::MAX), START);
+        lingering.add(file(2, 10), START);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX / 2)), []);
+        assert_eq!(inos(&lingering.due(START + AGE_MAX)), [2, 1]);
+        lingering.hold(file(1, 10), START);
+        assert!(lingering.claim(Ino(1)));
+        lingering.hold(file(1, 10), START);
+        assert_eq!(inos(&lingering.all()), [1]);
     }
 
     #[test]

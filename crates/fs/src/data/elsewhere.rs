@@ -1,0 +1,65 @@
+//! Removed files that other mounts have open: their bytes stay until nobody has them open any more,
+//! or until this mount leaves; then whoever closes such a file last frees it.
+
+use std::sync::PoisonError;
+
+use tidefs_model::{MountId, ShardKey};
+use tidefs_store::{Batch, Store};
+
+use super::DataPath;
+use super::delete::Removed;
+use crate::holders;
+use crate::keys;
+
+/// Files that are asked about in one round.
+const ASKED_AT_ONCE: usize = 256;
+
+impl<S: Store> DataPath<S> {
+    /// The mounts that may have files open besides this one.
+    pub fn set_others(&self, others: Vec<MountId>) {
+        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+    }
+
+    /// Those of some removed files that no other mount has open. The rest is asked about again
+    /// later.
+    pub(super) fn unused(&self, removed: Vec<Removed>) -> Vec<Removed> {
+        let (unused, used) = self.parted(removed);
+        let now = self.clock.now();
+        used.into_iter().for_each(|removed| self.lingering.hold(removed, now));
+        unused
+    }
+
+    /// First those that may be freed.
+    pub(super) fn parted(&self, removed: Vec<Removed>) -> (Vec<Removed>, Vec<Removed>) {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if others.is_empty() {
+            return (removed, Vec::new());
+        }
+        let (mut unused, mut used) = (Vec::new(), Vec::new());
+        for files in removed.chunks(ASKED_AT_ONCE) {
+            for (file, is_used) in files.iter().zip(self.are_used(files, &others)) {
+                if is_used { used.push(*file) } else { unused.push(*file) }
+            }
+        }
+        (unused, used)
+    }
+
+    /// Where the store does not answer, nothing can be freed either, and freeing says so.
+    fn are_used(&self, files: &[Removed], others: &[MountId]) -> Vec<bool> {
+        let read = |file: &Removed| (file.home, Batch::new().read(keys::holders(file.ino)));
+        let batches: Vec<(ShardKey, Batch)> = files.iter().map(read).collect();
+        let is_used = |record: Option<Vec<u8>>| {
+            holders::decode(record.as_deref()).any(|holder| others.contains(&holder))
+        };
+        match self.store.batches(&batches) {
+            Ok(outcomes) => {
+                outcomes.into_iter().map(|mut outcome| is_used(outcome.take(0))).collect()
+            }
+            Err(_) => {
+                let one = |(shard, batch): &(ShardKey, Batch)| self.store.batch(*shard, batch);
+                let record = |batch| one(batch).ok()?.take(0);
+                batches.iter().map(|batch| is_used(record(batch))).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which mounts have a file open: a record in the file's home shard, the numbers of the mounts one
+//! after the other. It is there so that a file which loses its last name on one mount keeps its
+//! bytes while another one has it open.
+//!
+//! A mount with company enters itself by and by, so that files that are open for a moment cost
+//! nothing: a removed file stays for longer than that in any case. A mount that died does not count.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidefs_model::{Ino, MountId, ShardKey, Time};
+use tidefs_store::{Batch, Store};
+
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::keys;
+
+/// How often a mount looks which files it has open. Much less than a removed file stays.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Files that are entered in one round.
+const ENTERED_AT_ONCE: usize = 256;
+/// Times that other mounts may change a record first; what is left over waits for the next look.
+const ATTEMPTS: usize = 8;
+
+/// The files in whose records this mount is, or that have none any more.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    files: Mutex<HashMap<Ino, ShardKey>>,
+    looked: Mutex<Time>,
+}
+
+/// A file, and its record as it is thought to be.
+type Thought = ((Ino, ShardKey), Option<Vec<u8>>);
+
+/// What is to become of this mount in a file's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Enter,
+    Leave,
+}
+
+pub(crate) fn decode(record: Option<&[u8]>) -> impl Iterator<Item = MountId> {
+    let numbers = record.unwrap_or_default().chunks_exact(8);
+    numbers.map(|number| MountId(u64::from_be_bytes(number.try_into().expect("8 bytes"))))
+}
+
+impl Holding {
+    fn files(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Fs<S> {
+    /// Has the store know which files are open here. What fails is done at the next look.
+    pub(crate) fn note_open_files(&self, now: Time) {
+        let mut looked = self.holding.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if now - *looked < LOOK_EVERY {
+            return;
+        }
+        *looked = now;
+        // Held on, so that two looks do not meet.
+        let open: BTreeMap<Ino, ShardKey> = match self.membership.is_alone() {
+            true => BTreeMap::new(),
+            false => self.open_files(),
+        };
+        let is_open = |ino: &Ino| self.table.find(*ino).is_some_and(|node| node.is_open());
+        let known = self.holding.files().clone();
+        let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
+        let ended = known.into_iter().filter(|(ino, _)| !is_open(ino)).collect();
+        let noted = self.note(Wish::Enter, begun).and_then(|()| self.note(Wish::Leave, ended));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "others do not know yet which files are open here");
+        }
+    }
+
+    fn open_files(&self) -> BTreeMap<Ino, ShardKey> {
+        let handles = self.handles.all_files();
+        handles.iter().map(|handle| (handle.node.ino, handle.node.home)).collect()
+    }
+
+    fn note(&self, wish: Wish, files: Vec<(Ino, ShardKey)>) -> Result<(), Error> {
+        for files in files.chunks(ENTERED_AT_ONCE) {
+            // Most files are open on one mount.
+            let own = self.config.mount.0.to_be_bytes().to_vec();
+            let guess = if wish == Wish::Enter { None } else { Some(own) };
+            let mut left: Vec<_> = files.iter().map(|file| (*file, guess.clone())).collect();
+            for _ in 0..ATTEMPTS {
+                if left.is_empty() {
+                    break;
+                }
+                left = self.note_as_known(wish, left)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers those whose records were not what they were thought to be, with what they are.
+    fn note_as_known(&self, wish: Wish, files: Vec<Thought>) -> Result<Vec<Thought>, Error> {
+        let batch =
+            |((ino, home), known): &Thought| (*home, self.change_of(wish, *ino, known.as_deref()));
+        let outcomes = self.store.batches(&files.iter().map(batch).collect::<Vec<_>>())?;
+        let mut left = Vec::new();
+        for (((ino, home), _), mut outcome) in files.into_iter().zip(outcomes) {
+            let (inode, record) = (outcome.take(0), outcome.take(1));
+            if !outcome.applied() && inode.is_some() {
+                left.push(((ino, home), record));
+                continue;
+            }
+            match wish {
+                // Also one that is gone, so that it is not tried again and again.
+                Wish::Enter => drop(self.holding.files().insert(ino, home)),
+                Wish::Leave => self.left(ino, home, inode.as_deref())?,
+            }
+        }
+        Ok(left)
+    }
+
+    fn change_of(&self, wish: Wish, ino: Ino, known: Option<&[u8]>) -> Batch {
+        let (field, own) = (keys::holders(ino), self.config.mount);
+        let mut holders: Vec<_> = decode(known).filter(|holder| *holder != own).collect();
+        if wish == Wish::Enter {
+            holders.push(own);
+        }
+        let batch = match known {
+            Some(known) => Batch::new().equals(field.clone(), known),
+            None => Batch::new().absent(field.clone()),
+        };
+        let after: Vec<u8> = holders.iter().flat_map(|holder| holder.0.to_be_bytes()).collect();
+        let batch = match after.is_empty() {
+            true => batch.delete(field.clone()),
+            false => batch.present(keys::inode(ino)).put(field.clone(), after),
+        };
+        batch.read(keys::inode(ino)).read(field).reclaims()
+    }
+
+    /// A file that this mount had open is not any more. Where it has no name, whoever removed that
+    /// may be gone, so it is freed from here, too.
+    fn left(&self, ino: Ino, home: ShardKey, record: Option<&[u8]>) -> Result<(), Error> {
+        self.holding.files().remove(&ino);
+        let Some(record) = record else { return Ok(()) };
+        let inode = Inode::decode(ino, record)?;
+        if inode.nlink > 0 {
+            return Ok(());
+        }
+        let node = self.table.find(ino);
+        // Held so that nobody opens it meanwhile.
+        let _slot = node.as_ref().map(|node| node.slot());
+        if !node.as_ref().is_some_and(|node| node.is_open()) {
+            self.data.delete_later(home, ino, inode.size);
+        }
+        Ok(())
+    }
+
+    /// This mount leaves: it has no file open any more.
+    pub(crate) fn leave_open_files(&self) {
+        let known: Vec<_> = self.holding.files().drain().collect();
+        if let Err(error) = self.note(Wish::Leave, known) {
+            tracing::info!(%error, "files count as open here until this mount is taken for dead");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Files that one mount removes while another one has them open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidefs_model::Ino;
+use tidefs_store::{Batch, Embedded, Store};
+
+use super::bed::{Bed, ME, WRITE, eventually};
+use crate::{Error, Fs, Handle, RenameMode, keys};
+
+type Mount = Fs<Arc<Embedded>>;
+
+fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
+    let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
+    fs.write(opened.handle, 0, bytes, false, false).expect("written");
+    fs.flush(opened.handle).expect("stored");
+    fs.release(opened.handle).expect("closed");
+    entry.attr.ino
+}
+
+fn open(fs: &Mount, name: &[u8]) -> Handle {
+    let found = fs.lookup(Ino::ROOT, name).expect("found").attr.ino;
+    fs.open(found, WRITE).expect("opened").handle
+}
+
+fn read(fs: &Mount, handle: Handle) -> Vec<u8> {
+    fs.read(handle, 0, 100).expect("read").as_slice().to_vec()
+}
+
+fn pass(bed: &Bed, seconds: u64, mounts: &[&Mount]) {
+    for _ in 0..seconds {
+        bed.pass(Duration::from_secs(1));
+        for mount in mounts {
+            mount.tick().expect("housekeeping");
+        }
+    }
+}
+
+/// Lets time pass until an inode is gone from the store.
+fn is_freed(bed: &Bed, fs: &Mount, ino: Ino, mounts: &[&Mount]) {
+    eventually("the file is freed", || {
+        pass(bed, 1, mounts);
+        fs.getattr(ino, None) == Err(Error::Stale)
+    });
+}
+
+fn two() -> (Bed, Mount, Mount) {
+    let bed = Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    (bed, first, second)
+}
+
+#[test]
+fn a_file_that_is_open_elsewhere_keeps_its_bytes_until_it_is_closed() {
+    let (bed, first, second) = two();
+    let removed = make(&first, b"removed", b"one");
+    let replaced = make(&first, b"replaced", b"two");
+    make(&first, b"new", b"three");
+    let handles = [open(&second, b"removed"), open(&second, b"replaced")];
+    pass(&bed, 1, &[&first, &second]);
+    first.unlink(Ino::ROOT, b"removed").expect("removed");
+    first.rename(Ino::ROOT, b"new", Ino::ROOT, b"replaced", RenameMode::Replace).expect("done");
+    pass(&bed, 20, &[&first, &second]);
+    assert_eq!(handles.map(|handle| read(&second, handle)), [b"one", b"two"]);
+    second.write(handles[0], 3, b" more", false, false).expect("written");
+    second.flush(handles[0]).expect("stored");
+    assert_eq!(read(&second, handles[0]), b"one more");
+    assert_eq!(second.getattr(removed, None).map(|attr| (attr.nlink, attr.size)), Ok((0, 8)));
+    for (handle, ino) in handles.into_iter().zip([removed, replaced]) {
+        second.release(handle).expect("closed");
+        is_freed(&bed, &second, ino, &[&first, &second]);
+    }
+}
+
+#[test]
+fn a_large_file_that_is_open_elsewhere_stays_as_well() {
+    let (bed, first, second) = two();
+    let large = make(&first, b"large", b"bytes");
+    let mine = open(&first, b"large");
+    first.handles.file(mine).expect("open").file.truncate(1 << 30).expect("made long");
+    first.release(mine).expect("closed");
+    let handle = open(&second, b"large");
+    pass(&bed, 1, &[&first, &second]);
+    first.unlink(Ino::ROOT, b"large").expect("removed");
+    pass(&bed, 5, &[&first, &second]);
+    assert!(read(&second, handle).starts_with(b"bytes"));
+    second.release(handle).expect("closed");
+    is_freed(&bed, &second, large, &[&first, &second]);
+}
+
+#[test]
+fn the_last_to_close_frees_a_file_whose_remover_has_left() {
+    let (bed, first, second) = two();
+    let removed = make(&first, b"file", b"bytes");
+    let handle = open(&second, b"file");
+    pass(&bed, 1, &[&first, &second]);
+    first.unlink(Ino::ROOT, b"file").expect("removed");
+    first.unmount().expect("leaves");
+    pass(&bed, 5, &[&second]);
+    assert_eq!(read(&second, handle), b"bytes");
+    second.release(handle).expect("closed");
+    is_freed(&bed, &second, removed, &[&second]);
+}
+
+#[test]
+fn a_mount_that_died_keeps_no_file() {
+    let (bed, first, second) = two();
+    let removed = make(&first, b"file", b"bytes");
+    let _handle = open(&second, b"file");
+    pass(&bed, 1, &[&first, &second]);
+    first.unlink(Ino::ROOT, b"file").expect("removed");
+    pass(&bed, 10, &[&first]);
+    assert!(first.getattr(removed, None).is_ok(), "it may only be slow");
+    is_freed(&bed, &first, removed, &[&first]);
+}
+
+#[test]
+fn what_was_open_before_another_mount_came_is_kept_too() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let removed = make(&first, b"file", b"bytes");
+    let handle = open(&first, b"file");
+    let second = bed.mount(2);
+    assert_eq!((first.tick(), first.tick()), (Ok(true), Ok(false)));
+    assert_eq!(second.is_admitted(), Ok(true));
+    second.lookup(Ino::ROOT, b"file").expect("found");
+    pass(&bed, 1, &[&first, &second]);
+    second.unlink(Ino::ROOT, b"file").expect("removed");
+    pass(&bed, 5, &[&first, &second]);
+    assert_eq!(read(&first, handle), b"bytes");
+    first.release(handle).expect("closed");
+    is_freed(&bed, &second, removed, &[&first, &second]);
+}
+
+#[test]
+fn a_file_that_is_open_for_a_while_leaves_nothing_behind() {
+    let (bed, first, second) = two();
+    let ino = make(&first, b"file", b"bytes");
+    let (mine, yours) = (open(&first, b"file"), open(&second, b"file"));
+    pass(&bed, 1, &[&first, &second]);
+    let home = first.table.get(ino).expect("known").home;
+    let holders = || {
+        let record = bed.store.batch(home, &Batch::new().read(keys::holders(ino)));
+        record.expect("read").take(0).map_or(0, |record| record.len() / 8)
+    };
+    assert_eq!(holders(), 2);
+    first.release(mine).expect("closed");
+    pass(&bed, 1, &[&first, &second]);
+    assert_eq!(holders(), 1);
+    second.release(yours).expect("closed");
+    pass(&bed, 1, &[&first, &second]);
+    assert_eq!(holders(), 0);
+    assert!(first.getattr(ino, None).is_ok(), "it has a name");
+}
