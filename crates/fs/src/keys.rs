@@ -69,7 +69,7 @@ pub fn aborted(transaction: u64) -> Vec<u8> {
 
 /// A mount's answer in the census.
 pub fn answer(mount: MountId) -> Vec<u8> {
-    prefixed(b'o', &mount.0.to_be_bytes())
+    prefixed(b'w', &mount.0.to_be_bytes())
 }
 
 /// The registration of a mount.

@@ -11,7 +11,8 @@ use super::bed::{Bed, ME, WRITE};
 use crate::closing::Closing;
 use crate::entry::{EntryRecord, Passage, Reference};
 use crate::{
-    CheckReport, Error, Finding, Fs, Kind, RenameMode, Surroundings, XattrMode, check, inode, keys,
+    CheckReport, Error, Finding, Fs, Kind, Lock, LockFamily, LockKind, RenameMode, Surroundings,
+    XattrMode, check, inode, keys,
 };
 
 type Mount = Fs<Arc<Embedded>>;
@@ -332,4 +333,36 @@ fn findings_say_what_they_are_about() {
     let finding = Finding::NoInode { ino: Ino(7) };
     assert_eq!((finding.kind(), finding.is_damage()), ("no-inode", true));
     assert_eq!(finding.to_string(), "inode 7 is gone and has a name");
+}
+
+#[test]
+fn what_mounts_keep_beside_an_open_file_is_in_order_and_goes_with_it() {
+    let (bed, first) = furnished();
+    let second = bed.mount(2);
+    for _ in 0..3 {
+        first.tick().expect("housekeeping");
+        second.tick().expect("housekeeping");
+    }
+    assert_eq!(second.is_admitted(), Ok(true));
+    let file = second.lookup(Ino::ROOT, b"file").expect("found").attr.ino;
+    let handle = second.open(file, WRITE).expect("opened").handle;
+    let (family, kind) = (LockFamily::Whole, LockKind::Exclusive);
+    let lock = Lock { family, kind, owner: 1, start: 0, last: u64::MAX, pid: 1 };
+    second.lock(handle, &lock).expect("locked");
+    for _ in 0..5 {
+        bed.pass(Duration::from_secs(1));
+        first.tick().expect("housekeeping");
+        second.tick().expect("housekeeping");
+    }
+    let home = second.table.get(file).expect("known").home;
+    for field in [keys::locks(file), keys::holders(file)] {
+        let read = Batch::new().read(field);
+        assert!(bed.store.batch(home, &read).expect("read").take(0).is_some());
+    }
+    assert!(run(&bed, &[&first, &second], true).is_clean());
+    put(&bed, home, keys::locks(Ino(99)), vec![0]);
+    put(&bed, home, keys::holders(Ino(99)), vec![0]);
+    let repaired = run(&bed, &[&first, &second], true);
+    assert_eq!((kinds(&repaired.repaired), repaired.is_clean()), (vec!["remains"; 2], true));
+    second.release(handle).expect("closed");
 }
