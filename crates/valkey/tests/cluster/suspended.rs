@@ -18,9 +18,9 @@ use crate::fixture::{Kind, Running, on_each_server, start};
 /// Names the nodes, a line each, for the client of its own that a test starts.
 const NODES: &str = "TIDEFS_SUSPENDED_NODES";
 const SECRET: &str = "TIDEFS_SUSPENDED_SECRET";
-const REPLY: Duration = Duration::from_secs(5);
+const REPLY: Duration = Duration::from_secs(10);
 /// Longer than a reply may take.
-const SUSPENDED: Duration = Duration::from_secs(7);
+const SUSPENDED: Duration = Duration::from_secs(12);
 
 /// The client: counts on both nodes without a pause until its input ends. It does nothing unless a
 /// test has started it.
