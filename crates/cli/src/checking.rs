@@ -1,5 +1,6 @@
 //! Checking a file system from the process that owns it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,21 @@ use tidefs_store::Store;
 
 use crate::check_view::CheckView;
 use crate::nodes::Supervision;
+use crate::state::Paths;
 use crate::storage::AnyStore;
 
 /// `manager`: of the nodes, where their number may change.
 pub fn check(
     store: &AnyStore,
     manager: Option<Arc<Supervision>>,
+    paths: &Paths,
     repair: bool,
 ) -> anyhow::Result<CheckView> {
     let name = MountId(getrandom::u64().context("no random numbers")?);
-    let around = Around { store, manager };
+    let records = paths.mount_records().into_iter().map(|(_, record)| record);
+    let dead = records.filter(|record| !record.owner.is_running());
+    let dead = dead.map(|record| MountId(record.id)).collect();
+    let around = Around { store, manager, dead };
     match store {
         AnyStore::Embedded(store) => check_one(store, &around, name, repair),
         AnyStore::Valkey(store) => check_one(store, &around, name, repair),
@@ -56,6 +62,8 @@ fn check_one<S: Store>(
 struct Around<'a> {
     store: &'a AnyStore,
     manager: Option<Arc<Supervision>>,
+    /// Mounts whose processes were killed.
+    dead: BTreeSet<MountId>,
 }
 
 impl Surroundings for Around<'_> {
@@ -70,5 +78,9 @@ impl Surroundings for Around<'_> {
         }
         self.store.refresh();
         self.store.overview().ok().map(|overview| overview.epoch.0)
+    }
+
+    fn is_dead(&self, mount: MountId) -> bool {
+        self.dead.contains(&mount)
     }
 }

@@ -106,6 +106,44 @@ mod tests {
         assert_eq!(refused.to_string(), "/tide is busy");
     }
 
+    const CORPUS: &str = include_str!("control/requests.txt");
+
+    #[test]
+    fn any_bytes_are_a_request_or_refused() {
+        let seeds = tidefs_fuzz::corpus(CORPUS);
+        tidefs_fuzz::run(&seeds, 200_000, |bytes| {
+            if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+                let text = serde_json::to_string(&request).expect("a request is text");
+                let again: Request = serde_json::from_str(&text).expect("it is read again");
+                assert_eq!(format!("{again:?}"), format!("{request:?}"));
+            }
+            let _ = serde_json::from_slice::<crate::nodes::ToManager>(bytes);
+        });
+    }
+
+    /// On a real socket: each sender gets an answer or is cut off, and the next one is served.
+    #[test]
+    fn hostile_senders_do_not_end_the_service() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path().to_owned());
+        serve(listen(&paths).unwrap(), |_| Answer::Done);
+        let seeds = tidefs_fuzz::corpus(CORPUS);
+        tidefs_fuzz::run(&seeds, 300, |bytes| {
+            let mut stream = UnixStream::connect(paths.control()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            // The service may hang up before it has read everything.
+            let _ = stream.write_all(bytes).and_then(|()| stream.write_all(b"\n"));
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            match std::io::Read::read_to_end(&mut stream, &mut answer) {
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+                Err(error) => panic!("no end: {error}"),
+            }
+        });
+        assert!(matches!(ask(&paths, &Request::Status), Ok(Answer::Done)));
+    }
+
     #[test]
     fn nonsense_does_not_end_the_service() {
         let folder = tempfile::tempdir().unwrap();

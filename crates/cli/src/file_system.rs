@@ -193,7 +193,7 @@ impl FileSystem {
             let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
             storage.as_ref().context("the file system is stopping")?.store_to_check()?
         };
-        checking::check(&store, self.manager(), repair)
+        checking::check(&store, self.manager(), &self.paths, repair)
     }
 
     /// Another process's writer met a full node.

@@ -12,7 +12,9 @@ use tidefs_fuse::{MountOptions, Requests, Session, SystemClock};
 use tidefs_model::MountId;
 use tidefs_store::Store;
 
+use crate::cleanup::unmount_left;
 use crate::mount_point::MountPoint;
+use crate::mount_table::{self, Mounted};
 use crate::process::ProcessId;
 use crate::state::{MountRecord, Paths};
 use crate::storage::{AnyStore, Storage};
@@ -64,12 +66,16 @@ impl ServedMount {
         paths: &Paths,
     ) -> anyhow::Result<ServedMount> {
         let owner = ProcessId::current();
-        let record = paths.note_mount(&MountRecord { point: point.clone(), owner })?;
+        let id = getrandom::u64().context("no random numbers")?;
+        let record = paths.note_mount(&MountRecord { point: point.clone(), owner, id })?;
+        let id = MountId(id);
         let begun = point.make().map_err(anyhow::Error::from).and_then(|()| {
             let direct = storage.direct();
-            match storage.store() {
-                AnyStore::Embedded(store) => mount(store, &point.path, direct),
-                AnyStore::Valkey(store) => mount(store, &point.path, direct),
+            let store = storage.store();
+            strike_off_dead(&store, paths);
+            match store {
+                AnyStore::Embedded(store) => mount(store, id, &point.path, direct),
+                AnyStore::Valkey(store) => mount(store, id, &point.path, direct),
             }
         });
         match begun {
@@ -121,8 +127,31 @@ struct Served<S: Store> {
     session: Session,
 }
 
-fn mount<S: Store>(store: Arc<S>, path: &Path, direct: bool) -> anyhow::Result<Box<dyn Mount>> {
-    let mut config = Config::new(MountId(getrandom::u64().context("no random numbers")?));
+/// Mounts whose processes were killed delay nobody: the register of mounts forgets them. What their
+/// kernels kept is gone with what they are mounted on.
+fn strike_off_dead(store: &AnyStore, paths: &Paths) {
+    for (note, record) in paths.mount_records() {
+        if record.id == 0 || record.owner.is_running() {
+            continue;
+        }
+        unmount_left(&record.point.path);
+        if mount_table::at(&record.point.path) == Mounted::Stale {
+            continue;
+        }
+        match store.strike_off(MountId(record.id)) {
+            Ok(()) => drop(std::fs::remove_file(note)),
+            Err(error) => tracing::info!(%error, "a dead mount is still on the list of mounts"),
+        }
+    }
+}
+
+fn mount<S: Store>(
+    store: Arc<S>,
+    id: MountId,
+    path: &Path,
+    direct: bool,
+) -> anyhow::Result<Box<dyn Mount>> {
+    let mut config = Config::new(id);
     config.passthrough = direct;
     let fs = Arc::new(Fs::mount(store, config, Arc::new(SystemClock))?);
     let mut options = MountOptions::new(path);

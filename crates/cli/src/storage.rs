@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_fs::Fs;
 use tidefs_fuse::SystemClock;
-use tidefs_model::{NodeId, Partition, StripeKey, StripeSize};
+use tidefs_model::{MountId, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Cluster, ClusterDescription, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError,
@@ -56,6 +56,14 @@ impl AnyStore {
 }
 
 impl AnyStore {
+    /// Takes a mount that died off the list of mounts.
+    pub fn strike_off(&self, mount: MountId) -> Result<(), tidefs_fs::Error> {
+        match self {
+            AnyStore::Embedded(store) => Fs::strike_off(&**store, mount),
+            AnyStore::Valkey(store) => Fs::strike_off(&**store, mount),
+        }
+    }
+
     /// Partitions that were lost with a node once, and are held by others now.
     pub fn marked(&self) -> BTreeSet<u16> {
         match self {

@@ -29,6 +29,7 @@ use std::time::Duration;
 use tidefs_model::{Clock, MountId};
 use tidefs_store::Store;
 
+use self::confirm::INODE_AGE_MIN;
 pub use self::finding::{Finding, Found};
 use self::living::Living;
 use crate::config::{Config, Format};
@@ -56,6 +57,11 @@ pub trait Surroundings {
     /// The version of the placement; `None` while partitions are on their way, when keys may be
     /// listed nowhere.
     fn placement(&self) -> Option<u64>;
+
+    /// A mount is known to be dead, so that its silence need not be waited for.
+    fn is_dead(&self, _mount: MountId) -> bool {
+        false
+    }
 }
 
 /// What a check found.
@@ -162,7 +168,7 @@ impl<S: Store> Check<'_, S> {
             let dead = self.dead_members(&mut living)?;
             return Ok((first, dead, living));
         }
-        self.surroundings.pause(GAP);
+        self.surroundings.pause(self.gap(&first));
         let mut second = self.look()?;
         second.suspects.retain(|suspect| first.suspects.contains(suspect));
         let dead = self.dead_members(&mut living)?;
@@ -170,6 +176,13 @@ impl<S: Store> Check<'_, S> {
         findings.extend(dead);
         findings.sort();
         Ok((second, findings, living))
+    }
+
+    /// So long that inodes that changed just before the first look are old enough at the second.
+    fn gap(&self, first: &Look) -> Duration {
+        let now = self.clock.now();
+        let youngest = first.suspects.iter().filter_map(confirm::changed).max();
+        youngest.map_or(GAP, |changed| GAP.max(INODE_AGE_MIN.saturating_sub(now - changed)))
     }
 
     /// Everything once, while no partition moves.

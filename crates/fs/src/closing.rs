@@ -133,7 +133,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn settle_leavers(&self, directory: Ino) -> Result<bool, Error> {
         let mut any = false;
         for (name, raw) in self.read_entries(directory)? {
-            let record = EntryRecord::decode(directory, &raw)?;
+            let record = EntryRecord::decode_named(directory, &name, &raw)?;
             if record.passage.is_some() {
                 self.settle(&self.place(directory, &name))?;
                 any = true;
@@ -177,7 +177,7 @@ impl<S: Store> Fs<S> {
 
     pub(crate) fn is_entered(&self, parent: &Place, directory: Ino) -> Result<bool, Error> {
         let Some(raw) = self.read_entry(parent)? else { return Ok(false) };
-        let record = EntryRecord::decode(parent.shard.directory, &raw)?;
+        let record = EntryRecord::decode_at(parent, &raw)?;
         Ok(record.reference.ino == directory)
     }
 

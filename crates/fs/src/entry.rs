@@ -73,6 +73,18 @@ impl EntryRecord {
         record
     }
 
+    /// The record of the entry at a place, which the error names.
+    pub fn decode_at(place: &Place, record: &[u8]) -> Result<EntryRecord, Error> {
+        EntryRecord::decode_named(place.shard.directory, &place.name, record)
+    }
+
+    pub fn decode_named(directory: Ino, name: &[u8], record: &[u8]) -> Result<EntryRecord, Error> {
+        decode(record).ok_or_else(|| Error::CorruptEntry {
+            directory: directory.0,
+            name: String::from_utf8_lossy(name).into(),
+        })
+    }
+
     /// `directory` names the shard's directory in the error.
     pub fn decode(directory: Ino, record: &[u8]) -> Result<EntryRecord, Error> {
         decode(record).ok_or(Error::Corrupt { what: "an entry of directory", ino: directory.0 })

@@ -50,6 +50,9 @@ pub enum Error {
     /// A record in the store does not decode.
     #[error("the record of {what} {ino} does not decode")]
     Corrupt { what: &'static str, ino: u64 },
+    /// The record of a name does not decode.
+    #[error("the entry {name:?} of directory {directory} does not decode")]
+    CorruptEntry { directory: u64, name: Box<str> },
     /// Other mounts kept changing the same entry until the attempts ran out.
     #[error("the entry kept changing; try again")]
     Contended,

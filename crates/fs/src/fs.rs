@@ -93,6 +93,12 @@ impl<S: Store> Fs<S> {
         superblock::mend(store, format, now)
     }
 
+    /// Takes a mount off the list of mounts of which the caller knows that its process has ended,
+    /// and that no kernel answers from what it kept: others need not wait for it to be silent.
+    pub fn strike_off(store: &S, mount: MountId) -> Result<(), Error> {
+        Membership::outside(mount).leave(store)
+    }
+
     /// Joins the file system in the store as one more mount. It may serve once it is
     /// [admitted](Fs::is_admitted).
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {

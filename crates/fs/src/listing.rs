@@ -37,7 +37,7 @@ impl<S: Store> Fs<S> {
         };
         let mut entries = Vec::with_capacity(raw.len());
         for (name, raw) in raw {
-            let record = EntryRecord::decode(directory, &raw)?;
+            let record = EntryRecord::decode_named(directory, &name, &raw)?;
             let reference = match record.passage {
                 None => Some(record.reference),
                 Some(_) => self.resolve_name(directory, &name)?,
@@ -99,7 +99,7 @@ impl<S: Store> Fs<S> {
         let place = self.place(directory, name);
         loop {
             let Some(raw) = self.read_entry(&place)? else { return Ok(None) };
-            let record = EntryRecord::decode(directory, &raw)?;
+            let record = EntryRecord::decode_at(&place, &raw)?;
             if let Resolved::Is(reference) = self.resolve(&place, &record)? {
                 return Ok(reference);
             }

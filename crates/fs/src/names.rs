@@ -60,7 +60,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn settle(&self, place: &Place) -> Result<Option<Settled>, Error> {
         for _ in 0..ATTEMPTS {
             let Some(raw) = self.read_entry(place)? else { return Ok(None) };
-            let record = EntryRecord::decode(place.shard.directory, &raw)?;
+            let record = EntryRecord::decode_at(place, &raw)?;
             match &record.passage {
                 None => return Ok(Some(Settled { reference: record.reference, record: raw })),
                 Some(Passage::Arrived { transaction, from, instead }) => {
@@ -89,7 +89,7 @@ impl<S: Store> Fs<S> {
     /// The entry at `to` came there by this transaction.
     pub(crate) fn has_arrived(&self, to: &Place, transaction: u64) -> Result<bool, Error> {
         let Some(raw) = self.read_entry(to)? else { return Ok(false) };
-        let record = EntryRecord::decode(to.shard.directory, &raw)?;
+        let record = EntryRecord::decode_at(to, &raw)?;
         Ok(
             matches!(record.passage, Some(Passage::Arrived { transaction: by, .. }) if by == transaction),
         )
@@ -103,7 +103,7 @@ impl<S: Store> Fs<S> {
         instead: Option<Reference>,
     ) -> Result<(), Error> {
         let Some(raw) = self.read_entry(place)? else { return Ok(()) };
-        let record = EntryRecord::decode(place.shard.directory, &raw)?;
+        let record = EntryRecord::decode_at(place, &raw)?;
         let leaves_by_it = matches!(
             record.passage,
             Some(Passage::Leaving { transaction: by, .. }) if by == transaction

@@ -37,7 +37,7 @@ pub fn of(error: &Error) -> Errno {
         Error::TooManyLocks => Errno::ENOLCK,
         // The kernel answers it by looking the path up afresh, once.
         Error::Stale => Errno::ESTALE,
-        Error::Corrupt { .. } => Errno::EIO,
+        Error::Corrupt { .. } | Error::CorruptEntry { .. } => Errno::EIO,
         // Unlink, rmdir and rename may say so; programs retry it more often than EAGAIN, which
         // they take for a descriptor that does not block.
         Error::Contended => Errno::EBUSY,
@@ -75,6 +75,9 @@ mod tests {
         assert_eq!(of(&Error::Store(full)), Errno::ENOSPC);
         let gone = StoreError::Unavailable { endpoint: endpoint.clone() };
         assert_eq!(of(&Error::Store(gone)), Errno::EIO);
+        let odd = Error::CorruptEntry { directory: 1, name: "name".into() };
+        assert_eq!(of(&odd), Errno::EIO);
+        assert_eq!(of(&Error::Corrupt { what: "inode", ino: 7 }), Errno::EIO);
         let denied = StoreError::Denied { endpoint };
         assert_eq!(of(&Error::Store(denied)), Errno::EACCES);
     }

@@ -158,6 +158,29 @@ mod tests {
         assert_eq!((opened.record, opened.last), (None, Some(ended())));
     }
 
+    const CORPUS: &str = include_str!("journal.txt");
+
+    #[test]
+    fn a_journal_with_any_bytes_is_read_or_refused() {
+        let ended = serde_json::to_vec(&ended()).unwrap();
+        let seeds =
+            [tidefs_fuzz::corpus(CORPUS), vec![record().encode(), ended, vec![0; 8]]].concat();
+        let mut turn = 0;
+        tidefs_fuzz::run(&seeds, 30_000, |bytes| {
+            let store = Embedded::in_heap(ByteSize::mib(1), StripeSize::DEFAULT);
+            turn += 1;
+            let field = [TERM, RECORD, LAST][turn % 3];
+            store.batch(SHARD, &Batch::new().put(field, bytes)).unwrap();
+            if let Ok(opened) = Journal::open(&store, Time(7)) {
+                if let Some(record) = opened.record {
+                    let again = Record::decode(&record.encode());
+                    assert_eq!(again, Ok(record));
+                }
+                assert_eq!(opened.journal.confirm(), Ok(()));
+            }
+        });
+    }
+
     #[test]
     fn a_lost_journal_begins_anew_and_gives_no_term_twice() {
         let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);

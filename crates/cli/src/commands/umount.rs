@@ -20,7 +20,11 @@ pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
         Some((running, record)) if record.owner == running.record.owner => {
             control::ask(&running.paths, &Request::Unmount(path.clone()))?;
         }
-        Some((_, record)) => end_holder(record.owner),
+        Some((_, record)) => {
+            end_holder(record.owner);
+            // One that was killed could not take its mount away.
+            unmount_left(&path);
+        }
         // What a killed process left, and nobody has noted.
         None if mount_table::at(&path) == Mounted::Stale && mount_table::is_ours(&path) => {
             unmount_left(&path);

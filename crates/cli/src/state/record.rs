@@ -48,6 +48,9 @@ pub struct MountRecord {
     pub point: MountPoint,
     /// The process that serves it.
     pub owner: ProcessId,
+    /// What the mount calls itself in the store; 0 where that is not known.
+    #[serde(default)]
+    pub id: u64,
 }
 
 impl Record {

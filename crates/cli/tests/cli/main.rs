@@ -7,6 +7,7 @@
 mod bad_input;
 mod deaths;
 mod elastic;
+mod fsck;
 mod kept;
 mod killed;
 mod nodes;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tidefs_model::Ino;
+use tidefs_model::{Ino, Time};
 use tidefs_store::{Batch, Store};
 
 use super::living::Living;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::keys;
 
 /// An inode that changed more recently may be in the middle of an operation.
-const INODE_AGE_MIN: Duration = Duration::from_secs(10);
+pub const INODE_AGE_MIN: Duration = Duration::from_secs(10);
 /// A count of links that is corrected while a name is on its way would be too low in the end. No
 /// operation takes nearly as long.
 const LINKS_AGE_MIN: Duration = Duration::from_secs(60);
@@ -135,6 +135,14 @@ pub fn used_inode(finding: &Finding) -> Option<Ino> {
     match finding {
         Finding::Unreachable(record) | Finding::BeyondEnd { record, .. } => Some(record.ino),
         Finding::Ownerless { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
+/// When the inode of such a finding changed last.
+pub fn changed(finding: &Finding) -> Option<Time> {
+    match finding {
+        Finding::Unreachable(record) | Finding::BeyondEnd { record, .. } => Some(record.changed),
         _ => None,
     }
 }

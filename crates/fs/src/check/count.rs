@@ -156,7 +156,7 @@ impl<S: Store> Check<'_, S> {
                 match arrived {
                     Ok(true) => Ok(*instead),
                     Ok(false) => Ok(Some(entry.reference)),
-                    Err(Error::Corrupt { .. }) => {
+                    Err(Error::Corrupt { .. } | Error::CorruptEntry { .. }) => {
                         tracing::warn!(directory = %place.shard.directory, "a rename leads to a \
                             record that does not decode");
                         Ok(Some(entry.reference))

@@ -53,10 +53,6 @@ impl Living {
             known.beats = member.beats;
         }
     }
-
-    fn are_all_seen(&self) -> bool {
-        self.members.values().all(|member| member.lives)
-    }
 }
 
 impl<S: Store> Check<'_, S> {
@@ -79,7 +75,11 @@ impl<S: Store> Check<'_, S> {
     pub fn dead_members(&self, living: &mut Living) -> Result<Vec<Finding>, Error> {
         loop {
             living.look(&self.members()?);
-            if living.are_all_seen() || self.clock.now() - living.since > SILENCE_MAX {
+            let is_clear = |(&mount, member): (&MountId, &Member)| {
+                member.lives || self.surroundings.is_dead(mount)
+            };
+            if living.members.iter().all(is_clear) || self.clock.now() - living.since > SILENCE_MAX
+            {
                 break;
             }
             self.surroundings.pause(LOOK_EVERY);

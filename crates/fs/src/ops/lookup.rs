@@ -108,7 +108,7 @@ impl<S: Store> Fs<S> {
         );
         let mut outcome = self.store.batch(place.shard, &batch)?;
         let Some(raw) = outcome.take(0) else { return Ok(Found::Nothing) };
-        let record = EntryRecord::decode(place.shard.directory, &raw)?;
+        let record = EntryRecord::decode_at(place, &raw)?;
         let settled = record.passage.is_none();
         let reference = match self.resolve(place, &record)? {
             Resolved::Is(Some(reference)) => reference,

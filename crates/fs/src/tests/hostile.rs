@@ -1,15 +1,19 @@
 //! Records with any bytes: a node may be hostile, or its memory damaged. None may make a mount
 //! panic, take memory without bound or read a wrong value; what does not decode is named.
 
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_store::{Batch, Store};
 
+use super::bed::{Bed, ME};
 use crate::attributes::Attributes;
 use crate::closing::Closing;
 use crate::entry::{EntryRecord, Passage, Place, Reference};
 use crate::inode::{BYTES, Inode};
-use crate::{Error, Kind};
+use crate::{Error, Kind, keys};
 
 /// Records that were once worth a thought, a line each: what it is, and its bytes in hexadecimal.
 const CORPUS: &str = include_str!("corpus/records.txt");
@@ -70,20 +74,84 @@ fn sound() -> Vec<Vec<u8>> {
 
 #[test]
 fn what_is_in_the_corpus_is_taken_or_named() {
-    let mut count = 0;
-    for line in CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let digits: Vec<u8> = line
-            .rsplit(' ')
-            .next()
-            .into_iter()
-            .flat_map(str::chars)
-            .map(|digit| digit.to_digit(16).expect("a hexadecimal digit") as u8)
-            .collect();
-        feed(&digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect::<Vec<_>>());
-        count += 1;
-    }
-    assert!(count > 5, "{count} records");
-    sound().iter().for_each(|record| feed(record));
+    let seeds = seeds();
+    assert!(seeds.len() > 10, "{} records", seeds.len());
+    tidefs_fuzz::run(&seeds, 300_000, feed);
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    [tidefs_fuzz::corpus(CORPUS), sound()].concat()
+}
+
+/// A mount meets any bytes in any of its records: every call answers, and the mount lives on.
+#[test]
+fn a_mount_that_meets_any_bytes_answers_every_call() {
+    let mut seeds = seeds();
+    seeds.push(Vec::new());
+    let mut turn = 0;
+    tidefs_fuzz::run(&seeds, 1_500, |bytes| {
+        turn += 1;
+        let bed = Bed::new();
+        let fs = bed.mount(1);
+        assert_eq!(fs.is_admitted(), Ok(true));
+        let directory = fs.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+        let file = fs.mknod(ME, directory, b"f", Kind::File, 0o600, 0).expect("made").attr.ino;
+        let home = fs.shard_of(directory, b"f");
+        let (shard, field) = match turn % 6 {
+            0 => (home, keys::entry(b"f")),
+            1 => (home, keys::inode(file)),
+            2 => (home, keys::xattrs(file)),
+            3 => (home, keys::CLOSED.to_vec()),
+            4 => (home, keys::HEADER.to_vec()),
+            _ => (keys::MOUNTS, keys::mount(tidefs_model::MountId(2))),
+        };
+        bed.store.batch(shard, &Batch::new().put(field, bytes)).expect("put");
+        // A second mount has nothing in memory. What was half done is long given up.
+        bed.pass(Duration::from_secs(60));
+        let second = bed.mount(3);
+        let _ = (second.tick(), second.is_admitted());
+        let _ = second.lookup(Ino::ROOT, b"d");
+        for call in 0..7 {
+            let _ = match call {
+                0 => second.lookup(directory, b"f").map(drop),
+                1 => second.getattr(file, None).map(drop),
+                2 => second.getxattr(file, b"user.a").map(drop),
+                3 => second.opendir(directory).and_then(|handle| {
+                    let listed = second.readdir(handle, 0, &mut |_| true);
+                    second.releasedir(handle).and(listed)
+                }),
+                4 => second.unlink(directory, b"f"),
+                5 => second.mkdir(ME, directory, b"new", 0o755).map(drop),
+                _ => second.rmdir(Ino::ROOT, b"d"),
+            };
+        }
+        assert!(second.mkdir(ME, Ino::ROOT, b"elsewhere", 0o755).is_ok(), "the rest goes on");
+    });
+}
+
+#[test]
+fn a_record_that_does_not_decode_is_named() {
+    let bed = Bed::new();
+    let fs = bed.mount(1);
+    let file = fs.mknod(ME, Ino::ROOT, b"odd", Kind::File, 0o600, 0).expect("made").attr.ino;
+    let shard = fs.shard_of(Ino::ROOT, b"odd");
+    let put =
+        |field: Vec<u8>| bed.store.batch(shard, &Batch::new().put(field, [9, 9])).expect("put");
+    put(keys::xattrs(file));
+    let why = fs.getxattr(file, b"user.a").expect_err("its attributes do not decode");
+    assert_eq!(
+        why.to_string(),
+        format!("the record of the attributes of inode {file} does not decode")
+    );
+    put(keys::inode(file));
+    let why = fs.getattr(file, None).expect_err("the inode does not decode");
+    assert_eq!(why.to_string(), format!("the record of inode {file} does not decode"));
+    put(keys::entry(b"odd"));
+    let why = fs.lookup(Ino::ROOT, b"odd").expect_err("the entry does not decode");
+    assert_eq!(why.to_string(), "the entry \"odd\" of directory 1 does not decode");
+    assert_eq!(fs.unlink(Ino::ROOT, b"odd").expect_err("neither does it here"), why);
+    let handle = fs.opendir(Ino::ROOT).expect("opened");
+    assert_eq!(fs.readdir(handle, 0, &mut |_| true).expect_err("nor in a listing"), why);
 }
 
 proptest! {

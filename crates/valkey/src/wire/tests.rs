@@ -96,6 +96,52 @@ fn the_start_of_a_bulk_reply_is_told_from_others() {
     assert_eq!(bulk_start(b"$-1\r\n"), Ok(BulkStart::Other));
 }
 
+const CORPUS: &str = include_str!("corpus/replies.txt");
+
+/// Bytes that a reply keeps, with what its parts take.
+fn memory(reply: &Reply) -> usize {
+    size_of::<Reply>()
+        + match reply {
+            Reply::Status(text) | Reply::Error(text) | Reply::Bulk(text) => text.capacity(),
+            Reply::Array(values) => {
+                let unused = (values.capacity() - values.len()) * size_of::<Reply>();
+                unused + values.iter().map(memory).sum::<usize>()
+            }
+            Reply::Integer(_) | Reply::Nil => 0,
+        }
+}
+
+/// Whatever arrives: no panic, no end that depends on how it arrives in pieces, no memory beyond
+/// what arrived, and what is taken apart means what it is made of.
+fn feed(input: &[u8]) {
+    let whole = scan(input);
+    let mut scanner = Scanner::default();
+    let by_pieces = (0..=input.len()).map(|end| scanner.scan(&input[..end]));
+    let by_pieces = by_pieces.into_iter().find(|found| *found != Ok(None)).unwrap_or(Ok(None));
+    if let Ok(found) = whole {
+        assert_eq!(by_pieces, Ok(found));
+    }
+    if let Ok((reply, length)) = parse(input) {
+        assert!(memory(&reply) <= 100 + 40 * length, "{length} bytes take {}", memory(&reply));
+        assert_eq!(parse(&encode(&reply)).map(|(again, _)| again), Ok(reply));
+        // A whole reply ends where the scanner says, unless its line came in pieces that are none.
+        if let Ok(Some(scanned)) = whole {
+            assert_eq!(scanned, length);
+        }
+    }
+    let _ = bulk_start(input);
+    if let Ok(text) = std::str::from_utf8(input) {
+        let _ = crate::view::parse_view(text);
+    }
+}
+
+#[test]
+fn no_bytes_of_a_server_do_harm() {
+    let seeds = tidefs_fuzz::corpus(CORPUS);
+    assert!(seeds.len() > 20, "{} replies", seeds.len());
+    tidefs_fuzz::run(&seeds, 200_000, feed);
+}
+
 /// Any reply, small.
 fn reply() -> impl Strategy<Value = Reply> {
     let line = vec(any::<u8>().prop_filter("no line end", |byte| !b"\r\n".contains(byte)), 0..9);
