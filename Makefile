@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus
+  bench clean programs litmus crashes crashed fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
-	$(MAKE) --no-print-directory lint unit workflows churn killed suites
+	$(MAKE) --no-print-directory lint unit workflows churn killed crashed suites
 
 lint:
 	cargo fmt --all --check
@@ -70,6 +70,25 @@ killed:
 kills: ## kill the manager before every step of growing and shrinking; all is well again in 10 s
 	scripts/setup test
 	$(call KILLS,--within 10)
+
+# A mount is killed in the middle of its work, while another one goes on.
+CRASHES = /usr/bin/python3 trust/crashes.py --tidefs $(TIDEFS)
+
+crashed:
+	cargo build --release --locked -p tidefs-cli
+	$(CRASHES) --kills 2 --seconds 15
+
+crashes: ## kill mounts again and again for ten minutes on each kind of server, and check what is left
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(CRASHES) --kills 1000 --seconds 600
+	$(CRASHES) --kills 1000 --seconds 600 --seed 2 --server /usr/bin/redis-server
+
+fuzz: ## a hundred times as much hostile input as `make test` feeds: replies, records, requests
+	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-fs --lib hostile
+	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-valkey --lib no_bytes
+	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-manager --lib any_bytes
+	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-cli control
 
 tide: ## write more than a node holds, read it back, delete it, and watch the nodes come and go
 	scripts/setup test
