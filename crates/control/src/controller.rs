@@ -13,6 +13,7 @@ use tidefs_model::{NodeId, Time};
 use crate::decide::{Quiet, Silence, Uneven};
 use crate::decision::{Decision, Hold, Verdict};
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
+use crate::forecast::Forecaster;
 use crate::observation::Observation;
 use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
@@ -68,6 +69,7 @@ pub struct Controller {
     failures: u32,
     hold_until: Option<(Time, String)>,
     decision: Option<Decision>,
+    forecaster: Option<Forecaster>,
 }
 
 impl Controller {
@@ -89,7 +91,13 @@ impl Controller {
             failures: 0,
             hold_until: None,
             decision: None,
+            forecaster: None,
         })
+    }
+
+    /// The forecast is asked before the thresholds are.
+    pub fn with_forecast(self, forecaster: Forecaster) -> Controller {
+        Controller { forecaster: Some(forecaster), ..self }
     }
 
     pub fn settings(&self) -> &Settings {
@@ -169,6 +177,9 @@ impl Controller {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
         self.silence.observe(at, &observed);
         self.uneven.observe(at, &observed);
+        if let Some(forecaster) = &mut self.forecaster {
+            forecaster.observe(at, &observed, &self.settings);
+        }
         self.observed = observed;
         self.observed_at = Some(at);
     }
@@ -177,7 +188,12 @@ impl Controller {
         self.quiet.reset();
         match &mut self.state {
             State::Busy(reconfiguration) => reconfiguration.hurry(),
-            _ => self.full = Some(node),
+            _ => {
+                self.full = Some(node);
+                if let Some(forecaster) = &mut self.forecaster {
+                    forecaster.node_full(self.tasks.now);
+                }
+            }
         }
     }
 
@@ -236,6 +252,9 @@ impl Controller {
             return;
         }
         let summary = reconfiguration.summary(now);
+        if let Some(forecaster) = &mut self.forecaster {
+            forecaster.reconfigured(&summary);
+        }
         if let Some(id) = reconfiguration.request() {
             commands.push(Command::Answer(id, Answer::Finished(summary.clone())));
         }

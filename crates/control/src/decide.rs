@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidefs_model::{NodeId, Time};
 
 use crate::decision::{Cause, Hold, Verdict};
+use crate::forecast::Advice;
 use crate::observation::{Node, Observation, percent};
 use crate::policy::{ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
@@ -113,6 +114,8 @@ pub struct Situation<'a> {
     /// A writer waits for room; on this node, where it is known.
     pub full: Option<Option<NodeId>>,
     pub last_rebalance: Option<Time>,
+    /// Of a forecast that is believed.
+    pub advice: Option<Advice>,
 }
 
 pub fn decide(situation: &Situation<'_>) -> Verdict {
@@ -124,6 +127,10 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(verdict) = settings.policy.scale_out.and_then(|out| grow(situation, &out, nodes)) {
         return verdict;
     }
+    let advice = situation.advice.filter(|_| situation.full.is_none());
+    if let Some(verdict) = advice.and_then(|advice| grow_as_advised(situation, advice, nodes)) {
+        return verdict;
+    }
     if let Some(node) = dead_and_empty(situation) {
         return Verdict::Shrink { leaving: vec![node], cause: Cause::DeadAndEmpty { node } };
     }
@@ -132,6 +139,9 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     }
     if situation.full.is_some() {
         return Verdict::Hold(Hold::NoScaleOut);
+    }
+    if let Some(advice) = advice {
+        return shrink_as_advised(situation, advice, nodes);
     }
     settings.policy.scale_in.and_then(|scale_in| shrink(situation, &scale_in, nodes)).unwrap_or(
         Verdict::Hold(Hold::Between {
@@ -154,6 +164,8 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     let threshold_percent = scale_out.threshold_percent;
     let cause = match full {
         Some(node) => Cause::NodeFull { node },
+        // A forecast that is believed knows better than a threshold.
+        None if situation.advice.is_some() => return None,
         None if used_percent > f64::from(threshold_percent) => {
             Cause::AboveThreshold { used_percent, threshold_percent }
         }
@@ -168,6 +180,30 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     }
     let add = scale_out.step(settings.nodes_initial, nodes).min(max - nodes);
     Some(Verdict::Grow { add, cause })
+}
+
+fn grow_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> Option<Verdict> {
+    let wanted = advice.nodes.min(situation.settings.nodes_max);
+    let cause = Cause::Forecast { expected_bytes: advice.expected_bytes, ahead: advice.ahead() };
+    (wanted > nodes).then(|| Verdict::Grow { add: wanted - nodes, cause })
+}
+
+/// As many nodes leave as are not wanted, as far as the others can take what is there now.
+fn shrink_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> Verdict {
+    let Situation { settings, observed, .. } = *situation;
+    let (expected_bytes, ahead) = (advice.expected_bytes, advice.ahead());
+    let wanted = advice.nodes.max(settings.nodes_min);
+    let most = f64::from(settings.spreading.fill_percent);
+    let tries = (1..=nodes.saturating_sub(wanted)).rev();
+    let mut leaving = tries.map(|count| cheapest_to_leave(observed, count));
+    let fits =
+        |leaving: &Vec<NodeId>| !leaving.is_empty() && percent_without(observed, leaving) <= most;
+    match leaving.find(fits) {
+        Some(leaving) => {
+            Verdict::Shrink { leaving, cause: Cause::Forecast { expected_bytes, ahead } }
+        }
+        None => Verdict::Hold(Hold::Forecast { wanted, expected_bytes, ahead }),
+    }
 }
 
 /// A node that is of no use to anybody, and nothing was lost with it.

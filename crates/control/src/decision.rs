@@ -94,6 +94,11 @@ pub enum Cause {
     EmptyNode {
         node: NodeId,
     },
+    /// So much is expected to be in use.
+    Forecast {
+        expected_bytes: u64,
+        ahead: Duration,
+    },
     /// A node has not answered for long, and held nothing.
     DeadAndEmpty {
         node: NodeId,
@@ -117,6 +122,12 @@ pub enum Hold {
     },
     AtMinimum {
         min: u16,
+    },
+    /// As many nodes as the forecast wants, or none of them may leave yet.
+    Forecast {
+        wanted: u16,
+        expected_bytes: u64,
+        ahead: Duration,
     },
     /// Usage is low, but has not been for long enough without growing.
     Quiet {
@@ -182,6 +193,12 @@ impl fmt::Display for Cause {
             Cause::Uneven { fullest_percent, mean_percent } => {
                 write!(f, "one node is at {fullest_percent:.1} %, the mean is {mean_percent:.1} %")
             }
+            Cause::Forecast { expected_bytes, ahead } => write!(
+                f,
+                "{} are expected to be in use at most within {:.0} s",
+                ByteSize(*expected_bytes),
+                ahead.as_secs_f64()
+            ),
             Cause::DeadAndEmpty { node } => {
                 write!(f, "{node} has not answered for long, and holds nothing")
             }
@@ -216,6 +233,12 @@ impl fmt::Display for Hold {
             Hold::AtMinimum { min } => {
                 write!(f, "fewer nodes would do, and {min} are the minimum")
             }
+            Hold::Forecast { wanted, expected_bytes, ahead } => write!(
+                f,
+                "{wanted} nodes are wanted: {} are expected to be in use at most within {:.0} s",
+                ByteSize(*expected_bytes),
+                ahead.as_secs_f64()
+            ),
             Hold::Quiet { so_far, needed } => write!(
                 f,
                 "usage is low, but only for {} of {} s",

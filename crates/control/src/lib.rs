@@ -8,6 +8,7 @@ mod controller;
 mod decide;
 mod decision;
 mod events;
+pub mod forecast;
 mod inventory;
 mod observation;
 mod planner;
@@ -17,6 +18,7 @@ mod record;
 mod request;
 pub mod rescaling;
 mod settings;
+pub mod workflow;
 
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth};

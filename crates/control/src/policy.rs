@@ -9,7 +9,8 @@
 //! | `csi` | below 75 %, for a quiet period | a quarter of the nodes leave |
 //! | `asi` | below 50 %, for a quiet period | half of the nodes leave |
 //!
-//! `static` neither grows nor shrinks unless it is asked to.
+//! `forecast` follows a workflow's graph (see `forecast`), and falls back to `nso+asi` or to what it is
+//! joined with when the graph is wrong. `static` neither grows nor shrinks unless it is asked to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -89,19 +90,28 @@ fn part(nodes: u16, percent: u16) -> u16 {
 pub struct Policy {
     pub scale_out: Option<ScaleOut>,
     pub scale_in: Option<ScaleIn>,
+    /// A forecast is asked first, as long as it can be believed.
+    pub forecast: bool,
 }
 
 impl Policy {
     /// Changes only by hand.
-    pub const STATIC: Policy = Policy { scale_out: None, scale_in: None };
+    pub const STATIC: Policy = Policy { scale_out: None, scale_in: None, forecast: false };
+
+    /// What a forecast falls back to unless something else is said.
+    const FALL_BACK: Policy = Policy {
+        scale_out: Some(ScaleOut::NEUTRAL),
+        scale_in: Some(ScaleIn::AGGRESSIVE),
+        forecast: true,
+    };
 }
 
 /// The text names no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePolicyError {
     #[error(
-        "{name:?} is not a policy; write static, or one of cso, nso, aso (grow) and one of csi, \
-         asi (shrink) joined by +, such as nso+asi"
+        "{name:?} is not a policy; write static, forecast, or one of cso, nso, aso (grow) and one of \
+         csi, asi (shrink) joined by +, such as nso+asi"
     )]
     Unknown { name: String },
     #[error("{first} and {second} both say how to {direction}; keep one of them")]
@@ -113,12 +123,14 @@ pub enum ParsePolicyError {
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Static,
+    Forecast,
     Out(ScaleOut),
     In(ScaleIn),
 }
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("static", Part::Static),
+    ("forecast", Part::Forecast),
     ("cso", Part::Out(ScaleOut::CONSERVATIVE)),
     ("nso", Part::Out(ScaleOut::NEUTRAL)),
     ("aso", Part::Out(ScaleOut::AGGRESSIVE)),
@@ -145,10 +157,11 @@ impl FromStr for Policy {
         let shrinks = |part: &Part| matches!(part, Part::In(_));
         only_one(&parts, grows, "grow")?;
         only_one(&parts, shrinks, "shrink")?;
-        let mut policy = Policy::STATIC;
+        let forecast = parts.iter().any(|(_, part)| *part == Part::Forecast);
+        let mut policy = if forecast { Policy::FALL_BACK } else { Policy::STATIC };
         for (_, part) in parts {
             match part {
-                Part::Static => {}
+                Part::Static | Part::Forecast => {}
                 Part::Out(scale_out) => policy.scale_out = Some(scale_out),
                 Part::In(scale_in) => policy.scale_in = Some(scale_in),
             }
@@ -174,6 +187,13 @@ fn only_one(
 /// In the words that are read, with what differs from the named policies.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.forecast {
+            f.write_str("forecast")?;
+            if *self == Policy::FALL_BACK {
+                return Ok(());
+            }
+            f.write_str("+")?;
+        }
         match (self.scale_out, self.scale_in) {
             (None, None) => f.write_str("static"),
             (Some(scale_out), None) => scale_out.fmt(f),
@@ -227,7 +247,18 @@ mod tests {
 
     #[test]
     fn names_are_read_and_said_again() {
-        for name in ["static", "cso", "nso", "aso", "csi", "asi", "nso+asi", "cso+csi"] {
+        for name in [
+            "static",
+            "cso",
+            "nso",
+            "aso",
+            "csi",
+            "asi",
+            "nso+asi",
+            "cso+csi",
+            "forecast",
+            "forecast+cso+csi",
+        ] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
         assert_eq!(" ASI + nso ".parse(), "nso+asi".parse::<Policy>());

@@ -48,7 +48,18 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
     let mut uneven = Uneven::default();
     uneven.observe(Time::from_unix(1_000, 0), observed);
     let (silence, last_rebalance) = (&silence, None);
-    decide(&Situation { now, settings, observed, quiet, uneven, silence, full, last_rebalance })
+    let advice = None;
+    decide(&Situation {
+        now,
+        settings,
+        observed,
+        quiet,
+        uneven,
+        silence,
+        full,
+        last_rebalance,
+        advice,
+    })
 }
 
 fn size_of(verdict: &Verdict) -> i32 {

@@ -15,9 +15,16 @@ use crate::random::Random;
 /// Stripes in a partition, by which partitions differ: the deviation is one over the root of it.
 const STRIPES: f64 = 60.0;
 
+/// What lies on a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// The part of all bytes.
+    part: f64,
+    partitions: u16,
+}
+
 pub(crate) struct Cluster {
-    /// By node, the part of all bytes that lies on it.
-    members: BTreeMap<NodeId, f64>,
+    members: BTreeMap<NodeId, Share>,
     owners: Vec<NodeId>,
     /// By partition, the part of all bytes; these add up to 1.
     parts: Vec<f64>,
@@ -55,7 +62,7 @@ impl Cluster {
         self.born += 1;
         let mut id = [0; 20];
         id[..8].copy_from_slice(&self.born.to_be_bytes());
-        self.members.insert(NodeId(id), 0.0);
+        self.members.insert(NodeId(id), Share::default());
         NodeId(id)
     }
 
@@ -65,33 +72,34 @@ impl Cluster {
 
     /// The node on which most lies.
     pub fn fullest(&self) -> NodeId {
-        let most = self.members.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
+        let most = self.members.iter();
+        let most = most.max_by(|a, b| a.1.part.total_cmp(&b.1.part).then(b.0.cmp(a.0)));
         *most.expect("a node").0
     }
 
     /// Would no node be above this many bytes with so many more?
     pub fn has_room_for(&self, bytes: u64, each: u64) -> bool {
-        let most = self.members[&self.fullest()];
+        let most = self.members[&self.fullest()].part;
         EMPTY_NODE_BYTES as f64 + (self.bytes + bytes) as f64 * most <= each as f64
     }
 
     fn weigh(&mut self) {
-        self.members.values_mut().for_each(|part| *part = 0.0);
+        self.members.values_mut().for_each(|share| *share = Share::default());
         for (owner, part) in self.owners.iter().zip(&self.parts) {
-            *self.members.get_mut(owner).expect("partitions lie on members") += part;
+            let share = self.members.get_mut(owner).expect("partitions lie on members");
+            share.part += part;
+            share.partitions += 1;
         }
     }
 
     fn seen(&self) -> Vec<Node> {
-        let mut count: BTreeMap<NodeId, u16> = BTreeMap::new();
-        self.owners.iter().for_each(|owner| *count.entry(*owner).or_default() += 1);
-        let node = |(&id, &part): (&NodeId, &f64)| Node {
+        let node = |(&id, share): (&NodeId, &Share)| Node {
             id,
             class: NodeClass::Own,
             state: NodeState::Serving,
             capacity_bytes: self.node_memory,
-            used_bytes: EMPTY_NODE_BYTES + (part * self.bytes as f64) as u64,
-            partitions: count.get(&id).copied().unwrap_or(0),
+            used_bytes: EMPTY_NODE_BYTES + (share.part * self.bytes as f64) as u64,
+            partitions: share.partitions,
             traffic_bytes: 0,
         };
         self.members.iter().map(node).collect()

@@ -5,6 +5,7 @@
 //! the same result, to the byte.
 
 mod cluster;
+mod disturbance;
 mod outcome;
 pub mod quartiles;
 pub mod random;
@@ -12,5 +13,6 @@ pub mod rescaling;
 pub mod workflow;
 mod world;
 
+pub use disturbance::{Disturbance, ParseDisturbanceError};
 pub use outcome::{Outcome, Reconfigured, Row};
 pub use world::{Setup, Stuck, simulate};

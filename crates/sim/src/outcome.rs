@@ -1,6 +1,7 @@
 //! What a simulated run came to, and how it compares with a static one (MemEFS, section 3.4.4).
 
 use serde::Serialize;
+use tidefs_control::EMPTY_NODE_BYTES;
 
 /// What held from an instant until the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -62,6 +63,16 @@ impl Outcome {
     pub fn improvement_over(&self, fixed: &Outcome) -> f64 {
         let wasted = fixed.wasted_byte_seconds();
         if wasted > 0.0 { (wasted - self.wasted_byte_seconds()) / wasted } else { 0.0 }
+    }
+
+    /// The *RUI* of an oracle that knows everything: at every instant of this static run, the fewest
+    /// nodes of so much memory that hold what is in use, which come and go at once and at no cost.
+    pub fn improvement_of_oracle(&self, node_memory: u64) -> f64 {
+        let room = node_memory.saturating_sub(EMPTY_NODE_BYTES).max(1);
+        let fewest = |row: &Row| row.used_bytes.div_ceil(room).clamp(1, row.nodes.into());
+        let wasted = self.sum(|row| (fewest(row) * node_memory) as f64 - row.used_bytes as f64);
+        let fixed = self.wasted_byte_seconds();
+        if fixed > 0.0 { (fixed - wasted) / fixed } else { 0.0 }
     }
 
     /// How much longer than the static run, as a part of it.

@@ -14,12 +14,14 @@ mod tasks;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tidefs_control::forecast::{Curve, Forecaster};
 use tidefs_control::{
     Command, Controller, Event, Growth, Policy, Settings, SettingsError, Spreading,
 };
 use tidefs_model::{ByteSize, Time};
 
 use crate::cluster::Cluster;
+use crate::disturbance::Disturbance;
 use crate::outcome::{Outcome, Reconfigured, Row};
 use crate::random::Random;
 use crate::workflow::{TaskNumber, Workflow};
@@ -33,14 +35,18 @@ pub struct Setup {
     pub nodes_initial: u16,
     pub nodes_max: u16,
     pub node_memory: ByteSize,
-    /// Tasks that a node runs at a time.
+    /// Tasks that a node runs at a time, or a machine of those that compute.
     pub slots: u32,
+    /// Machines that compute and hold nothing; where there are none, the nodes compute.
+    pub compute: Option<u32>,
     /// Bytes a second of each node's link.
     pub bandwidth: f64,
     /// From the wish for a node to its service.
     pub boot_seconds: f64,
     /// Input and output stand still during a reconfiguration.
     pub suspends: bool,
+    /// How wrong a forecast is told, for policies that ask one.
+    pub disturbance: Disturbance,
     pub seed: u64,
 }
 
@@ -79,6 +85,22 @@ pub fn simulate(workflow: &Workflow, setup: &Setup) -> Result<Outcome, Stuck> {
     Ok(world.outcome)
 }
 
+fn controller(
+    workflow: &Workflow,
+    setup: &Setup,
+    settings: Settings,
+) -> Result<Controller, SettingsError> {
+    let controller = Controller::new(settings)?;
+    if !setup.policy.forecast {
+        return Ok(controller);
+    }
+    let told = setup.disturbance.told(workflow, setup.seed);
+    let machines = setup.compute.unwrap_or(setup.nodes_max.into());
+    let part = setup.bandwidth / f64::from(setup.slots);
+    let curve = Curve::new(&told, machines * setup.slots, part);
+    Ok(controller.with_forecast(Forecaster::new(curve)))
+}
+
 struct World<'w> {
     workflow: &'w Workflow,
     setup: Setup,
@@ -94,6 +116,8 @@ struct World<'w> {
     held: Vec<Happening>,
     suspended_since: Option<Time>,
     moving: u32,
+    /// When the steps that are under way are over.
+    moving_until: Time,
     outcome: Outcome,
 }
 
@@ -109,7 +133,7 @@ impl<'w> World<'w> {
             workflow,
             setup,
             settings,
-            controller: Controller::new(settings)?,
+            controller: controller(workflow, &setup, settings)?,
             cluster: Cluster::new(setup.nodes_initial, setup.node_memory.0, &mut random),
             queue: Queue::default(),
             now: Time(0),
@@ -118,6 +142,7 @@ impl<'w> World<'w> {
             held: Vec::new(),
             suspended_since: None,
             moving: 0,
+            moving_until: Time(0),
             outcome: Outcome {
                 makespan_seconds: 0.0,
                 timeline: Vec::new(),
@@ -211,6 +236,11 @@ impl<'w> World<'w> {
         })
     }
 
+    /// Tasks that run at a time, at most.
+    fn slots(&self) -> u32 {
+        self.setup.compute.unwrap_or(self.cluster.nodes().into()) * self.setup.slots
+    }
+
     fn seconds(&self) -> f64 {
         self.now.0 as f64 / 1e9
     }
@@ -239,8 +269,10 @@ impl<'w> World<'w> {
     /// Seconds on one slot's part of a link.
     fn transfer(&self, bytes: u64) -> f64 {
         let part = self.setup.bandwidth / f64::from(self.setup.slots);
-        let left = if self.moving > 0 { part / 2.0 } else { part };
-        bytes as f64 / left
+        let seconds = bytes as f64 / part;
+        // Half of the link until the step is over: half a second is lost with each.
+        let moves_on = if self.moving > 0 { self.moving_until - self.now } else { Duration::ZERO };
+        seconds + seconds.min(moves_on.as_secs_f64() / 2.0)
     }
 
     fn tell(&mut self, event: Event) {

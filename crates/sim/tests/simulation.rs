@@ -3,7 +3,7 @@
 use tidefs_control::Policy;
 use tidefs_model::ByteSize;
 use tidefs_sim::workflow::{BuiltIn, Cleanup, Task, Workflow};
-use tidefs_sim::{Outcome, Setup, Stuck, simulate};
+use tidefs_sim::{Disturbance, Outcome, Setup, Stuck, simulate};
 
 const GB: u64 = 1_000_000_000;
 
@@ -16,7 +16,9 @@ fn setup(policy: &str, initial: u16, most: u16) -> Setup {
         slots: 4,
         bandwidth: 1e9,
         boot_seconds: 5.0,
+        compute: None,
         suspends: false,
+        disturbance: Disturbance::NONE,
         seed: 1,
     }
 }
@@ -119,4 +121,42 @@ fn a_policy_wastes_less_than_a_static_run() {
     assert!((peak - 1.0).abs() < 0.02, "{peak}");
     assert!(conservative.improvement_over(&fixed) > 0.2);
     assert!(conservative.node_hours() < fixed.node_hours());
+}
+
+/// Nearly as good as one that knows everything, also when it is told something else; where machines
+/// apart from the nodes compute.
+#[test]
+fn a_forecast_is_near_the_oracle() {
+    let workflow = BuiltIn::Broadband.workflow(1);
+    let world = |policy: &str, initial, told: &str| Setup {
+        node_memory: ByteSize(20 * GB),
+        slots: 8,
+        compute: Some(64),
+        disturbance: told.parse().expect("a disturbance"),
+        ..setup(policy, initial, 64)
+    };
+    let fixed = run(&workflow, &world("static", 64, "1,1"));
+    let oracle = fixed.improvement_of_oracle(20 * GB);
+    assert!(oracle > 0.9 && oracle < 1.0, "{oracle}");
+    for told in ["1,1", "2,1", "0.5,1", "1,1.5", "1,0.667", "mixed:2,1.5"] {
+        let outcome = run(&workflow, &world("forecast", 16, told));
+        let (overhead, improvement) =
+            (outcome.overhead_over(&fixed), outcome.improvement_over(&fixed));
+        assert!(overhead <= 0.02, "{told}: {overhead}");
+        assert!(improvement >= 0.85 * oracle, "{told}: {improvement} of {oracle}");
+    }
+}
+
+#[test]
+fn disturbances_are_read_and_change_what_is_told() {
+    let workflow = fan(2, GB, false);
+    let told = |text: &str| text.parse::<Disturbance>().expect("a disturbance").told(&workflow, 1);
+    assert_eq!(told("1,1"), workflow);
+    let twice = told("2,0.5");
+    assert_eq!((twice.tasks[0].seconds, twice.files[1]), (120.0, GB / 2));
+    assert_ne!(told("mixed:2,1.5"), workflow);
+    for text in ["", "2", "2,0", "x,1", "2,1,1", "99,1"] {
+        let message = text.parse::<Disturbance>().unwrap_err().to_string();
+        assert!(message.contains("not a disturbance"), "{message}");
+    }
 }

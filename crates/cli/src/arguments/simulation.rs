@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidefs_control::Policy;
 use tidefs_model::ByteSize;
+use tidefs_sim::Disturbance;
 
 use crate::elasticity::NodeRange;
 
@@ -30,6 +31,16 @@ pub struct Sim {
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub slots: u32,
+
+    /// Machines that compute and hold nothing; without it, the nodes compute as well, as in MemEFS
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub compute: Option<u32>,
+
+    /// How many times what will be the forecast is told: factors of runtimes and of sizes; with
+    /// mixed: before them, each stage is told too much or too little
+    #[arg(long, value_name = "RUNTIMES,SIZES", default_value = "1,1")]
+    pub disturb: Disturbance,
 
     /// What each node's link carries in a second
     #[arg(long, value_name = "SIZE", default_value = "1GB")]

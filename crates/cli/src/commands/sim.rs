@@ -39,6 +39,8 @@ struct View {
     seed: u64,
     static_nodes: u16,
     static_makespan_seconds: f64,
+    /// Of an oracle that knows everything, where nodes come and go at once.
+    oracle_improvement: f64,
     policies: Vec<Line>,
 }
 
@@ -50,6 +52,8 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         nodes_max: options.nodes.max,
         node_memory: options.node_memory,
         slots: options.slots,
+        compute: options.compute,
+        disturbance: options.disturb,
         bandwidth: (options.bandwidth.0 as f64).max(1.0),
         boot_seconds: options.boot.into(),
         suspends: options.suspend,
@@ -74,6 +78,7 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         seed: options.seed,
         static_nodes: options.nodes.max,
         static_makespan_seconds: fixed.makespan_seconds,
+        oracle_improvement: fixed.improvement_of_oracle(options.node_memory.0),
         policies: lines,
     };
     if let Some(directory) = &options.report {
@@ -99,7 +104,7 @@ fn workflow(options: &Sim) -> anyhow::Result<Workflow> {
         Err(_) => {
             let refused = |why: String| Failure::Unplannable(format!("{}: {why}", path.display()));
             let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-            let workflow = Workflow::from_wfformat(&text);
+            let workflow = Workflow::read(&text);
             Ok(workflow.map_err(|error| refused(error.to_string()))?)
         }
     }
@@ -124,8 +129,12 @@ fn line(policy: Policy, outcome: &Outcome, fixed: &Outcome) -> Line {
 
 fn print(view: &View) {
     say::answer(format!(
-        "{}, {} tasks; static: {} nodes, {:.0} s",
-        view.workflow, view.tasks, view.static_nodes, view.static_makespan_seconds
+        "{}, {} tasks; static: {} nodes, {:.0} s; an oracle's RUI: {:.1} %",
+        view.workflow,
+        view.tasks,
+        view.static_nodes,
+        view.static_makespan_seconds,
+        100.0 * view.oracle_improvement,
     ));
     say::answer(format!(
         "{:<10}{:>12}{:>8}{:>10}{:>12}{:>8}{:>8}",

@@ -6,6 +6,7 @@ use super::{Controller, State};
 use crate::decide::{Situation, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
+use crate::forecast::Forecaster;
 use crate::reconfiguration::Reconfiguration;
 use crate::record::{Kind, Record};
 
@@ -33,6 +34,7 @@ impl Controller {
             uneven: self.uneven,
             full: self.full,
             last_rebalance: self.last_rebalance,
+            advice: self.forecaster.as_ref().and_then(Forecaster::advice),
         })
     }
 

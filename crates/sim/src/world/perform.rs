@@ -4,6 +4,7 @@ use tidefs_control::{Action, Done, Event, Step, Task};
 use tidefs_model::NodeId;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::World;
 use super::events::Happening;
@@ -24,7 +25,10 @@ impl World<'_> {
                 if self.setup.suspends && self.suspended_since.is_none() {
                     self.suspended_since = Some(self.now);
                 }
-                self.move_seconds(step)
+                let seconds = self.move_seconds(step);
+                let over = self.now + Duration::from_secs_f64(seconds);
+                self.moving_until = self.moving_until.max(over);
+                seconds
             }
             Action::Record(_) | Action::Erase(_) | Action::Recover | Action::RemoveNode(_) => {
                 ROUND_SECONDS

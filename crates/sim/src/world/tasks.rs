@@ -52,7 +52,7 @@ impl World<'_> {
         if self.suspended_since.is_some() || self.seconds() < self.staged_seconds() {
             return;
         }
-        while self.tasks.running < u32::from(self.cluster.nodes()) * self.setup.slots {
+        while self.tasks.running < self.slots() {
             let Some(number) = self.tasks.ready.pop_front() else { return };
             let task = &self.workflow.tasks[number as usize];
             let seconds = self.transfer(self.workflow.bytes(&task.reads)) + task.seconds;

@@ -1,0 +1,271 @@
+//! What a workflow is expected to do: its tasks listed on so many slots, and the memory that its files
+//! take over time, cut into phases in which it rises, stays or falls.
+//!
+//! Tasks start as soon as all before them have ended and a slot is free, in their order. How far such a list is from what will happen is found out by whoever
+//! follows it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::workflow::{Cleanup, Workflow};
+
+/// A change smaller than this part of the peak is none.
+const STILL: f64 = 0.01;
+/// A slope below this part of the one from nothing to the peak in the whole time is none.
+const SLOPE: f64 = 0.2;
+/// The curve is looked at so many times.
+const SAMPLES: usize = 4_000;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    Rises,
+    Stays,
+    Falls,
+}
+
+/// A stretch of time in which the bytes go one way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    pub course: Course,
+    pub seconds: f64,
+    /// In use at its beginning and at its end.
+    pub from: f64,
+    pub to: f64,
+}
+
+/// Expected bytes over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    pub stretches: Vec<Stretch>,
+    pub peak: f64,
+}
+
+impl Curve {
+    /// `slots` is how many tasks run at a time, at most; each reads and writes so many bytes a second.
+    pub fn new(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Curve {
+        let points = listed(workflow, slots.max(1), bytes_per_second.max(1.0));
+        let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
+        Curve { stretches: stretches(&points, peak), peak }
+    }
+}
+
+/// The instants at which bytes change, and how many there are from then on.
+fn listed(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Vec<(f64, f64)> {
+    let mut listing = Listing::new(workflow, bytes_per_second);
+    let mut points = vec![(0.0, workflow.input_bytes() as f64)];
+    loop {
+        listing.start(slots);
+        let Some(Reverse((at, number))) = listing.running.pop() else { break };
+        let seconds = at as f64 / 1e6;
+        let bytes = points.last().map_or(0.0, |point| point.1) + listing.end(at, number);
+        match points.last_mut() {
+            Some(last) if last.0 == seconds => last.1 = bytes,
+            _ => points.push((seconds, bytes)),
+        }
+    }
+    points
+}
+
+struct Listing<'w> {
+    workflow: &'w Workflow,
+    bytes_per_second: f64,
+    awaited: Vec<u32>,
+    followers: Vec<Vec<u32>>,
+    readers: Vec<u32>,
+    left_in_stage: Vec<u32>,
+    ready: VecDeque<u32>,
+    /// Microseconds at which tasks end.
+    running: BinaryHeap<Reverse<(u64, u32)>>,
+    now: u64,
+}
+
+impl<'w> Listing<'w> {
+    fn new(workflow: &'w Workflow, bytes_per_second: f64) -> Listing<'w> {
+        let tasks = &workflow.tasks;
+        let mut listing = Listing {
+            workflow,
+            bytes_per_second,
+            awaited: tasks.iter().map(|task| task.after.len() as u32).collect(),
+            followers: vec![Vec::new(); tasks.len()],
+            readers: vec![0; workflow.files.len()],
+            left_in_stage: vec![0; workflow.stages.len()],
+            ready: VecDeque::new(),
+            running: BinaryHeap::new(),
+            now: 0,
+        };
+        for (at, task) in tasks.iter().enumerate() {
+            task.after.iter().for_each(|&it| listing.followers[it as usize].push(at as u32));
+            task.reads.iter().for_each(|&file| listing.readers[file as usize] += 1);
+            listing.left_in_stage[usize::from(task.stage)] += 1;
+            if task.after.is_empty() {
+                listing.ready.push_back(at as u32);
+            }
+        }
+        listing
+    }
+
+    fn start(&mut self, slots: u32) {
+        while self.running.len() < slots as usize
+            && let Some(number) = self.ready.pop_front()
+        {
+            let task = &self.workflow.tasks[number as usize];
+            let carried = self.workflow.bytes(&task.reads) + self.workflow.bytes(&task.writes);
+            let lasts = task.seconds + carried as f64 / self.bytes_per_second;
+            let lasts = (lasts * 1e6) as u64;
+            self.running.push(Reverse((self.now + lasts, number)));
+        }
+    }
+
+    /// By how much the bytes change when the task ends.
+    fn end(&mut self, at: u64, number: u32) -> f64 {
+        self.now = at;
+        let workflow = self.workflow;
+        let task = &workflow.tasks[number as usize];
+        for follower in std::mem::take(&mut self.followers[number as usize]) {
+            self.awaited[follower as usize] -= 1;
+            if self.awaited[follower as usize] == 0 {
+                self.ready.push_back(follower);
+            }
+        }
+        self.left_in_stage[usize::from(task.stage)] -= 1;
+        task.reads.iter().for_each(|&file| self.readers[file as usize] -= 1);
+        let freed: u64 = match &workflow.cleanup {
+            Cleanup::Never => 0,
+            Cleanup::AfterStage(rules) => {
+                let over = self.left_in_stage[usize::from(task.stage)] == 0;
+                let due = rules.iter().filter(|(stage, _)| over && *stage == task.stage);
+                due.map(|(_, files)| workflow.bytes(files)).sum()
+            }
+            Cleanup::WhenRead => {
+                let dead = task.reads.iter().filter(|&&it| self.readers[it as usize] == 0);
+                dead.map(|&file| workflow.files[file as usize]).sum()
+            }
+        };
+        workflow.bytes(&task.writes) as f64 - freed as f64
+    }
+}
+
+fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
+    let end = points.last().map_or(0.0, |point| point.0);
+    let still = peak * STILL;
+    let mut found: Vec<Stretch> = Vec::new();
+    let (mut at, mut before) = (0, points.first().map_or(0.0, |point| point.1));
+    for sample in 1..=SAMPLES {
+        let until = end * sample as f64 / SAMPLES as f64;
+        while at + 1 < points.len() && points[at + 1].0 <= until {
+            at += 1;
+        }
+        let held = points.get(at).map_or(0.0, |point| point.1);
+        let part = end / SAMPLES as f64;
+        found.push(Stretch {
+            course: course(before, held, SLOPE * peak / SAMPLES as f64),
+            seconds: part,
+            from: before,
+            to: held,
+        });
+        before = held;
+    }
+    // First runs of one course, then those that matter.
+    let mut found = runs(found);
+    for pass in 1..=4 {
+        found = joined(found, still * f64::from(pass) / 4.0, end / 200.0);
+    }
+    found
+}
+
+fn course(from: f64, to: f64, still: f64) -> Course {
+    if to > from + still {
+        Course::Rises
+    } else if to < from - still {
+        Course::Falls
+    } else {
+        Course::Stays
+    }
+}
+
+/// Joins neighbours of one course.
+fn runs(stretches: Vec<Stretch>) -> Vec<Stretch> {
+    let mut joined: Vec<Stretch> = Vec::new();
+    for next in stretches {
+        match joined.last_mut() {
+            Some(last) if last.course == next.course => {
+                last.seconds += next.seconds;
+                last.to = next.to;
+            }
+            _ => joined.push(next),
+        }
+    }
+    joined
+}
+
+/// Joins neighbours of one course; one that changes little, or stays for a short time, goes the way of
+/// the one before.
+fn joined(stretches: Vec<Stretch>, still: f64, short: f64) -> Vec<Stretch> {
+    let mut joined: Vec<Stretch> = Vec::new();
+    for mut next in stretches {
+        next.course = course(next.from, next.to, still);
+        let small = next.course == Course::Stays && next.seconds < short;
+        match joined.last_mut() {
+            Some(last) if last.course == next.course || small => {
+                last.seconds += next.seconds;
+                last.to = next.to;
+            }
+            _ => joined.push(next),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workflow::Task;
+
+    /// Eight tasks of 100 s that write 10 bytes each on two slots, one of 1,000 s that writes nothing
+    /// and after which all of that is deleted, and eight more as before.
+    fn workflow() -> Workflow {
+        let writes = |seconds: f64, file: u32, after: Vec<u32>, stage| Task {
+            stage,
+            seconds,
+            writes: vec![file],
+            after,
+            ..Task::default()
+        };
+        let mut tasks: Vec<Task> = (0..8).map(|at| writes(100.0, at, Vec::new(), 0)).collect();
+        tasks.push(Task { stage: 1, seconds: 1_000.0, after: (0..8).collect(), ..Task::default() });
+        tasks.extend((8..16).map(|at| writes(100.0, at, vec![8], 2)));
+        Workflow {
+            stages: ["write", "wait", "again"].map(str::to_owned).to_vec(),
+            tasks,
+            files: vec![10; 16],
+            cleanup: Cleanup::AfterStage(vec![(1, (0..8).collect())]),
+            ..Workflow::default()
+        }
+    }
+
+    #[test]
+    fn a_workflow_becomes_stretches_of_one_course() {
+        let curve = Curve::new(&workflow(), 2, 1e12);
+        assert_eq!(curve.peak, 80.0);
+        let seconds: f64 = curve.stretches.iter().map(|stretch| stretch.seconds).sum();
+        assert!((seconds - 1_800.0).abs() < 1.0, "{seconds}");
+        let falls = |it: &&Stretch| it.course == Course::Falls;
+        assert_eq!(curve.stretches.iter().filter(falls).count(), 1);
+        let longest = curve.stretches.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let longest = longest.expect("stretches");
+        assert_eq!((longest.course, longest.from, longest.to), (Course::Stays, 80.0, 80.0));
+        assert!((900.0..=1_010.0).contains(&longest.seconds), "{longest:?}");
+    }
+
+    #[test]
+    fn slow_transfers_and_few_slots_make_it_longer() {
+        let seconds = |slots, rate| {
+            let curve = Curve::new(&workflow(), slots, rate);
+            curve.stretches.iter().map(|stretch| stretch.seconds).sum::<f64>()
+        };
+        assert!(seconds(1, 1e12) > seconds(2, 1e12) + 700.0);
+        assert!(seconds(2, 1.0) > seconds(2, 1e12) + 60.0);
+        assert!(Curve::new(&Workflow::default(), 1, 1.0).stretches.len() <= 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! Follows a run along its curve: in which stretch it is, and by which factors it differs.
+
+use std::collections::VecDeque;
+
+use super::curve::{Course, Curve, Stretch};
+
+/// The course of a run is judged over this many seconds.
+const WINDOW_SECONDS: f64 = 10.0;
+/// What stands still for so long has ended.
+const PATIENCE_SECONDS: f64 = 12.0;
+/// A rise is over when it stands still and this part of it was seen.
+const MOSTLY: f64 = 0.6;
+/// Below this part, a stretch has not begun.
+const BEGUN: f64 = 0.1;
+/// How far ahead the stretch is looked for that a run is in.
+const AHEAD: usize = 4;
+/// Sizes and runtimes are believed to differ by this factor at most.
+const FACTOR_MOST: f64 = 4.0;
+/// How much a new factor counts.
+const LEARNING: f64 = 0.6;
+
+/// Where a run is.
+#[derive(Clone, Debug)]
+pub(super) struct Follower {
+    pub curve: Curve,
+    pub at: usize,
+    /// Seconds and bytes at which the stretch began.
+    since: f64,
+    base: f64,
+    /// Learned: how much longer and larger things are than expected.
+    pub slower: f64,
+    pub larger: f64,
+    seen: VecDeque<(f64, f64)>,
+    /// Since when the run goes another way than its stretch.
+    other_since: Option<(f64, Course)>,
+    /// So often it went where no stretch goes.
+    pub lost: u32,
+}
+
+impl Follower {
+    pub fn new(curve: Curve) -> Follower {
+        Follower {
+            curve,
+            at: 0,
+            since: 0.0,
+            base: 0.0,
+            slower: 1.0,
+            larger: 1.0,
+            seen: VecDeque::new(),
+            other_since: None,
+            lost: 0,
+        }
+    }
+
+    pub fn stretch(&self) -> Option<Stretch> {
+        self.curve.stretches.get(self.at).copied()
+    }
+
+    pub fn next(&self) -> Option<Stretch> {
+        self.curve.stretches.get(self.at + 1).copied()
+    }
+
+    /// Seconds that the stretch has lasted.
+    pub fn lasted(&self, now: f64) -> f64 {
+        now - self.since
+    }
+
+    /// Bytes in use at the beginning of the stretch.
+    pub fn base(&self) -> f64 {
+        self.base
+    }
+
+    /// Bytes in use.
+    pub fn held(&self) -> f64 {
+        self.seen.back().map_or(0.0, |seen| seen.1)
+    }
+
+    /// Bytes a second, over the last seconds; negative while they become fewer.
+    pub fn rate(&self) -> f64 {
+        match (self.seen.front(), self.seen.back()) {
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                (last.1 - first.1) / (last.0 - first.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Takes in what is in use; `still` is the change that is none.
+    pub fn observe(&mut self, now: f64, bytes: f64, still: f64) {
+        if self.seen.is_empty() {
+            (self.since, self.base) = (now, bytes);
+            let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
+            if expected > still && bytes > still {
+                self.larger = clamped(bytes / expected);
+            }
+        }
+        self.seen.push_back((now, bytes));
+        while self.seen.len() > 2 && now - self.seen[1].0 >= WINDOW_SECONDS {
+            self.seen.pop_front();
+        }
+        let before = self.seen.front().map_or(bytes, |seen| seen.1);
+        let course = if bytes > before + still {
+            Course::Rises
+        } else if bytes < before - still {
+            Course::Falls
+        } else {
+            Course::Stays
+        };
+        self.judge(now, bytes, course);
+    }
+
+    fn judge(&mut self, now: f64, bytes: f64, course: Course) {
+        let Some(stretch) = self.stretch() else { return };
+        if course == stretch.course {
+            self.other_since = None;
+            return;
+        }
+        let since = match self.other_since {
+            Some((since, other)) if other == course => since,
+            _ => now,
+        };
+        self.other_since = Some((since, course));
+        // What rises or falls does so for a reason; what stands still may only wait.
+        if course == Course::Stays && !self.stands_for_good(now, bytes, since, stretch) {
+            return;
+        }
+        let ahead = self.at + 1..(self.at + 1 + AHEAD).min(self.curve.stretches.len());
+        match ahead.into_iter().find(|&at| self.curve.stretches[at].course == course) {
+            Some(at) => self.enter(at, now, bytes),
+            None if course != Course::Stays => {
+                self.lost += 1;
+                self.other_since = None;
+                // What follows is expected from here on.
+                (self.since, self.base) = (now, bytes);
+            }
+            None => {}
+        }
+    }
+
+    /// What stands still may only wait. A rise that has not begun is waited for; one that is mostly
+    /// seen is soon believed to be over.
+    fn stands_for_good(&self, now: f64, bytes: f64, since: f64, stretch: Stretch) -> bool {
+        let expected = self.larger * (stretch.to - stretch.from);
+        let part = if expected == 0.0 { 1.0 } else { (bytes - self.base) / expected };
+        let patience = if part >= MOSTLY {
+            PATIENCE_SECONDS
+        } else if part >= BEGUN {
+            PATIENCE_SECONDS + 0.5 * stretch.seconds * self.slower
+        } else {
+            f64::INFINITY
+        };
+        now - since >= patience
+    }
+
+    /// The stretch is over; what it took is what the next ones are expected to.
+    fn enter(&mut self, at: usize, now: f64, bytes: f64) {
+        let passed = &self.curve.stretches[self.at..at];
+        let seconds: f64 = passed.iter().map(|stretch| stretch.seconds).sum();
+        let change: f64 = passed.iter().map(|stretch| stretch.to - stretch.from).sum();
+        let took = now - self.since;
+        if seconds > WINDOW_SECONDS && took > WINDOW_SECONDS {
+            let slower = clamped(took / seconds);
+            self.slower += LEARNING * (slower - self.slower);
+        }
+        let changed = bytes - self.base;
+        if change.abs() > 0.05 * self.curve.peak && changed * change > 0.0 {
+            self.larger += LEARNING * (clamped(changed / change) - self.larger);
+        }
+        (self.at, self.since, self.base) = (at, now, bytes);
+        self.other_since = None;
+    }
+}
+
+fn clamped(factor: f64) -> f64 {
+    factor.clamp(1.0 / FACTOR_MOST, FACTOR_MOST)
+}

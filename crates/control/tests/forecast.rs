@@ -1,0 +1,127 @@
+//! A forecast on a run that is told by hand: what it advises when it is right, late, and wrong.
+
+use tidefs_control::forecast::{Course, Curve, Forecaster, Stretch};
+use tidefs_control::{EMPTY_NODE_BYTES, Node, NodeState, Observation, Settings};
+use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
+
+const GB: f64 = 1e9;
+const NODE: u64 = 10_000_000_000;
+
+fn settings() -> Settings {
+    Settings::new("forecast".parse().expect("a policy"), 1, 16, ByteSize(NODE))
+}
+
+/// So many nodes, on which so much lies.
+fn observed(nodes: u8, bytes: f64) -> Observation {
+    let node = |number: u8| Node {
+        id: NodeId([number; 20]),
+        class: NodeClass::Own,
+        state: NodeState::Serving,
+        capacity_bytes: NODE,
+        used_bytes: EMPTY_NODE_BYTES + (bytes / f64::from(nodes)) as u64,
+        partitions: 1,
+        traffic_bytes: 0,
+    };
+    Observation::new((0..nodes).map(node).collect())
+}
+
+/// Stays at 5 GB for 600 s, rises to 95 GB in 900 s, stays for 600 s, falls to 5 GB and stays.
+fn forecaster() -> Forecaster {
+    let stretch = |course, seconds, from: f64, to: f64| Stretch {
+        course,
+        seconds,
+        from: from * GB,
+        to: to * GB,
+    };
+    Forecaster::new(Curve {
+        stretches: vec![
+            stretch(Course::Stays, 600.0, 5.0, 5.0),
+            stretch(Course::Rises, 900.0, 5.0, 95.0),
+            stretch(Course::Stays, 600.0, 95.0, 95.0),
+            stretch(Course::Falls, 10.0, 95.0, 5.0),
+            stretch(Course::Stays, 600.0, 5.0, 5.0),
+        ],
+        peak: 95.0 * GB,
+    })
+}
+
+/// Follows a run second by second and returns the nodes advised at its end; nodes are there at once.
+fn advised(forecaster: &mut Forecaster, from: u64, until: u64, bytes: impl Fn(f64) -> f64) -> u16 {
+    let mut nodes = 1;
+    for second in from..until {
+        let now = Time(second * 1_000_000_000);
+        forecaster.observe(now, &observed(nodes as u8, bytes(second as f64) * GB), &settings());
+        nodes = forecaster.advice().map_or(nodes, |advice| advice.nodes);
+    }
+    nodes
+}
+
+/// The course that is forecast, with runtimes and sizes times so much.
+fn course(second: f64, slower: f64, larger: f64) -> f64 {
+    let at = second / slower;
+    let bytes = match at {
+        at if at < 600.0 => 5.0,
+        at if at < 1_500.0 => 5.0 + (at - 600.0) / 10.0,
+        at if at < 2_100.0 => 95.0,
+        _ => 5.0,
+    };
+    bytes * larger
+}
+
+#[test]
+fn nodes_are_wished_for_before_the_memory_is_needed() {
+    let mut forecaster = forecaster();
+    assert_eq!(advised(&mut forecaster, 0, 500, |at| course(at, 1.0, 1.0)), 1);
+    // 10 s before the rise, which is 0.1 GB a second.
+    assert!(advised(&mut forecaster, 500, 590, |at| course(at, 1.0, 1.0)) >= 1);
+    let before_full = advised(&mut forecaster, 590, 630, |at| course(at, 1.0, 1.0));
+    assert!(before_full >= 2, "8 GB of 10 in use and rising: {before_full}");
+    // No more than the peak needs, and no less.
+    assert_eq!(advised(&mut forecaster, 630, 1_700, |at| course(at, 1.0, 1.0)), 11);
+}
+
+#[test]
+fn nodes_go_as_soon_as_what_is_alive_fits() {
+    let mut forecaster = forecaster();
+    advised(&mut forecaster, 0, 2_100, |at| course(at, 1.0, 1.0));
+    assert_eq!(advised(&mut forecaster, 2_100, 2_115, |at| course(at, 1.0, 1.0)), 1);
+}
+
+#[test]
+fn wrong_runtimes_and_sizes_leave_room_for_what_is_there() {
+    for slower in [0.5, 1.0, 2.0] {
+        for larger in [1.0 / 1.5, 1.0, 1.5] {
+            let mut forecaster = forecaster();
+            let mut nodes = 1_u16;
+            for second in 0..(2_400.0 * slower) as u64 {
+                let bytes = course(second as f64, slower, larger);
+                let fallen = second as f64 / slower >= 2_100.0;
+                let now = Time(second * 1_000_000_000);
+                let seen = observed(nodes as u8, bytes * GB);
+                forecaster.observe(now, &seen, &settings());
+                let advice = forecaster.advice().expect("it is believed");
+                let held = f64::from(advice.nodes) * 10.0;
+                assert!(fallen || held >= bytes, "{slower}, {larger}: {held} for {bytes}");
+                assert!(
+                    held <= bytes.max(5.0) * 3.0 + 30.0,
+                    "{slower}, {larger}, {second}: {held}"
+                );
+                nodes = advice.nodes;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forecast_that_keeps_being_wrong_is_silent() {
+    let mut forecaster = forecaster();
+    forecaster.observe(Time(0), &observed(2, 5.0 * GB), &settings());
+    for alarm in 0..3 {
+        forecaster.node_full(Time((100 + 100 * alarm) * 1_000_000_000));
+        // Alarms that belong together count once.
+        forecaster.node_full(Time((101 + 100 * alarm) * 1_000_000_000));
+    }
+    assert!(forecaster.advice().is_some());
+    forecaster.node_full(Time(900 * 1_000_000_000));
+    assert!(forecaster.advice().is_none() && !forecaster.is_believed());
+}

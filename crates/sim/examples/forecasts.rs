@@ -1,0 +1,99 @@
+//! Forecasts beside the oracle, perfect and disturbed: `cargo run --release -p tidefs-sim --example
+//! forecasts [WORKFLOW [BOOT [TOLD]]]`. Every case of docs/REPRODUCTION.md, in its order.
+
+use tidefs_control::Policy;
+use tidefs_model::ByteSize;
+use tidefs_sim::workflow::BuiltIn;
+use tidefs_sim::{Disturbance, Setup, simulate};
+
+const DISTURBANCES: [&str; 10] = [
+    "1,1",
+    "2,1",
+    "0.5,1",
+    "1,1.5",
+    "1,0.667",
+    "2,1.5",
+    "2,0.667",
+    "0.5,1.5",
+    "0.5,0.667",
+    "mixed:2,1.5",
+];
+
+fn main() {
+    println!(
+        "| workflow | boot, s | told | overhead, % | RUI, % | of the oracle's | reconfigurations |"
+    );
+    let only = std::env::args().nth(1);
+    for built_in in [BuiltIn::Montage, BuiltIn::Blast, BuiltIn::Broadband, BuiltIn::CyberShake] {
+        if only.as_ref().is_some_and(|only| built_in.name() != only) {
+            continue;
+        }
+        let workflow = built_in.workflow(1);
+        let boot = std::env::args().nth(2).map(|text| text.parse::<f64>().expect("seconds"));
+        let told_only = std::env::args().nth(3);
+        for boot_seconds in [5.0, 30.0] {
+            if boot.is_some_and(|boot| boot != boot_seconds) {
+                continue;
+            }
+            let setup = |policy: &str, told: &str| Setup {
+                policy: policy.parse::<Policy>().expect("a policy"),
+                nodes_initial: match policy {
+                    "static" => 64,
+                    _ => 16,
+                },
+                nodes_max: 64,
+                node_memory: ByteSize(20_000_000_000),
+                slots: 8,
+                compute: Some(64),
+                bandwidth: 1e9,
+                boot_seconds,
+                suspends: false,
+                disturbance: told.parse::<Disturbance>().expect("a disturbance"),
+                seed: 1,
+            };
+            let fixed = simulate(&workflow, &setup("static", "1,1")).expect("an end");
+            let oracle = fixed.improvement_of_oracle(20_000_000_000);
+            let row = |policy: &str, told: &str| {
+                let run = simulate(&workflow, &setup(policy, told)).expect("an end");
+                let improvement = run.improvement_over(&fixed);
+                println!(
+                    "| {} | {boot_seconds} | {policy} {told} | {:.2} | {:.1} | {:.3} | {} |",
+                    built_in.name(),
+                    100.0 * run.overhead_over(&fixed),
+                    100.0 * improvement,
+                    improvement / oracle,
+                    run.reconfigurations.len(),
+                );
+                if std::env::var_os("STORY").is_some() {
+                    for it in &run.reconfigurations {
+                        println!(
+                            "    {:.0} +{:.0} {} {} -> {}: {}",
+                            it.started_at,
+                            it.seconds,
+                            it.kind,
+                            it.nodes_before,
+                            it.nodes_after,
+                            it.reason
+                        );
+                    }
+                    println!("   waited {:.0}", run.waited_seconds);
+                }
+            };
+            println!(
+                "| {} static {:.0} s, oracle {:.1} % |",
+                built_in.name(),
+                fixed.makespan_seconds,
+                100.0 * oracle
+            );
+            if told_only.is_none() {
+                row("nso+asi", "1,1");
+            }
+            for told in DISTURBANCES {
+                if told_only.as_ref().is_some_and(|only| told != only) {
+                    continue;
+                }
+                row("forecast", told);
+            }
+        }
+    }
+}
