@@ -1,6 +1,7 @@
 //! How many nodes a file system may have and who changes their number, as people say it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -69,10 +70,14 @@ fn count(text: &str) -> Result<u16, String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Growing and shrinking")]
 pub struct Elasticity {
-    /// static (only by hand), or cso, nso or aso (grow) joined by + to csi or asi (shrink)
+    /// static (only by hand), forecast, or cso, nso or aso (grow) joined by + to csi or asi (shrink)
     /// [default: nso+asi for a range of nodes, else static]
     #[arg(long, value_name = "NAME", value_parser = policy_name)]
     pub policy: Option<String>,
+
+    /// The workflow that a forecast follows: WfFormat, or what `snakemake --dry-run` printed
+    #[arg(long, value_name = "FILE")]
+    pub workflow: Option<PathBuf>,
 
     /// Grow when more of all memory than this is in use [default: 95]
     #[arg(long, value_name = "PERCENT")]
@@ -177,6 +182,7 @@ mod tests {
         let nodes = NodeRange { min: 1, max: 6 };
         let asked = Elasticity {
             policy: Some("aso+csi".to_owned()),
+            workflow: None,
             scale_out_at: Some(90),
             scale_in_at: Some(60),
             scale_in_by: Some(10),

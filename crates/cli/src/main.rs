@@ -18,6 +18,7 @@ mod control;
 mod elasticity;
 mod failure;
 mod file_system;
+mod foresight;
 mod history;
 mod launch;
 mod limits;

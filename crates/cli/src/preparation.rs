@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::arguments::StorageOptions;
 use crate::failure::Failure;
 use crate::file_system::Size;
+use crate::foresight;
 use crate::memory::Memory;
 use crate::storage::find_server;
 
@@ -17,7 +18,7 @@ pub const FUSE_DEVICE: &str = "/dev/fuse";
 /// Checks that the machine has what the options need.
 pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     mounting()?;
-    let elasticity = options.elasticity.clone();
+    let mut elasticity = options.elasticity.clone();
     if options.nodes.is_none() && elasticity.is_asked_for() {
         return Err(Failure::NothingToScale.into());
     }
@@ -26,6 +27,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     let each = Memory::of_this_machine().share(most, options.node_memory)?;
     if let Some(nodes) = options.nodes {
         elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
+        foresight::forecaster(&elasticity, nodes)?;
+        // The manager's process may have another working directory.
+        elasticity.workflow = elasticity.workflow.and_then(|path| path.canonicalize().ok());
         find_server()?;
     }
     Ok(Size { nodes: options.nodes, each_bytes: each.0, elasticity })

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use tidefs_control::forecast::Forecaster;
 use tidefs_control::{Controller, Observation, Settings, SettingsError};
 use tidefs_model::{Clock, NodeClass};
 use tidefs_store::Store;
@@ -46,6 +47,7 @@ pub struct Manager<H, P, S, C> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) receiver: Receiver<Message>,
     pub(crate) sender: Sender<Message>,
+    pub(crate) forecaster: Option<Forecaster>,
 }
 
 /// Why a manager ended without having been asked to.
@@ -82,7 +84,14 @@ where
         });
         let (sender, receiver) = bounded(MESSAGES_MOST);
         let handle = Handle { shared: Arc::clone(&shared), sender: sender.clone() };
-        Ok((Manager { parts, settings, interval, shared, receiver, sender }, handle))
+        let forecaster = None;
+        let manager = Manager { parts, settings, interval, shared, receiver, sender, forecaster };
+        Ok((manager, handle))
+    }
+
+    /// The forecast is asked before the thresholds are.
+    pub fn with_forecast(self, forecaster: Forecaster) -> Self {
+        Manager { forecaster: Some(forecaster), ..self }
     }
 
     /// Runs until `stop` is set, and then until nothing is in hand.

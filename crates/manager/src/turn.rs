@@ -50,10 +50,14 @@ where
         manager: &'m Manager<H, P, S, C>,
         performer: &'m Performer<'m, H, P, S>,
     ) -> Turn<'m, H, P, S, C> {
+        let controller = Controller::new(manager.settings).expect("settings that were checked");
         Turn {
             manager,
             performer,
-            controller: Controller::new(manager.settings).expect("settings that were checked"),
+            controller: match &manager.forecaster {
+                Some(forecaster) => controller.with_forecast(forecaster.clone()),
+                None => controller,
+            },
             now: Time(0),
             running: 0,
             replies: BTreeMap::new(),

@@ -20,7 +20,7 @@ use crate::nodes::{
 };
 use crate::state::{ClusterRecord, Paths};
 use crate::wish::describe;
-use crate::{launch, limits, lines};
+use crate::{foresight, launch, limits, lines};
 
 /// How often the nodes are observed, unless a quiet period is too short for that.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -58,6 +58,10 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         clock: SystemClock,
     };
     let (manager, handle) = Manager::new(parts, settings, interval(&settings))?;
+    let manager = match foresight::forecaster(&size.elasticity, nodes)? {
+        Some(forecaster) => manager.with_forecast(forecaster),
+        None => manager,
+    };
     let busy = || FromManager::Refused("too many requests are being served".to_owned());
     lines::serve(listener, busy, move |request| answer(&handle, &urgency, request));
     manager.run(&AtomicBool::new(false))?;

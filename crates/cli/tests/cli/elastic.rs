@@ -77,6 +77,61 @@ fn a_run_grows_when_it_is_full_and_shrinks_when_it_is_empty() {
     world.is_as_before();
 }
 
+/// Two tasks that write 120 MB in all, of which one is deleted when the other has read it.
+const WORKFLOW: &str = r#"{"name": "two", "workflow": {
+    "specification": {
+      "tasks": [
+        {"name": "make", "id": "a", "inputFiles": [], "outputFiles": ["m"]},
+        {"name": "use", "id": "b", "parents": ["a"], "inputFiles": ["m"], "outputFiles": ["o"]}],
+      "files": [{"id": "m", "sizeInBytes": 90000000}, {"id": "o", "sizeInBytes": 30000000}]},
+    "execution": {"tasks": [
+      {"id": "a", "runtimeInSeconds": 10}, {"id": "b", "runtimeInSeconds": 5}]}}}"#;
+
+/// The quiet period would let no threshold take a node away while this runs.
+#[test]
+fn a_run_follows_a_forecast() {
+    let Some(world) = world() else { return };
+    std::fs::write(world.work().join("two.json"), WORKFLOW).expect("a file");
+    let options = [
+        &["--nodes", "1..4", "--node-memory", "64MiB", "--quiet-period", "3600"][..],
+        &["--policy", "forecast", "--workflow", "two.json"],
+    ]
+    .concat();
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        for i in $(seq 9); do make $i 10 > $i || exit 3; done
+        check 9 10 || exit 4
+        [ "$(nodes)" -ge 2 ] || { echo "only $(nodes) nodes"; exit 5; }
+        rm *
+        until_nodes 1 || exit 6
+        make 1 10 > 1 && check 1 10
+    "#;
+    run(&world, &options, script).succeeded();
+    world.shell("rm two.json").succeeded();
+    world.is_as_before();
+}
+
+#[test]
+fn a_forecast_without_a_sound_workflow_is_refused() {
+    let Some(world) = world() else { return };
+    let circle = WORKFLOW.replace("\"id\": \"a\", ", "\"id\": \"a\", \"parents\": [\"b\"], ");
+    for (name, text) in [("two.json", WORKFLOW), ("circle.json", &circle), ("empty.txt", "")] {
+        std::fs::write(world.work().join(name), text).expect("a file");
+    }
+    for (words, part) in [
+        (&["--policy", "forecast"][..], "name its file with --workflow"),
+        (&["--policy", "nso", "--workflow", "two.json"], "--policy forecast only"),
+        (&["--policy", "forecast", "--workflow", "none.json"], "none.json"),
+        (&["--policy", "forecast", "--workflow", "circle.json"], "\"a\" waits for itself"),
+        (&["--policy", "forecast", "--workflow", "empty.txt"], "no jobs"),
+    ] {
+        let words = [&["--nodes", "1..2", "--node-memory", "64MiB"][..], words].concat();
+        world.run_script(&words, "true").refused(2, &[part]);
+    }
+    world.shell("rm two.json circle.json empty.txt").succeeded();
+    world.is_as_before();
+}
+
 fn check_report(report: &Value) {
     assert_eq!(
         (report["command_status"].as_u64(), report["io_errors"].as_u64()),
