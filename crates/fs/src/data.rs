@@ -194,12 +194,19 @@ impl<S: Store> DataPath<S> {
         self.helpers.try_push(Box::new(work)).is_ok()
     }
 
-    /// To be called now and then: has removed files freed that wait for others to come, or whose
-    /// time has come.
-    pub fn free_waiting(&self) {
-        self.free_nameless();
+    /// Has removed files freed whose time has come.
+    pub fn free_due(&self) {
         let due = self.unused(self.lingering.due(self.clock.now()));
         due.into_iter().for_each(|removed| self.delete_removed(removed));
+        self.free_uncalled();
+    }
+
+    /// To be called now and then: has removed files freed that wait for others to come.
+    pub fn free_waiting(&self) {
+        self.free_uncalled();
+    }
+
+    fn free_uncalled(&self) {
         if self.deletions.is_uncalled() {
             // Where there is no room in the queue they wait for the next time.
             drop(self.helpers.try_push(self.freeing()));

@@ -81,6 +81,11 @@ impl<S: Store> Deferring<S> {
         Some(waiting)
     }
 
+    /// Nothing waits.
+    pub fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// How many changes were answered and could not be made.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::SeqCst)
@@ -112,8 +117,10 @@ impl<S: Store> Deferring<S> {
         }
         for shard in shards {
             if let Some(last) = self.pending.last_of(shard) {
-                self.publish();
-                self.pending.wait(shard, last);
+                self.publish_for(shard);
+                while !self.pending.wait(shard, last) {
+                    self.publish_for(shard);
+                }
             }
         }
     }

@@ -199,33 +199,53 @@ impl<S: Store> Fs<S> {
         })
     }
 
-    /// Housekeeping, to be called every 100 ms or so: sends bytes that have waited long, frees what
-    /// removed files leave, and keeps this mount's registration alive. `true`: another mount is
-    /// about to start, and before the next call the kernel must have dropped every name and
-    /// attribute that it keeps.
+    /// All housekeeping, for a caller with one thread: [`Fs::beat`] and [`Fs::keep_up`].
     pub fn tick(&self) -> Result<bool, Error> {
+        let news = self.beat();
+        self.keep_up();
+        news
+    }
+
+    /// Housekeeping that others wait for, to be called every 100 ms or so: sends bytes that have
+    /// waited long, and keeps this mount's registration alive. `true`: another mount is about to
+    /// start, and before the next call the kernel must have dropped every name and attribute that it
+    /// keeps.
+    pub fn beat(&self) -> Result<bool, Error> {
         let now = self.now();
         for handle in self.handles.all_files() {
             handle.file.flush_aged(now);
         }
-        // Also before this mount acknowledges that there is another one.
-        self.store.publish();
         self.data.free_waiting();
-        let news = self.publish_locks().and_then(|()| self.membership.tick(&self.store, now));
+        if let Err(error) = self.publish_locks() {
+            tracing::debug!(%error, "another mount waits for locks that are held here");
+        }
+        if self.membership.is_about_to_share() && !self.store.is_settled() {
+            self.membership.set_ready(false);
+        }
+        let news = self.membership.tick(&self.store, now);
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
         }
+        if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
+            tracing::debug!(%error, "what removed directories left could not be cleared");
+        }
+        news
+    }
+
+    /// The rest of the housekeeping, to be called as often. A node that does not answer may hold it
+    /// up, so the registration must not wait for it.
+    pub fn keep_up(&self) {
+        let now = self.now();
+        self.store.publish();
+        self.data.free_nameless();
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
         self.check_locks(now);
         self.data.set_others(self.membership.others(now));
+        self.data.free_due();
         self.note_open_files(now);
-        if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
-            tracing::debug!(%error, "what removed directories left could not be cleared");
-        }
-        news
     }
 
     /// The inodes whose names and attributes the kernel may keep.

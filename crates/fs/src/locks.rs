@@ -18,6 +18,7 @@ mod upkeep;
 mod waiting;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, MountId, ShardKey, Time};
@@ -32,6 +33,8 @@ use waiting::{News, Waits};
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     files: Mutex<HashMap<Ino, Arc<LockedFile>>>,
+    /// How many there are, for whoever looks whether there are any.
+    count: AtomicUsize,
     waits: Mutex<Waits>,
     news: News,
     /// Mounts that have locks in a record and no registration, and since when that is known.
@@ -79,7 +82,7 @@ impl State {
 impl Locks {
     /// Programs of this mount have locks on a file, or had them while there was company.
     pub fn are_on(&self, ino: Ino) -> bool {
-        self.files().contains_key(&ino)
+        self.count.load(Ordering::SeqCst) > 0 && self.files().contains_key(&ino)
     }
 
     /// Works on the locks of a file, which is entered for it and leaves when it has none.
@@ -93,7 +96,9 @@ impl Locks {
             let file = {
                 let mut files = self.files();
                 let new = || Arc::new(LockedFile { ino, home, state: Mutex::default() });
-                files.entry(ino).or_insert_with(new).clone()
+                let file = files.entry(ino).or_insert_with(new).clone();
+                self.count.store(files.len(), Ordering::SeqCst);
+                file
             };
             let mut state = file.state();
             if state.is_over {
@@ -108,7 +113,9 @@ impl Locks {
     fn leave_if_free(&self, file: &LockedFile, state: &mut State) {
         if state.held.is_empty() && !state.is_published && !state.is_over {
             state.is_over = true;
-            self.files().remove(&file.ino);
+            let mut files = self.files();
+            files.remove(&file.ino);
+            self.count.store(files.len(), Ordering::SeqCst);
         }
     }
 

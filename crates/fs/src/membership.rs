@@ -44,6 +44,8 @@ pub struct Membership {
     times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
     must_acknowledge: AtomicBool,
+    /// Others cannot find yet what they must before this mount acknowledges.
+    is_unready: AtomicBool,
     /// The registration says that this mount shares.
     says_it_shares: AtomicBool,
     /// The census that was under way when this mount looked last; 0 for none.
@@ -109,6 +111,7 @@ impl Membership {
             solitude: Arc::default(),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
+            is_unready: AtomicBool::new(false),
             says_it_shares: AtomicBool::new(true),
             question: AtomicU64::new(0),
             state: Mutex::default(),
@@ -212,6 +215,11 @@ impl Membership {
         self.must_acknowledge.load(Ordering::SeqCst)
     }
 
+    /// Whether the next tick may acknowledge.
+    pub fn set_ready(&self, is_ready: bool) {
+        self.is_unready.store(!is_ready, Ordering::SeqCst);
+    }
+
     /// How long a mount has not been seen to move; `None` where it is not known to be registered.
     pub fn silence_of(&self, mount: MountId, now: Time) -> Option<Duration> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -304,7 +312,8 @@ impl Membership {
     }
 
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {
-        if self.must_acknowledge.load(Ordering::SeqCst) {
+        let is_ready = !self.is_unready.load(Ordering::SeqCst);
+        if is_ready && self.must_acknowledge.load(Ordering::SeqCst) {
             let batch =
                 Batch::new().patch(keys::mount(self.mount), SHARES, 1_u64.to_be_bytes()).reclaims();
             store.batch(keys::MOUNTS, &batch)?;

@@ -40,9 +40,11 @@ pub fn mount(options: &MountOptions) -> Result<Session, MountError> {
 struct Nothing;
 
 impl Served for Nothing {
-    fn tick(&self) -> Result<bool, Error> {
+    fn beat(&self) -> Result<bool, Error> {
         Ok(false)
     }
+
+    fn keep_up(&self) {}
 
     fn known_inodes(&self) -> Vec<Ino> {
         Vec::new()

@@ -41,15 +41,21 @@ const TICKER_WAIT: Duration = Duration::from_secs(10);
 /// What a session serves, besides answering requests.
 pub(crate) trait Served: Send + Sync {
     /// `true`: the kernel must forget names and attributes before the next call.
-    fn tick(&self) -> Result<bool, Error>;
+    fn beat(&self) -> Result<bool, Error>;
+    /// Housekeeping that may have to wait.
+    fn keep_up(&self);
     fn known_inodes(&self) -> Vec<Ino>;
     /// Writes everything back; nothing is served any more.
     fn leave(&self) -> Result<(), Error>;
 }
 
 impl<S: Store> Served for Fs<S> {
-    fn tick(&self) -> Result<bool, Error> {
-        Fs::tick(self)
+    fn beat(&self) -> Result<bool, Error> {
+        Fs::beat(self)
+    }
+
+    fn keep_up(&self) {
+        Fs::keep_up(self);
     }
 
     fn known_inodes(&self) -> Vec<Ino> {

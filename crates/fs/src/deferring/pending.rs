@@ -23,6 +23,8 @@ pub(super) struct Pending {
 struct State {
     shards: HashMap<ShardKey, Vec<Slot>>,
     waiting: usize,
+    /// A node may not answer, so that each shard goes by itself and holds up no other.
+    apart: bool,
     /// Numbers changes in the order in which they came.
     last: u64,
 }
@@ -63,16 +65,36 @@ impl Pending {
         self.state().shards.get(&shard)?.last().map(|slot| slot.number)
     }
 
-    /// Takes all that wait.
+    /// Takes all that wait, of all shards; while those go apart, of none.
     pub fn take_all(&self) -> Group<'_> {
         let mut state = self.state();
-        state.waiting = 0;
-        let slots = state.shards.values_mut().flatten().filter(|slot| !slot.under_way);
-        let changes = slots.map(|slot| {
-            slot.under_way = true;
-            Arc::clone(&slot.change)
-        });
-        Group { changes: changes.collect(), pending: self }
+        let shards = if state.apart { Vec::new() } else { state.shards.keys().copied().collect() };
+        self.take(&mut state, &shards)
+    }
+
+    /// Takes all that wait of a shard.
+    pub fn take_of(&self, shard: ShardKey) -> Group<'_> {
+        self.take(&mut self.state(), &[shard])
+    }
+
+    fn take(&self, state: &mut State, shards: &[ShardKey]) -> Group<'_> {
+        let mut changes = Vec::new();
+        for shard in shards {
+            for slot in state.shards.get_mut(shard).into_iter().flatten() {
+                if !std::mem::replace(&mut slot.under_way, true) {
+                    changes.push(Arc::clone(&slot.change));
+                }
+            }
+        }
+        state.waiting -= changes.len();
+        Group { changes, pending: self }
+    }
+
+    /// The shards of which something waits.
+    pub fn shards(&self) -> Vec<ShardKey> {
+        let state = self.state();
+        let waits = |slots: &Vec<Slot>| slots.iter().any(|slot| !slot.under_way);
+        state.shards.iter().filter(|(_, slots)| waits(slots)).map(|(shard, _)| *shard).collect()
     }
 
     /// Takes the change that makes this file, if it still waits.
@@ -92,13 +114,16 @@ impl Pending {
     }
 
     /// Waits for the end of all changes of a shard that came no later than number `last` and are
-    /// on their way. Each has an end, since calls of the store have one.
-    pub fn wait(&self, shard: ShardKey, last: u64) {
+    /// on their way. Each has an end, since calls of the store have one. `false`: some wait again.
+    pub fn wait(&self, shard: ShardKey, last: u64) -> bool {
         let under_way = |state: &mut State| {
             let slots = state.shards.get(&shard).into_iter().flatten();
             slots.into_iter().any(|slot| slot.under_way && slot.number <= last)
         };
-        drop(self.ended.wait_while(self.state(), under_way));
+        let waited = self.ended.wait_while(self.state(), under_way);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        let slots = state.shards.get(&shard);
+        slots.is_none_or(|slots| slots.iter().all(|slot| slot.number > last))
     }
 
     fn end(&self, changes: &[Arc<Change>]) {
@@ -112,6 +137,7 @@ impl Pending {
             }
             self.count.fetch_sub(1, Ordering::SeqCst);
         }
+        state.apart &= !state.shards.is_empty();
         drop(state);
         self.ended.notify_all();
     }
@@ -125,6 +151,27 @@ impl Pending {
 pub(super) struct Group<'p> {
     pub changes: Vec<Arc<Change>>,
     pending: &'p Pending,
+}
+
+impl Group<'_> {
+    pub fn is_of_one_shard(&self) -> bool {
+        let mut shards = self.changes.iter().map(|change| change.place().shard);
+        let first = shards.next();
+        shards.all(|shard| Some(shard) == first)
+    }
+
+    /// All wait again, and each shard goes by itself now.
+    pub fn put_back(mut self) {
+        let changes = std::mem::take(&mut self.changes);
+        let mut state = self.pending.state();
+        state.apart = true;
+        state.waiting += changes.len();
+        for slot in state.shards.values_mut().flatten() {
+            slot.under_way &= !changes.iter().any(|change| Arc::ptr_eq(change, &slot.change));
+        }
+        drop(state);
+        self.pending.ended.notify_all();
+    }
 }
 
 impl Drop for Group<'_> {

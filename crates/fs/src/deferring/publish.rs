@@ -15,16 +15,49 @@ use crate::keys;
 impl<S: Store> Deferring<S> {
     /// Makes all that waits, in one round where none of it fails.
     pub fn publish(&self) {
+        self.publish_together();
+        for shard in self.pending.shards() {
+            self.publish_shard(self.pending.take_of(shard));
+        }
+    }
+
+    /// Makes what waits of a shard, and what else goes with it.
+    pub(super) fn publish_for(&self, shard: ShardKey) {
+        self.publish_together();
+        self.publish_shard(self.pending.take_of(shard));
+    }
+
+    /// Makes all that waits in one round. Where that fails it waits again, and some may have been
+    /// made.
+    fn publish_together(&self) {
         let group = self.pending.take_all();
+        if group.is_of_one_shard() {
+            return self.publish_shard(group);
+        }
+        match self.batches_now(&batches_of(&group)) {
+            Ok(outcomes) => {
+                self.conclude(&group.changes, outcomes.into_iter().map(Ok).collect());
+            }
+            Err(_) => group.put_back(),
+        }
+    }
+
+    /// Where that fails, each finds out for itself, but a node that does not answer is not waited for
+    /// again and again.
+    fn publish_shard(&self, group: Group<'_>) {
         if group.changes.is_empty() {
             return;
         }
-        let batches: Vec<_> =
-            group.changes.iter().map(|change| (change.place().shard, change.batch())).collect();
+        let batches = batches_of(&group);
+        let mut silent = None;
+        let mut each = |(shard, batch): &(ShardKey, Batch)| {
+            let outcome = silent.clone().map_or_else(|| self.batch_now(*shard, batch), Err);
+            silent = outcome.as_ref().err().filter(|error| is_silence(error)).cloned();
+            outcome
+        };
         let outcomes = match self.batches_now(&batches) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-            // Some may have been made; each finds out for itself.
-            Err(_) => batches.iter().map(|(shard, batch)| self.batch_now(*shard, batch)).collect(),
+            Err(_) => batches.iter().map(&mut each).collect(),
         };
         self.conclude(&group.changes, outcomes);
     }
@@ -97,7 +130,9 @@ impl<S: Store> Deferring<S> {
         let error = match outcome {
             Ok(outcome) if outcome.applied() => return Ok(()),
             Ok(_) => Error::Stale,
-            Err(error @ StoreError::Full { .. }) => return Err(error.into()),
+            Err(error @ (StoreError::Full { .. } | StoreError::Unavailable { .. })) => {
+                return Err(error.into());
+            }
             Err(error) => error.into(),
         };
         // It may have been made although nobody was told.
@@ -113,6 +148,7 @@ impl<S: Store> Deferring<S> {
     ) -> Result<(), Error> {
         let shard = change.place().shard;
         let outcome = match outcome {
+            Err(error) if is_silence(&error) => Err(error),
             // It may have been removed although nobody was told; then this one is refused.
             Err(_) => self.batch_now(shard, &change.batch()),
             outcome => outcome,
@@ -158,6 +194,14 @@ impl<S: Store> Deferring<S> {
             }
         }
     }
+}
+
+fn batches_of(group: &Group<'_>) -> Vec<(ShardKey, Batch)> {
+    group.changes.iter().map(|change| (change.place().shard, change.batch())).collect()
+}
+
+fn is_silence(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable { .. })
 }
 
 /// A file that its holder makes.

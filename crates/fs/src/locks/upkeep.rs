@@ -26,12 +26,14 @@ impl<S: Store> Fs<S> {
         if !self.membership.is_about_to_share() {
             return Ok(());
         }
+        self.membership.set_ready(false);
         for file in self.locks.all() {
             let mut state = file.state();
             if !state.is_over && !state.is_published && !state.held.is_empty() {
                 self.renew(&file, &mut state)?;
             }
         }
+        self.membership.set_ready(true);
         Ok(())
     }
 

@@ -381,3 +381,33 @@ fn a_name_that_was_renamed_over_is_removed_as_what_it_is() {
     assert_eq!(fs.sync_directory(), Ok(()));
     assert_eq!(deferred.names(), [b"first"]);
 }
+
+#[test]
+fn what_fails_together_is_made_apart() {
+    let deferred = Deferred::new();
+    let names: Vec<_> = (0..40_u8).map(|number| vec![b'A' + number]).collect();
+    let handles: Vec<_> = names.iter().map(|name| deferred.open(name).1).collect();
+    deferred.fail(Operation::Batch, 1, &gone());
+    assert_eq!(deferred.fs().sync_directory(), Ok(()));
+    assert!(names.iter().all(|name| deferred.is_stored(name)));
+    for handle in handles {
+        deferred.close(handle).expect("closed");
+    }
+}
+
+#[test]
+fn shards_that_answer_do_not_wait_for_one_that_does_not() {
+    let deferred = Deferred::new();
+    let (fs, directory) = (deferred.fs(), deferred.directory);
+    let apart = |name: &[u8]| fs.place(directory, name).shard != fs.place(directory, b"a").shard;
+    let other = (b'b'..=b'z').map(|letter| [letter]).find(|name| apart(name)).expect("a shard");
+    let (_, slow) = deferred.open(b"a");
+    let (ino, quick) = deferred.open(&other);
+    // All together fails; then the other shard is asked for what it has alone.
+    deferred.fail(Operation::Batch, 1, &gone());
+    let found = fs.lookup(directory, &other).expect("found").attr.ino;
+    assert_eq!((found, deferred.is_stored(b"a")), (ino, false));
+    deferred.close(quick).expect("closed");
+    deferred.close(slow).expect("closed");
+    assert!(deferred.is_stored(b"a"));
+}

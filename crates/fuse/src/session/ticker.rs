@@ -1,4 +1,5 @@
-//! The thread that does the file system's housekeeping, and makes the kernel forget.
+//! The threads that do the file system's housekeeping. One keeps the registration alive and makes the
+//! kernel forget; the other one does what a node that does not answer may hold up.
 //!
 //! When another mount joins, the kernel must drop what it keeps before the next tick, which lets
 //! the other one begin. A kernel that can drop all names at once is told to, and told of each
@@ -22,9 +23,9 @@ const SETTLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct Ticker {
-    worker: Worker,
-    /// The thread ends when it is dropped.
-    stop: Option<Sender<()>>,
+    workers: [Worker; 2],
+    /// The threads end when they are dropped.
+    stop: Option<[Sender<()>; 2]>,
 }
 
 impl Ticker {
@@ -38,21 +39,29 @@ impl Ticker {
             kernel.set_drops_names();
         }
         let (stop, stopped) = mpsc::channel();
+        let (stop_too, stopped_too) = mpsc::channel();
+        let keeping_up = served.clone();
         let forgetting = Forgetting { served, kernel, connection, notifier };
-        let worker = Worker::spawn("tidefs-tick", move || {
+        let beat = Worker::spawn("tidefs-tick", move || {
             let mut healthy = true;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
                 forgetting.tick(&mut healthy);
             }
         })?;
-        Ok(Ticker { worker, stop: Some(stop) })
+        let keep_up = Worker::spawn("tidefs-keep", move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped_too.recv_timeout(TICK) {
+                keeping_up.keep_up();
+            }
+        })?;
+        Ok(Ticker { workers: [beat, keep_up], stop: Some([stop, stop_too]) })
     }
 
-    /// Waits for the thread to end, for a bounded time.
+    /// Waits for the threads to end, each for a bounded time.
     pub fn stop(&mut self, at_most: Duration) {
         self.stop = None;
-        if !self.worker.wait(at_most) {
-            tracing::warn!("the housekeeping thread hangs and is left behind");
+        let have_ended = self.workers.each_ref().map(|worker| worker.wait(at_most));
+        if have_ended.contains(&false) {
+            tracing::warn!("a housekeeping thread hangs and is left behind");
         }
     }
 }
@@ -67,7 +76,7 @@ struct Forgetting {
 impl Forgetting {
     /// A failure is told once, until a tick succeeds again.
     fn tick(&self, healthy: &mut bool) {
-        match self.served.tick() {
+        match self.served.beat() {
             Ok(must_forget) => {
                 *healthy = true;
                 if must_forget {
