@@ -9,6 +9,7 @@
 
 mod convert;
 mod kernel;
+mod listing;
 mod locks;
 mod reply;
 mod requests;

@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FopenFlags, ReplyAttr, ReplyCreate, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyXattr,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
 };
-use tidefs_fs::{Attr, Entry, Error, OpenMode, Opened};
+use tidefs_fs::{Attr, Entry, Error, NAME_BYTES_MAX, OpenMode, Opened, StatFs};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{GENERATION, absence, file_attr, shorter};
 use crate::errno;
+
+/// What `statfs` counts in. Small, so that little files show.
+const STATFS_BLOCK_BYTES: u32 = 4096;
 
 impl<S: Store> Adapter<S> {
     pub(super) fn reply_entry(&self, reply: ReplyEntry, result: Result<Entry, Errno>) {
@@ -154,4 +157,23 @@ pub fn reply_xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>, Errno>)
         Ok(value) => reply.data(&value),
         Err(error) => reply.error(error),
     }
+}
+
+pub(super) fn reply_statfs(reply: ReplyStatfs, totals: Result<StatFs, Errno>) {
+    let totals = match totals {
+        Ok(totals) => totals,
+        Err(error) => return reply.error(error),
+    };
+    let block = u64::from(STATFS_BLOCK_BYTES);
+    let free = totals.capacity_bytes.saturating_sub(totals.used_bytes) / block;
+    reply.statfs(
+        totals.capacity_bytes / block,
+        free,
+        free,
+        totals.inodes,
+        totals.inodes_free,
+        STATFS_BLOCK_BYTES,
+        NAME_BYTES_MAX as u32,
+        STATFS_BLOCK_BYTES,
+    );
 }

@@ -13,21 +13,18 @@ use fuser::{
     ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
-use tidefs_fs::{Error, Handle, NAME_BYTES_MAX, SetAttr};
+use tidefs_fs::{Error, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{
-    GENERATION, caller, file_attr, file_type, ino, is_access_control_list, kind_of_mode, open_mode,
-    rename_mode, seek, set_time, shorter, space_mode, xattr_mode,
+    caller, ino, is_access_control_list, kind_of_mode, open_mode, rename_mode, seek, set_time,
+    space_mode, xattr_mode,
 };
 use super::kernel::negotiate;
 use super::locks::Asked;
-use super::reply::{reply_empty, reply_xattr};
+use super::reply::{reply_empty, reply_statfs, reply_xattr};
 use crate::errno;
-
-/// What `statfs` counts in. Small, so that little files show.
-const STATFS_BLOCK_BYTES: u32 = 4096;
 
 impl<S: Store> Filesystem for Adapter<S> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -395,13 +392,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.run("readdir", |fs| {
-            fs.readdir(handle(fh), offset, &mut |entry| {
-                let number = INodeNo(entry.ino.0);
-                let name = OsStr::from_bytes(&entry.name);
-                !reply.add(number, entry.next, file_type(entry.kind), name)
-            })
-        });
+        let listed = self.list(handle(fh), offset, &mut reply);
         match listed {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
@@ -416,20 +407,9 @@ impl<S: Store> Filesystem for Adapter<S> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.answer(|lifetimes| {
-            let lifetime = shorter(lifetimes);
-            let listed = self.run("readdirplus", |fs| {
-                fs.readdir_plus(handle(fh), offset, &mut |entry, attr| {
-                    let number = INodeNo(entry.ino.0);
-                    let name = OsStr::from_bytes(&entry.name);
-                    let attr = file_attr(attr);
-                    !reply.add(number, entry.next, name, &lifetime, &attr, GENERATION)
-                })
-            });
-            match listed {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(error),
-            }
+        self.answer(|lifetimes| match self.list_plus(handle(fh), offset, lifetimes, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
         });
     }
 
@@ -442,23 +422,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.run("statfs", |fs| fs.statfs()) {
-            Ok(totals) => {
-                let block = u64::from(STATFS_BLOCK_BYTES);
-                let free = totals.capacity_bytes.saturating_sub(totals.used_bytes) / block;
-                reply.statfs(
-                    totals.capacity_bytes / block,
-                    free,
-                    free,
-                    totals.inodes,
-                    totals.inodes_free,
-                    STATFS_BLOCK_BYTES,
-                    NAME_BYTES_MAX as u32,
-                    STATFS_BLOCK_BYTES,
-                );
-            }
-            Err(error) => reply.error(error),
-        }
+        reply_statfs(reply, self.run("statfs", |fs| fs.statfs()));
     }
 
     fn setxattr(
