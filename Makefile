@@ -56,7 +56,7 @@ SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
 
 churn:
 	cargo build --release --locked -p tidefs-cli
-	$(SOAK) --seconds 60 --changes 3 --server usual --server /usr/bin/redis-server
+	$(SOAK) --seconds 120 --changes 6 --server usual --server /usr/bin/redis-server
 
 # The manager is killed, on both kinds of server at once: before some of its steps, or before each.
 KILLS = cargo build --release --locked -p tidefs-cli && \
