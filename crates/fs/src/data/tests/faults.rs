@@ -116,7 +116,8 @@ fn a_store_with_a_real_limit_takes_what_fits_and_frees_what_is_truncated() {
     });
     assert!(matches!(refused, Some(Error::Store(tidefs_store::StoreError::Full { .. }))));
     let stored = rig.file.size();
-    assert!((30 * STRIPE..=64 * STRIPE).contains(&stored), "{stored} bytes stored");
+    // What is on its way in one of the eight buffers counts until it is refused.
+    assert!((30 * STRIPE..=72 * STRIPE).contains(&stored), "{stored} bytes stored");
     // What was still on its way then may have failed too, which is another report.
     let late = rig.file.flush(&cursor);
     assert!(matches!(late, Ok(()) | Err(Error::Store(tidefs_store::StoreError::Full { .. }))));
