@@ -185,8 +185,12 @@ impl<S: Store> DataPath<S> {
     }
 
     /// Removes the inodes that lost their last name with a deferred removal.
-    pub fn free_nameless(&self) {
-        self.store.free_nameless(|Nameless { home, ino, size }| self.delete(home, ino, size));
+    /// `later`: other mounts may just have found them.
+    pub fn free_nameless(&self, later: bool) {
+        self.store.free_nameless(|Nameless { home, ino, size }| match later {
+            true => self.delete_later(home, ino, size),
+            false => self.delete(home, ino, size),
+        });
     }
 
     /// Has something done in the background. `false`: everybody is busy.
@@ -226,8 +230,8 @@ impl<S: Store> DataPath<S> {
     /// After the store was full: frees what waits for that, and waits for removals that are under
     /// way, for a bounded time. `false`: there were none, so trying again is in vain.
     pub fn wait_for_room(&self) -> bool {
-        self.store.publish();
-        self.free_nameless();
+        self.store.settle_all();
+        self.free_nameless(false);
         for removed in self.unused(self.lingering.all()) {
             // Whatever it answers, all are freed here.
             self.deletions.add(removed, true);

@@ -23,7 +23,7 @@ use tidefs_store::{
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
 use pending::Pending;
-pub(crate) use publish::Making;
+pub(crate) use publish::{Made, Making};
 
 use crate::error::Error;
 use crate::known_fields::KnownFields;
@@ -135,13 +135,12 @@ impl<S: Store> Store for Deferring<S> {
         if let Some(outcome) = self.answer(shard, batch) {
             return Ok(outcome);
         }
-        self.settle([shard]);
-        self.batch_now(shard, batch)
+        self.batch_after(shard, batch, || self.settle([shard]))
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
-        self.settle(batches.iter().map(|(shard, _)| *shard));
-        self.batches_now(batches)
+        let settle = || self.settle(batches.iter().map(|(shard, _)| *shard));
+        self.batches_after(batches, settle)
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
@@ -177,8 +176,7 @@ impl<S: Store> Store for Deferring<S> {
         shard: ShardKey,
         batch: &Batch,
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
-        self.settle([shard]);
-        self.write_and_batch_now(writes, shard, batch)
+        self.write_and_batch_after(writes, shard, batch, || self.settle([shard]))
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

@@ -216,19 +216,15 @@ impl<S: Store> Fs<S> {
             handle.file.flush_aged(now);
         }
         self.data.free_waiting();
-        if let Err(error) = self.publish_locks() {
-            tracing::debug!(%error, "another mount waits for locks that are held here");
-        }
         if self.membership.is_about_to_share() && !self.store.is_settled() {
             self.membership.set_ready(false);
+        } else if let Err(error) = self.publish_locks() {
+            tracing::debug!(%error, "another mount waits for locks that are held here");
         }
         let news = self.membership.tick(&self.store, now);
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
-        }
-        if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
-            tracing::debug!(%error, "what removed directories left could not be cleared");
         }
         news
     }
@@ -238,7 +234,7 @@ impl<S: Store> Fs<S> {
     pub fn keep_up(&self) {
         let now = self.now();
         self.store.publish();
-        self.data.free_nameless();
+        self.free_nameless();
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
@@ -246,6 +242,9 @@ impl<S: Store> Fs<S> {
         self.data.set_others(self.membership.others(now));
         self.data.free_due();
         self.note_open_files(now);
+        if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
+            tracing::debug!(%error, "what removed directories left could not be cleared");
+        }
     }
 
     /// The inodes whose names and attributes the kernel may keep.

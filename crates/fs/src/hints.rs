@@ -76,7 +76,7 @@ impl Hints {
     }
 
     /// This mount changed what these names stand for.
-    pub fn drop_of(&self, places: [&Place; 2]) {
+    pub fn drop_of(&self, places: &[&Place]) {
         for place in places {
             self.take(place);
         }

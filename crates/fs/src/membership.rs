@@ -132,6 +132,11 @@ impl Membership {
         self.solitude.time_alone()
     }
 
+    /// The same, if others cannot take this mount for dead yet.
+    pub fn time_alone_for_sure(&self, now: Time) -> Option<u64> {
+        self.solitude.time_alone_for_sure(now)
+    }
+
     pub fn solitude(&self) -> Arc<Solitude> {
         Arc::clone(&self.solitude)
     }

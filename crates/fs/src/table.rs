@@ -48,6 +48,9 @@ pub struct Slot<S: Store> {
     pub file: Option<Arc<OpenFile<S>>>,
     /// The last name is gone; the inode goes with the last handle.
     pub unlinked: bool,
+    /// Counts the names that went, so that whoever opens the file by a record that was read before
+    /// reads it again.
+    pub removals: u64,
     /// The version of the bytes that the kernel may have cached.
     pub version_cached: Option<u64>,
     /// The file's record, where it was read lately.
@@ -56,7 +59,8 @@ pub struct Slot<S: Store> {
 
 impl<S: Store> Node<S> {
     fn new(reference: Reference) -> Node<S> {
-        let slot = Slot { file: None, unlinked: false, version_cached: None, known: None };
+        let slot =
+            Slot { file: None, unlinked: false, removals: 0, version_cached: None, known: None };
         Node {
             ino: reference.ino,
             home: reference.home,

@@ -13,7 +13,7 @@ use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 use super::delete::without_record;
 use super::send::panicked;
 use super::state::Stored;
-use crate::deferring::{Deferring, Making};
+use crate::deferring::{Deferring, Made, Making};
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
@@ -95,11 +95,15 @@ impl<S: Store> Record<S> {
         let both = AssertUnwindSafe(|| making.make_with(writes, &inode));
         let (written, made) =
             catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())));
-        let stored = Stored::of(&inode);
-        if made.is_ok() {
-            self.saw(stored.version);
-        }
-        (written, made.map(|()| stored))
+        let committed = match made {
+            Ok(Made::AsAsked) => {
+                self.saw(inode.version);
+                Ok(Stored::of(&inode))
+            }
+            Ok(Made::Perhaps) => self.commit(size, time),
+            Err(error) => Err(error),
+        };
+        (written, committed)
     }
 
     fn covering(&self, size: u64) -> Batch {

@@ -12,10 +12,23 @@ impl<S: Store> Deferring<S> {
     }
 
     pub(super) fn batch_now(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
-        let Some(known) = &self.known else { return self.store.batch(shard, batch) };
-        let begun = known.begin(shard, batch);
+        self.batch_after(shard, batch, || ())
+    }
+
+    /// The batch is sent after `first`. It begins before that: what comes to wait after `first` keeps
+    /// it from being learnt from.
+    pub(super) fn batch_after(
+        &self,
+        shard: ShardKey,
+        batch: &Batch,
+        first: impl FnOnce(),
+    ) -> Result<Outcome, StoreError> {
+        let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
+        first();
         let outcome = self.store.batch(shard, batch);
-        known.end(shard, batch, begun, outcome.as_ref());
+        if let Some((known, begun)) = begun {
+            known.end(shard, batch, begun, outcome.as_ref());
+        }
         outcome
     }
 
@@ -23,13 +36,25 @@ impl<S: Store> Deferring<S> {
         &self,
         batches: &[(ShardKey, Batch)],
     ) -> Result<Vec<Outcome>, StoreError> {
-        let Some(known) = &self.known else { return self.store.batches(batches) };
-        let begun: Vec<_> =
-            batches.iter().map(|(shard, batch)| known.begin(*shard, batch)).collect();
+        self.batches_after(batches, || ())
+    }
+
+    pub(super) fn batches_after(
+        &self,
+        batches: &[(ShardKey, Batch)],
+        first: impl FnOnce(),
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let each = || batches.iter().map(|(shard, batch)| (*shard, batch));
+        let begun = self.known.as_ref().map(|known| {
+            (known, each().map(|(shard, batch)| known.begin(shard, batch)).collect::<Vec<_>>())
+        });
+        first();
         let outcomes = self.store.batches(batches);
-        for (number, ((shard, batch), begun)) in batches.iter().zip(begun).enumerate() {
-            let outcome = outcomes.as_ref().map(|outcomes| &outcomes[number]);
-            known.end(*shard, batch, begun, outcome);
+        if let Some((known, begun)) = begun {
+            for (number, ((shard, batch), begun)) in each().zip(begun).enumerate() {
+                let outcome = outcomes.as_ref().map(|outcomes| &outcomes[number]);
+                known.end(shard, batch, begun, outcome);
+            }
         }
         outcomes
     }
@@ -40,12 +65,22 @@ impl<S: Store> Deferring<S> {
         shard: ShardKey,
         batch: &Batch,
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
-        let Some(known) = &self.known else {
-            return self.store.write_and_batch(writes, shard, batch);
-        };
-        let begun = known.begin(shard, batch);
+        self.write_and_batch_after(writes, shard, batch, || ())
+    }
+
+    pub(super) fn write_and_batch_after(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+        first: impl FnOnce(),
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
+        first();
         let (written, outcome) = self.store.write_and_batch(writes, shard, batch);
-        known.end(shard, batch, begun, outcome.as_ref());
+        if let Some((known, begun)) = begun {
+            known.end(shard, batch, begun, outcome.as_ref());
+        }
         (written, outcome)
     }
 }

@@ -90,6 +90,11 @@ impl Pending {
         Group { changes, pending: self }
     }
 
+    /// The shards of which something waits or is on its way.
+    pub fn held(&self) -> Vec<ShardKey> {
+        self.state().shards.keys().copied().collect()
+    }
+
     /// The shards of which something waits.
     pub fn shards(&self) -> Vec<ShardKey> {
         let state = self.state();

@@ -21,6 +21,11 @@ impl<S: Store> Deferring<S> {
         }
     }
 
+    /// The store has all that was answered, or has refused it.
+    pub fn settle_all(&self) {
+        self.settle(self.pending.held());
+    }
+
     /// Makes what waits of a shard, and what else goes with it.
     pub(super) fn publish_for(&self, shard: ShardKey) {
         self.publish_together();
@@ -80,6 +85,8 @@ impl<S: Store> Deferring<S> {
         let batch = change.batch();
         let outcome = self.batch_now(change.place().shard, &batch);
         self.conclude(&[change], vec![outcome]);
+        // What was read of the directory meanwhile is from before it.
+        self.failures.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Nobody has the file open any more.
@@ -113,7 +120,7 @@ impl<S: Store> Deferring<S> {
     fn conclude(&self, changes: &[Arc<Change>], outcomes: Vec<Result<Outcome, StoreError>>) {
         for (change, outcome) in changes.iter().zip(outcomes) {
             let concluded = match &**change {
-                Change::Creation(_) => self.conclude_creation(change, outcome),
+                Change::Creation(_) => self.conclude_creation(change, outcome).map(drop),
                 Change::Removal(removal) => self.conclude_removal(change, removal, outcome),
             };
             if let Err(error) = concluded {
@@ -122,13 +129,14 @@ impl<S: Store> Deferring<S> {
         }
     }
 
+    /// How the file was made, if it was.
     fn conclude_creation(
         &self,
         change: &Change,
         outcome: Result<Outcome, StoreError>,
-    ) -> Result<(), Error> {
+    ) -> Result<Made, Error> {
         let error = match outcome {
-            Ok(outcome) if outcome.applied() => return Ok(()),
+            Ok(outcome) if outcome.applied() => return Ok(Made::AsAsked),
             Ok(_) => Error::Stale,
             Err(error @ (StoreError::Full { .. } | StoreError::Unavailable { .. })) => {
                 return Err(error.into());
@@ -137,7 +145,7 @@ impl<S: Store> Deferring<S> {
         };
         // It may have been made although nobody was told.
         let there = self.read(change.place().shard, keys::entry(&change.place().name))?;
-        if there == Some(change.entry_record()) { Ok(()) } else { Err(error) }
+        if there == Some(change.entry_record()) { Ok(Made::Perhaps) } else { Err(error) }
     }
 
     fn conclude_removal(
@@ -155,7 +163,7 @@ impl<S: Store> Deferring<S> {
         }?;
         if !outcome.applied() {
             let there = self.read(shard, keys::entry(&change.place().name))?;
-            if there == Some(change.entry_record()) {
+            if there.is_some() {
                 return Err(Error::Stale);
             }
         }
@@ -179,7 +187,10 @@ impl<S: Store> Deferring<S> {
 
     fn failed(&self, change: &Arc<Change>, error: Error) {
         self.failures.fetch_add(1, Ordering::SeqCst);
-        self.lock(&self.untold).get_or_insert(error.clone());
+        // Whoever closes a file that met a full store waits for room.
+        if !matches!(error, Error::Store(StoreError::Full { .. })) {
+            self.lock(&self.untold).get_or_insert(error.clone());
+        }
         let name = String::from_utf8_lossy(&change.place().name).into_owned();
         let directory = change.place().shard.directory;
         match &**change {
@@ -202,6 +213,14 @@ fn batches_of(group: &Group<'_>) -> Vec<(ShardKey, Batch)> {
 
 fn is_silence(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. })
+}
+
+/// How a file was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    AsAsked,
+    /// Its name is there, perhaps by an earlier attempt, which made it empty.
+    Perhaps,
 }
 
 /// A file that its holder makes.
@@ -229,7 +248,7 @@ impl<S: Store> Making<'_, S> {
         self,
         writes: &[StripeWrite<'_>],
         inode: &Inode,
-    ) -> (Result<(), StoreError>, Result<(), Error>) {
+    ) -> (Result<(), StoreError>, Result<Made, Error>) {
         let (deferring, creation) = (self.deferring, self.creation());
         let batch = creation.batch(inode);
         let (written, outcome) =

@@ -24,8 +24,9 @@ impl<S: Store> Fs<S> {
     /// to be free, or it is the change before it that waits. Otherwise which time of being alone
     /// this is.
     pub(crate) fn defer(&self, change: Change) -> Option<u64> {
+        let now = self.now();
         let (alone, waiting) = self.membership.while_alone(|_| {
-            let alone = self.membership.time_alone()?;
+            let alone = self.membership.time_alone_for_sure(now)?;
             let node = self.table.find(change.place().shard.directory)?;
             let failures = self.store.failures();
             let mut memory = node.memory();
@@ -52,16 +53,22 @@ impl<S: Store> Fs<S> {
         self.store.take_untold()
     }
 
-    /// Makes what waits, and has freed what nobody can reach any more.
+    /// Waits until nothing waits, and has freed what nobody can reach any more.
     pub(crate) fn publish(&self) {
-        self.store.publish();
-        self.data.free_nameless();
+        self.store.settle_all();
+        self.free_nameless();
+    }
+
+    /// Others may have found an inode by its name while this mount did not know of them.
+    pub(crate) fn free_nameless(&self) {
+        let alone = self.membership.time_alone_for_sure(self.now()).is_some();
+        self.data.free_nameless(!alone);
     }
 
     fn publish_soon(&self) {
         let store = Arc::clone(&self.store);
         if !self.data.try_help(move || store.publish()) {
-            self.publish();
+            self.store.publish();
         }
     }
 }

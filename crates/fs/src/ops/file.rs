@@ -14,6 +14,7 @@ use crate::handles::FileHandle;
 use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::Before;
+use crate::names::ATTEMPTS;
 use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
 use crate::table::{Node, Slot};
 
@@ -27,15 +28,7 @@ impl<S: Store> Fs<S> {
         }
         let opened = match self.open_by_memory(&node, mode) {
             Some(opened) => opened,
-            None => {
-                let before = self.before_reading();
-                let inode = self.fetch(node.reference())?;
-                if inode.nlink == 0 && !node.is_open() && self.membership.is_alone() {
-                    // It is removed; what is left of it is about to be freed.
-                    return Err(Error::Stale);
-                }
-                self.open_known(&node, &inode, Some(before), mode)
-            }
+            None => self.open_by_record(&node, mode)?,
         };
         self.wait_for_repair(ino);
         if mode.truncate {
@@ -48,6 +41,32 @@ impl<S: Store> Fs<S> {
         Ok(opened)
     }
 
+    fn open_by_record(&self, node: &Arc<Node<S>>, mode: OpenMode) -> Result<Opened, Error> {
+        let before = self.before_reading();
+        let (inode, slot) = self.read_and_lock(node)?;
+        if inode.nlink == 0 && !node.is_open() && self.membership.is_alone() {
+            // It is removed; what is left of it is about to be freed.
+            return Err(Error::Stale);
+        }
+        Ok(self.open_known(node, slot, &inode, Some(before), mode))
+    }
+
+    /// A file's record, and its slot. The file has not lost a name since it was read, or is open.
+    fn read_and_lock<'n>(
+        &self,
+        node: &'n Node<S>,
+    ) -> Result<(Inode, MutexGuard<'n, Slot<S>>), Error> {
+        for _ in 0..ATTEMPTS {
+            let removals = node.slot().removals;
+            let inode = self.fetch(node.reference())?;
+            let slot = node.slot();
+            if slot.removals == removals || slot.file.is_some() {
+                return Ok((inode, slot));
+            }
+        }
+        Err(Error::Contended)
+    }
+
     /// Opens a file that was made just now.
     pub(crate) fn open_new(
         &self,
@@ -55,7 +74,9 @@ impl<S: Store> Fs<S> {
         inode: &Inode,
         mode: OpenMode,
     ) -> Result<Opened, Error> {
-        Ok(self.open_known(&self.table.get(reference.ino)?, inode, None, mode))
+        let node = self.table.get(reference.ino)?;
+        let slot = node.slot();
+        Ok(self.open_known(&node, slot, inode, None, mode))
     }
 
     /// Opens a file whose record is known, or that is open already and nobody else's to change.
@@ -77,11 +98,11 @@ impl<S: Store> Fs<S> {
     fn open_known(
         &self,
         node: &Arc<Node<S>>,
+        mut slot: MutexGuard<'_, Slot<S>>,
         inode: &Inode,
         before: Option<Before>,
         mode: OpenMode,
     ) -> Opened {
-        let mut slot = node.slot();
         if let (None, Some(before)) = (&slot.file, before) {
             self.keep_record_in(&mut slot, inode, before);
         }
@@ -147,9 +168,8 @@ impl<S: Store> Fs<S> {
         work: impl FnOnce(&OpenFile<S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let node = self.table.get(ino)?;
-        let inode = self.fetch(node.reference())?;
         let file = {
-            let mut slot = node.slot();
+            let (inode, mut slot) = self.read_and_lock(&node)?;
             node.add_handle(&slot);
             self.file_in(&node, &mut slot, &inode)
         };

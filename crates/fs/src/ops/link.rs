@@ -25,7 +25,9 @@ impl<S: Store> Fs<S> {
             return Err(Error::Exists);
         }
         let record = self.add_link(reference)?;
-        if let Err(error) = self.add_entry(&place, reference, |batch| batch) {
+        let added = self.add_entry(&place, reference, |batch| batch);
+        self.hints.drop_of(&[&place]);
+        if let Err(error) = added {
             if self.is_surely_absent(&place, &error) {
                 self.drop_link(reference)?;
             }

@@ -20,15 +20,22 @@ impl<S: Store> Fs<S> {
     /// last handle in this mount.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<(), Error> {
         let place = self.place(parent, name);
-        if self.unlink_as_hinted(&place)? {
+        let removed = self.unlink_at(&place);
+        // Somebody may have looked it up meanwhile.
+        self.hints.drop_of(&[&place]);
+        removed
+    }
+
+    fn unlink_at(&self, place: &Place) -> Result<(), Error> {
+        if self.unlink_as_hinted(place)? {
             return Ok(());
         }
         for _ in 0..ATTEMPTS {
-            let found = self.settle(&place)?.ok_or(Error::NotFound)?;
+            let found = self.settle(place)?.ok_or(Error::NotFound)?;
             if found.reference.kind == Kind::Directory {
                 return Err(Error::IsADirectory);
             }
-            if self.unlink_settled(&place, &found)? {
+            if self.unlink_settled(place, &found)? {
                 return Ok(());
             }
         }
@@ -63,6 +70,9 @@ impl<S: Store> Fs<S> {
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
         let open = slot.as_deref_mut().filter(|_| is_open);
         let removed = self.unlink_locked(place, found, open);
+        if let Some(slot) = &mut slot {
+            slot.removals += 1;
+        }
         self.record_changed(slot.as_deref_mut());
         removed
     }
@@ -123,6 +133,9 @@ impl<S: Store> Fs<S> {
         let removal = Removal { place: place.clone(), reference, at: self.now() };
         let deferred = self.defer(Change::Removal(removal)).is_some();
         if deferred {
+            if let Some(slot) = &mut slot {
+                slot.removals += 1;
+            }
             self.record_changed(slot.as_deref_mut());
         }
         deferred
@@ -200,6 +213,9 @@ impl<S: Store> Fs<S> {
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
         let open = slot.as_deref_mut().filter(|_| is_open);
         let dropped = self.drop_link(replaced).and_then(|left| self.bury(replaced, left, open));
+        if let Some(slot) = &mut slot {
+            slot.removals += 1;
+        }
         self.record_changed(slot.as_deref_mut());
         dropped
     }

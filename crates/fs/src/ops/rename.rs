@@ -51,7 +51,7 @@ impl<S: Store> Fs<S> {
         let old = self.place(parent, name);
         let new = self.place(new_parent, new_name);
         let done = self.rename_places(&old, &new, mode);
-        self.hints.drop_of([&old, &new]);
+        self.hints.drop_of(&[&old, &new]);
         done
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId};
-use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError};
+use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError, When};
 
 use super::bed::{ME, WRITE, Watched, eventually};
 use crate::deferring::GROUP;
@@ -182,7 +182,7 @@ fn a_directory_s_attributes_count_what_waits() {
     let attributes = || deferred.fs().getattr(deferred.directory, None).expect("attributes");
     attributes();
     for number in 0..40_u8 {
-        deferred.watched.clock.advance(Duration::from_secs(1));
+        deferred.watched.clock.advance(Duration::from_millis(200));
         let name = [b'a' + number % 20];
         let (calls, handle) = match number < 20 {
             true => (deferred.watched.store.count(Operation::Batch), Some(deferred.open(&name).1)),
@@ -410,4 +410,56 @@ fn shards_that_answer_do_not_wait_for_one_that_does_not() {
     deferred.close(quick).expect("closed");
     deferred.close(slow).expect("closed");
     assert!(deferred.is_stored(b"a"));
+}
+
+#[test]
+fn a_file_that_was_made_without_its_bytes_gets_them_when_it_is_closed() {
+    let deferred = Deferred::new();
+    let (fs, directory) = (deferred.fs(), deferred.directory);
+    let apart = |name: &[u8]| fs.place(directory, name).shard != fs.place(directory, b"a").shard;
+    let other = (b'b'..=b'z').map(|letter| [letter]).find(|name| apart(name)).expect("a shard");
+    let (_, handle) = deferred.open(b"a");
+    let (ino, quick) = deferred.open(&other);
+    fs.write(handle, 0, &[7; 10], false, false).expect("written");
+    // Both are made, but nobody is told; the other one finds out, this one goes on waiting.
+    let next = deferred.watched.store.count(Operation::Batch) + 1;
+    deferred.watched.store.add(Fault::nth(Operation::Batch, next, lost()).after());
+    assert_eq!(fs.lookup(directory, &other).expect("found").attr.ino, ino);
+    assert!(deferred.is_stored(b"a"));
+    deferred.close(handle).expect("closed");
+    deferred.close(quick).expect("closed");
+    assert_eq!(fs.lookup(directory, b"a").expect("found").attr.size, 10);
+}
+
+#[test]
+fn a_name_that_stands_for_another_file_by_now_is_removed_as_that() {
+    let deferred = Deferred::new();
+    let (fs, directory) = (deferred.fs(), deferred.directory);
+    let other = deferred.make(b"other");
+    deferred.make(b"file");
+    let stale = fs.lookup(directory, b"file").expect("found");
+    deferred.unlink(b"file");
+    fs.link(other, directory, b"file").expect("linked");
+    assert_ne!(stale.attr.ino, other);
+    deferred.unlink(b"file");
+    assert_eq!(fs.sync_directory(), Ok(()));
+    assert_eq!(deferred.names(), [&b"first"[..], b"other"]);
+    assert_eq!(fs.getattr(other, None).map(|attr| attr.nlink), Ok(1));
+}
+
+#[test]
+fn syncing_waits_for_what_is_on_its_way() {
+    let deferred = Deferred::new();
+    deferred.make(b"file");
+    deferred.unlink(b"file");
+    let held = deferred.watched.store.pause(Operation::Batch, When::Before);
+    std::thread::scope(|scope| {
+        let batches = deferred.watched.store.count(Operation::Batch);
+        scope.spawn(|| deferred.fs().store.publish());
+        eventually("it is on its way", || deferred.watched.store.count(Operation::Batch) > batches);
+        let synced = scope.spawn(|| deferred.fs().sync_directory());
+        drop(held);
+        assert_eq!(synced.join().expect("it ends"), Ok(()));
+        assert!(!deferred.is_stored(b"file"));
+    });
 }
