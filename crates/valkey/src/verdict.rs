@@ -8,7 +8,7 @@
 //! | the node is not ready (`Said::Later`) | asked again after a pause |
 //! | nobody listens there | failed, unless others hold the partition by now |
 //! | it does not let anybody in | asked again for the reply time-out, then failed until it does |
-//! | the connection broke, the request may be repeated | asked again, twice |
+//! | the connection broke, the request may be repeated | asked again: at once, where others hold it, after pauses |
 //! | the connection broke, it may not be repeated | asked again if the node has left, else not known |
 //! | no answer in time | the same, without a look at whether it left |
 //! | nobody is known to hold the partition | asked again after a pause |
@@ -27,8 +27,11 @@ use crate::job::{Job, JobResult};
 use crate::pool::Node;
 use crate::said::{Said, said};
 
-/// A job that got lost this often is given up.
+/// A job that nobody answered in time this often is given up.
 const LOSSES_MAX: u8 = 2;
+/// The same for one whose connections break, with a pause before each next one: a node that ends
+/// still takes connections for a moment.
+const BREAKS_MAX: u8 = 50;
 
 pub enum Verdict {
     Done,
@@ -94,12 +97,27 @@ impl Client {
     }
 
     fn judge_loss(&self, job: &Job<'_>, fault: Fault, sent: bool) -> Verdict {
-        let passing = matches!(fault, Fault::Broken | Fault::TimedOut);
         if sent && !job.repeatable && !self.has_left(job, &fault) {
             let endpoint = job.node.as_deref().map_or("a node".into(), Node::name);
             return Verdict::Failed(StoreError::Indeterminate { endpoint });
         }
-        if passing && job.losses <= LOSSES_MAX { NOW } else { failed(job, fault) }
+        match fault {
+            Fault::Broken if job.losses == 1 => NOW,
+            Fault::Broken => self.judge_break(job, fault),
+            Fault::TimedOut if job.losses <= LOSSES_MAX => NOW,
+            _ => failed(job, fault),
+        }
+    }
+
+    /// A connection broke once more; others may hold the partition by now.
+    fn judge_break(&self, job: &Job<'_>, fault: Fault) -> Verdict {
+        if let Some(node) = &job.node {
+            self.topology.refresh_since(Instant::now(), Some(node));
+            if self.is_elsewhere(job, node) {
+                return NOW;
+            }
+        }
+        if job.losses <= BREAKS_MAX { LATER } else { failed(job, fault) }
     }
 
     /// The node ended because it was removed from the cluster. It then held nothing for a while,

@@ -29,6 +29,8 @@ const APPLIED: &str = "*2\r\n:-1\r\n:0\r\n";
 enum Turn {
     Say(String),
     HangUp,
+    /// All have these views from now on, and the node hangs up.
+    GiveAway(Vec<View>),
     /// The node has left: it hangs up, nobody listens there any more, and the others have these views.
     Leave(Vec<View>),
 }
@@ -160,6 +162,10 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
                 script.asked[at] += 1;
                 match script.turns.pop_front() {
                     Some(Turn::HangUp) => return,
+                    Some(Turn::GiveAway(views)) => {
+                        script.views = views;
+                        return;
+                    }
                     Some(Turn::Leave(views)) => {
                         script.views = views;
                         fs::remove_file(&socket).unwrap();
@@ -246,7 +252,9 @@ fn what_got_lost_is_repeated_when_that_does_no_harm() {
     let hang_up = |times| nodes.will(&vec![Turn::HangUp; times]);
     hang_up(2);
     assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
-    hang_up(3);
+    hang_up(10);
+    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept", "it may be about to end");
+    hang_up(51);
     assert!(matches!(read(&nodes.store, STRIPE, 4), Err(StoreError::Unavailable { .. })));
     // The node is there, so it may have made the update before it hung up.
     hang_up(1);
@@ -254,6 +262,16 @@ fn what_got_lost_is_repeated_when_that_does_no_harm() {
     hang_up(1);
     assert!(nodes.store.batch(SHARD, &Batch::new().present("n")).unwrap().applied());
     assert!(nodes.is_through());
+}
+
+#[test]
+fn a_node_that_ends_and_takes_connections_for_a_moment_is_given_up_for_who_holds_its_partitions() {
+    let before = view(&[1, 2, 3], 1);
+    let after = view(&[2, 3], 2);
+    let nodes = Scripted::start(&[before.clone(), before.clone(), before.clone()]);
+    nodes.will(&[Turn::HangUp, Turn::GiveAway(vec![before, after.clone(), after])]);
+    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
+    assert_eq!(nodes.asked(), [2, 1, 0]);
 }
 
 /// Node 1 holds everything and leaves when it is asked for a key; node 2 and 3 know what is said.
