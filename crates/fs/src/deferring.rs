@@ -69,14 +69,14 @@ impl<S: Store> Deferring<S> {
         })
     }
 
-    /// Takes a change over. How many wait now; `None`: it is not taken, since one of the same name
+    /// Takes a change over, which `batch` makes. How many wait now; `None`: it is not taken, since one of the same name
     /// waits or too many do.
-    pub fn defer(&self, change: Change) -> Option<usize> {
-        let (shard, batch) = (change.place().shard, change.batch());
+    pub fn defer(&self, change: Change, batch: &Batch) -> Option<usize> {
+        let shard = change.place().shard;
         let waiting = self.pending.add(change)?;
         // Afterwards, so that nobody learns meanwhile what is no longer so.
         if let Some(known) = &self.known {
-            known.forget(shard, &batch);
+            known.forget(shard, batch);
         }
         Some(waiting)
     }

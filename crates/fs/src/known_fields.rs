@@ -169,7 +169,7 @@ impl Stripe {
     }
 
     fn forget(&mut self, shard: ShardKey, batch: &Batch) {
-        for field in batch.updates.iter().map(changed) {
+        for field in batch.updates.iter().map(Update::field) {
             self.fields.remove(&(shard, field.clone()));
         }
     }
@@ -181,21 +181,11 @@ fn is_kept(field: &[u8]) -> bool {
 
 /// The values that a batch sets and does nothing else to.
 fn puts(batch: &Batch) -> impl Iterator<Item = (&Bytes, &Bytes)> {
-    let changes = |field| batch.updates.iter().filter(|update| changed(update) == field).count();
+    let changes = |field| batch.updates.iter().filter(|update| update.field() == field).count();
     batch.updates.iter().filter_map(move |update| match update {
         Update::Put { field, value } => {
             (is_kept(field) && changes(field) == 1).then_some((field, value))
         }
         _ => None,
     })
-}
-
-fn changed(update: &Update) -> &Bytes {
-    match update {
-        Update::Put { field, .. }
-        | Update::Delete { field }
-        | Update::Patch { field, .. }
-        | Update::Add { field, .. }
-        | Update::Max { field, .. } => field,
-    }
 }

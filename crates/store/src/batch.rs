@@ -42,6 +42,19 @@ pub enum Update {
     Max { field: Bytes, at: u32, value: u64 },
 }
 
+impl Update {
+    /// The field that it changes.
+    pub fn field(&self) -> &Bytes {
+        match self {
+            Update::Put { field, .. }
+            | Update::Delete { field }
+            | Update::Patch { field, .. }
+            | Update::Add { field, .. }
+            | Update::Max { field, .. } => field,
+        }
+    }
+}
+
 /// What the batch answers with, one value a read; `None` where the field is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {

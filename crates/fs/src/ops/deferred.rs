@@ -34,7 +34,7 @@ impl<S: Store> Fs<S> {
                 return None;
             }
             let (shard, batch) = (change.place().shard, change.batch());
-            let waiting = self.store.defer(change)?;
+            let waiting = self.store.defer(change, &batch)?;
             memory.assume(shard.index, &batch);
             Some((alone, waiting))
         })?;

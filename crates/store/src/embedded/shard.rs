@@ -158,7 +158,7 @@ impl Shard {
     /// By how much the updates make the shard heavier, exactly. Copies what they touch.
     pub fn growth(&self, updates: &[Update]) -> u64 {
         let mut touched = Shard::default();
-        for field in updates.iter().map(field_of) {
+        for field in updates.iter().map(Update::field) {
             if let Some(value) = self.fields.get(field) {
                 touched.put(field, value.clone());
             }
@@ -195,17 +195,7 @@ fn reach(update: &Update) -> Option<(usize, u64)> {
         Update::Patch { at, bytes, .. } => u64::from(*at) + bytes.len() as u64,
         Update::Add { at, .. } | Update::Max { at, .. } => u64::from(*at) + NUMBER_BYTES as u64,
     };
-    Some((field_of(update).len(), value))
-}
-
-fn field_of(update: &Update) -> &Bytes {
-    match update {
-        Update::Put { field, .. }
-        | Update::Delete { field }
-        | Update::Patch { field, .. }
-        | Update::Add { field, .. }
-        | Update::Max { field, .. } => field,
-    }
+    Some((update.field().len(), value))
 }
 
 fn weigh((field, value): (usize, u64)) -> u64 {
