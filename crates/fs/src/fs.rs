@@ -15,6 +15,7 @@ use crate::config::{Config, Format};
 use crate::counters::Counters;
 use crate::data::DataPath;
 use crate::deferring::Deferring;
+use crate::early::Foresight;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
@@ -41,6 +42,7 @@ pub struct Fs<S: Store> {
     pub(crate) locks: Locks,
     pub(crate) holding: Holding,
     pub(crate) counters: Counters,
+    pub(crate) foresight: Foresight,
     pub(crate) names_budget: Budget,
     /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
     pub(crate) record_changes: AtomicU64,
@@ -141,6 +143,7 @@ impl<S: Store> Fs<S> {
             locks: Locks::default(),
             holding: Holding::default(),
             counters: Counters::default(),
+            foresight: Foresight::default(),
             names_budget: Budget::default(),
             record_changes: AtomicU64::new(0),
             inos: InoSource::default(),

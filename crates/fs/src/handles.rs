@@ -1,7 +1,7 @@
 //! The open files and directories of a mount, by the number that the kernel holds for each.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_store::Store;
@@ -27,6 +27,16 @@ pub struct FileHandle<S: Store> {
     pub mode: OpenMode,
     pub reader: ReadAhead,
     pub errors: ErrorCursor,
+    /// It was written to once while the file was new, and not closed or written to since.
+    pub wrote_once: AtomicBool,
+}
+
+impl<S: Store> FileHandle<S> {
+    /// To be called for each write and each close; `true`: it is the first one after the first write
+    /// to a new file.
+    pub fn is_written_or_closed(&self) -> bool {
+        self.wrote_once.load(Ordering::Relaxed) && self.wrote_once.swap(false, Ordering::Relaxed)
+    }
 }
 
 /// One open of a directory, with the entries as they were when reading began.

@@ -14,6 +14,7 @@ mod counters;
 mod data;
 mod deferring;
 mod directories;
+mod early;
 mod entry;
 mod error;
 mod fs;

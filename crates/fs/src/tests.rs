@@ -5,6 +5,7 @@ mod bed;
 mod checking;
 mod company;
 mod deferred;
+mod early;
 mod holders;
 mod hostile;
 mod interrupted;

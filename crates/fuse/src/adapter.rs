@@ -82,6 +82,14 @@ impl<S: Store> Adapter<S> {
         }
     }
 
+    /// Does what a request leaves to be done after its answer. Nobody is told what fails.
+    fn go_on(&self, work: impl FnOnce(&Fs<S>)) {
+        let Some(_under_way) = self.kernel.begin() else { return };
+        if catch_unwind(AssertUnwindSafe(|| work(&self.fs))).is_err() {
+            tracing::error!("what was left after an answer panicked");
+        }
+    }
+
     /// Sends an answer that the kernel may keep. No such answer is under way while the kernel is
     /// made to forget; see [`Kernel::pause_answers`].
     fn answer(&self, send: impl FnOnce(&Lifetimes)) {

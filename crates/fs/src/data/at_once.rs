@@ -18,7 +18,7 @@ use crate::Error;
 use crate::membership::Membership;
 
 /// More than this is worth a round of its own, and keeps the record waiting behind it.
-const BYTES_MAX: u32 = 64 << 10;
+pub(crate) const LITTLE_BYTES_MAX: u32 = 64 << 10;
 const STRIPES_MAX: usize = 8;
 
 /// What the record is to say.
@@ -70,7 +70,7 @@ impl<S: Store> Striped<S> {
             return None;
         }
         let mut state = self.state();
-        let indices = state.little_unsent(STRIPES_MAX, BYTES_MAX)?;
+        let indices = state.little_unsent(STRIPES_MAX, LITTLE_BYTES_MAX)?;
         if indices.iter().any(|&index| region_of(index) != 0) {
             return None;
         }

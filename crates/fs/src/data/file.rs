@@ -100,6 +100,15 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// Does what closing the file would. What fails is left for that to tell.
+    pub fn settle_early(&self, membership: &Membership) {
+        if let Bytes::Striped(striped) = &self.0
+            && let Err(error) = striped.settle_at_once(membership)
+        {
+            tracing::debug!(%error, ino = %striped.ino(), "a file was not made before its close");
+        }
+    }
+
     /// Starts to send what has waited for longer than the mount lets it. Does not wait, and leaves
     /// the inode alone.
     pub fn flush_aged(&self, now: Time) {

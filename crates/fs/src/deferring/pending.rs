@@ -36,6 +36,12 @@ struct Slot {
     under_way: bool,
 }
 
+impl Slot {
+    fn waits_to_make(&self, ino: Ino) -> bool {
+        !self.under_way && self.change.ino() == ino && matches!(*self.change, Change::Creation(_))
+    }
+}
+
 impl Pending {
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
@@ -102,16 +108,18 @@ impl Pending {
         state.shards.iter().filter(|(_, slots)| waits(slots)).map(|(shard, _)| *shard).collect()
     }
 
+    /// The change that makes this file still waits.
+    pub fn has_creation(&self, shard: ShardKey, ino: Ino) -> bool {
+        let state = self.state();
+        let mut slots = state.shards.get(&shard).into_iter().flatten();
+        slots.any(|slot| slot.waits_to_make(ino))
+    }
+
     /// Takes the change that makes this file, if it still waits.
     pub fn take_creation(&self, shard: ShardKey, ino: Ino) -> Option<Group<'_>> {
         let mut state = self.state();
         let slots = state.shards.get_mut(&shard)?;
-        let makes = |slot: &&mut Slot| {
-            !slot.under_way
-                && slot.change.ino() == ino
-                && matches!(*slot.change, Change::Creation(_))
-        };
-        let slot = slots.iter_mut().find(makes)?;
+        let slot = slots.iter_mut().find(|slot| slot.waits_to_make(ino))?;
         slot.under_way = true;
         let changes = vec![Arc::clone(&slot.change)];
         state.waiting -= 1;

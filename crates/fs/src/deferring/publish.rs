@@ -101,6 +101,11 @@ impl<S: Store> Deferring<S> {
         self.lock(&self.untold).take().map_or(Ok(()), Err)
     }
 
+    /// The file is answered for, and nobody is making it yet.
+    pub fn waits_to_make(&self, home: ShardKey, ino: Ino) -> bool {
+        !self.pending.is_empty() && self.pending.has_creation(home, ino)
+    }
+
     /// Takes over to make a file, if it still waits for that.
     pub fn claim(&self, home: ShardKey, ino: Ino) -> Option<Making<'_, S>> {
         if self.pending.is_empty() {

@@ -1,5 +1,6 @@
 //! Opening files, and what goes through a handle.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
@@ -134,6 +135,7 @@ impl<S: Store> Fs<S> {
             mode,
             reader: ReadAhead::default(),
             errors,
+            wrote_once: AtomicBool::new(false),
         });
         let uncached = mode.append && !self.membership.is_alone();
         Opened { handle, keep_cache, uncached, pinned }
@@ -207,6 +209,9 @@ impl<S: Store> Fs<S> {
         if clear_privileges {
             self.clear_privileges(handle.node.ino)?;
         }
+        if handle.is_written_or_closed() {
+            self.foresight.was_written_again();
+        }
         if append {
             handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
         } else {
@@ -223,6 +228,9 @@ impl<S: Store> Fs<S> {
     /// not is reported here.
     pub fn flush(&self, handle: Handle) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
+        if handle.is_written_or_closed() {
+            self.foresight.was_closed();
+        }
         self.write_back(&handle)
     }
 

@@ -253,7 +253,10 @@ impl<S: Store> Filesystem for Adapter<S> {
             |fs: &tidefs_fs::Fs<S>| fs.write(handle(fh), offset, data, append, clear_privileges);
         match self.run("write", write) {
             // No more than was given, so it fits.
-            Ok(written) => reply.written(written as u32),
+            Ok(written) => {
+                reply.written(written as u32);
+                self.go_on(|fs| fs.make_early(handle(fh), offset, written));
+            }
             Err(error) => reply.error(error),
         }
     }
