@@ -19,6 +19,7 @@ use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request, grant};
 use crate::settings::{Settings, SettingsError};
+use crate::shares_held::SharesHeld;
 
 /// More requests by hand than this do not wait.
 const REQUESTS_MOST: usize = 16;
@@ -63,6 +64,7 @@ pub struct Controller {
     quiet: Quiet,
     silence: Silence,
     uneven: Uneven,
+    shares: SharesHeld,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
     last_rebalance: Option<Time>,
@@ -85,6 +87,7 @@ impl Controller {
             quiet: Quiet::default(),
             silence: Silence::default(),
             uneven: Uneven::default(),
+            shares: SharesHeld::default(),
             full: None,
             requests: VecDeque::new(),
             last_rebalance: None,
@@ -176,7 +179,8 @@ impl Controller {
     fn observe(&mut self, at: Time, observed: Observation) {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
         self.silence.observe(at, &observed);
-        self.uneven.observe(at, &observed);
+        self.uneven.observe(at, &observed, &self.settings.spreading);
+        self.shares.observe(at, &observed, &self.settings.spreading);
         if let Some(forecaster) = &mut self.forecaster {
             forecaster.observe(at, &observed, &self.settings);
         }
@@ -202,12 +206,21 @@ impl Controller {
         if waiting >= REQUESTS_MOST {
             let refused = Refused::TooManyRequests { waiting };
             commands.push(Command::Answer(id, Answer::Refused(refused)));
+        } else if let Request::GiveBack(_) = request {
+            // It has a deadline.
+            if let State::Busy(reconfiguration) = &mut self.state {
+                reconfiguration.make_way();
+            }
+            self.requests.push_front((id, request));
         } else {
             self.requests.push_back((id, request));
         }
     }
 
     fn ended(&mut self, now: Time, ended: TaskId, result: Result<Done, Failure>) {
+        if let Ok(Done::Surveyed(inventory)) = &result {
+            self.shares.measured(inventory);
+        }
         match &mut self.state {
             State::Busy(reconfiguration) => {
                 reconfiguration.ended(ended, result, now, &self.settings, &mut self.tasks);
@@ -275,6 +288,7 @@ impl Controller {
         self.changed_at = Some(now);
         self.quiet.reset();
         self.uneven.reset();
+        self.shares.reset();
         self.full = None;
         self.state = State::Idle;
         commands.push(Command::Finished(summary));

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidefs_model::{NodeId, Time};
+use tidefs_model::{NodeClass, NodeId, Time};
 
 use crate::decision::{Cause, Hold, Verdict};
 use crate::forecast::Advice;
 use crate::observation::{Node, Observation, percent};
+use crate::own_share::OwnShare;
 use crate::policy::{ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
-use crate::settings::Settings;
+use crate::settings::{Settings, Spreading};
+use crate::shares_held::SharesHeld;
 
 /// A node this many hundredths above the mean is reason to spread anew.
 const UNEVEN_POINTS: f64 = 15.0;
@@ -20,6 +22,8 @@ const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
 const UNEVEN_FOR: Duration = Duration::from_secs(5);
 /// A spread that stays uneven, because partitions cannot be cut, is not tried all the time.
 const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
+/// Files are written all the time, and a share that they put off is not put right after each.
+const SHARE_PAUSE: Duration = Duration::from_secs(10);
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
 const GROWTH_PART: u64 = 100;
 
@@ -55,8 +59,8 @@ pub struct Uneven {
 
 impl Uneven {
     /// Takes an observation into account.
-    pub fn observe(&mut self, now: Time, observed: &Observation) {
-        self.since = unevenness(observed).map(|_| self.since.unwrap_or(now));
+    pub fn observe(&mut self, now: Time, observed: &Observation, spreading: &Spreading) {
+        self.since = unevenness(observed, spreading).map(|_| self.since.unwrap_or(now));
     }
 
     pub fn reset(&mut self) {
@@ -111,6 +115,7 @@ pub struct Situation<'a> {
     pub observed: &'a Observation,
     pub quiet: Quiet,
     pub uneven: Uneven,
+    pub shares: &'a SharesHeld,
     /// A writer waits for room; on this node, where it is known.
     pub full: Option<Option<NodeId>>,
     pub last_rebalance: Option<Time>,
@@ -120,7 +125,8 @@ pub struct Situation<'a> {
 
 pub fn decide(situation: &Situation<'_>) -> Verdict {
     let Situation { settings, observed, .. } = situation;
-    let nodes = observed.serving().count() as u16;
+    // Victim nodes come and go as their lenders please, so they do not count.
+    let nodes = observed.own().count() as u16;
     if nodes == 0 {
         return Verdict::Hold(Hold::NobodyServes);
     }
@@ -136,6 +142,11 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     }
     if let Some(cause) = uneven(situation).filter(|_| situation.uneven.lasts(situation.now)) {
         return Verdict::Rebalance { cause };
+    }
+    if let Some(off) =
+        situation.shares.stays_off(situation.now).filter(|_| !paused(situation, SHARE_PAUSE))
+    {
+        return Verdict::Rebalance { cause: Cause::OwnShare(off) };
     }
     if situation.full.is_some() {
         return Verdict::Hold(Hold::NoScaleOut);
@@ -154,8 +165,8 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
 fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<Verdict> {
     let Situation { now, settings, observed, full, silence, .. } = *situation;
     let (min, max) = (settings.nodes_min, settings.nodes_max);
-    let there = observed.nodes().iter().filter(|node| !silence.is_dead(node.id, now)).count();
-    let there = there as u16;
+    let there = observed.nodes().iter().filter(|node| node.class == NodeClass::Own);
+    let there = there.filter(|node| !silence.is_dead(node.id, now)).count() as u16;
     if there < min {
         let cause = Cause::BelowMinimum { nodes: there, min };
         return Some(Verdict::Grow { add: min - there, cause });
@@ -171,6 +182,10 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         }
         None => return None,
     };
+    // Room that is there, and that the wanted share does not let anybody use.
+    if let Some(off) = situation.shares.off().filter(|_| full.is_some()) {
+        return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
+    }
     let room_elsewhere = used_percent < ROOM_ELSEWHERE_PERCENT || nodes >= max;
     if let Some(cause) = uneven(situation).filter(|_| full.is_some() && room_elsewhere) {
         return Some(Verdict::Rebalance { cause });
@@ -215,20 +230,41 @@ fn dead_and_empty(situation: &Situation<'_>) -> Option<NodeId> {
 
 /// Whether spreading anew may help.
 fn uneven(situation: &Situation<'_>) -> Option<Cause> {
-    let paused =
-        situation.last_rebalance.is_some_and(|last| situation.now - last < REBALANCE_PAUSE);
-    if paused { None } else { unevenness(situation.observed) }
+    let Situation { observed, settings, .. } = *situation;
+    if paused(situation, REBALANCE_PAUSE) {
+        return None;
+    }
+    unevenness(observed, &settings.spreading)
 }
 
-fn unevenness(observed: &Observation) -> Option<Cause> {
+fn paused(situation: &Situation<'_>, pause: Duration) -> bool {
+    situation.last_rebalance.is_some_and(|last| situation.now - last < pause)
+}
+
+fn unevenness(observed: &Observation, spreading: &Spreading) -> Option<Cause> {
     if observed.serving().count() < 2 {
         return None;
     }
-    if let Some(node) = observed.serving().find(|node| node.partitions == 0) {
+    // With everything on own nodes a victim rightly holds nothing.
+    let all_own = spreading.own_share == Some(OwnShare::ALL);
+    let may_be_empty = |node: &Node| all_own && node.class == NodeClass::Victim;
+    let empty = observed.serving().find(|node| node.partitions == 0 && !may_be_empty(node));
+    if let Some(node) = empty {
         return Some(Cause::EmptyNode { node: node.id });
     }
-    let mean_percent = percent(observed.used_bytes(), observed.capacity_bytes());
-    let fullest_percent = observed.fullest().map(Node::used_percent)?;
+    if spreading.own_share.is_none() {
+        return uneven_among(observed.serving());
+    }
+    // What the classes hold beside each other is the share's matter.
+    let class = |class| observed.serving().filter(move |node| node.class == class);
+    uneven_among(class(NodeClass::Own)).or_else(|| uneven_among(class(NodeClass::Victim)))
+}
+
+/// The fullest of these nodes is far above their mean.
+fn uneven_among<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<Cause> {
+    let nodes = Observation::new(nodes.copied().collect());
+    let mean_percent = percent(nodes.used_bytes(), nodes.capacity_bytes());
+    let fullest_percent = nodes.fullest().map(Node::used_percent)?;
     (fullest_percent - mean_percent > UNEVEN_POINTS)
         .then_some(Cause::Uneven { fullest_percent, mean_percent })
 }

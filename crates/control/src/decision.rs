@@ -7,6 +7,7 @@ use tidefs_model::{ByteSize, NodeId, Time};
 
 use crate::observation::{Observation, percent};
 use crate::settings::Settings;
+use crate::shares_held::Deviation;
 
 /// A decision and what it rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,7 @@ pub struct Decision {
 pub struct Numbers {
     pub used_bytes: u64,
     pub capacity_bytes: u64,
+    /// Of the own class.
     pub nodes: u16,
     pub nodes_min: u16,
     pub nodes_max: u16,
@@ -32,7 +34,7 @@ impl Numbers {
         Numbers {
             used_bytes: observed.used_bytes(),
             capacity_bytes: observed.capacity_bytes(),
-            nodes: observed.serving().count() as u16,
+            nodes: observed.own().count() as u16,
             nodes_min: settings.nodes_min,
             nodes_max: settings.nodes_max,
             fullest_percent: observed.fullest().map_or(0.0, |node| node.used_percent()),
@@ -52,6 +54,8 @@ pub enum Verdict {
         add: u16,
         cause: Cause,
     },
+    /// A node that a lender offers comes in.
+    TakeIn,
     Shrink {
         leaving: Vec<NodeId>,
         cause: Cause,
@@ -89,6 +93,12 @@ pub enum Cause {
     Uneven {
         fullest_percent: f64,
         mean_percent: f64,
+    },
+    /// Another part of the data lies on own nodes than is wanted.
+    OwnShare(Deviation),
+    /// A lender wants its node back.
+    Lender {
+        node: NodeId,
     },
     /// A node serves and holds nothing.
     EmptyNode {
@@ -162,6 +172,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Hold(hold) => write!(f, "hold: {hold}"),
+            Verdict::TakeIn => f.write_str("take in a victim node: a lender offers it"),
             Verdict::Grow { add, cause } => write!(f, "grow by {add}: {cause}"),
             Verdict::Shrink { leaving, cause } => write!(f, "shrink by {}: {cause}", leaving.len()),
             Verdict::Rebalance { cause } => write!(f, "rebalance: {cause}"),
@@ -193,6 +204,10 @@ impl fmt::Display for Cause {
             Cause::Uneven { fullest_percent, mean_percent } => {
                 write!(f, "one node is at {fullest_percent:.1} %, the mean is {mean_percent:.1} %")
             }
+            Cause::OwnShare(Deviation { own_percent, wanted_percent }) => write!(
+                f,
+                "{own_percent:.1} % of the data is on own nodes, and {wanted_percent:.1} % is wanted"
+            ),
             Cause::Forecast { expected_bytes, ahead } => write!(
                 f,
                 "{} are expected to be in use at most within {:.0} s",
@@ -202,6 +217,7 @@ impl fmt::Display for Cause {
             Cause::DeadAndEmpty { node } => {
                 write!(f, "{node} has not answered for long, and holds nothing")
             }
+            Cause::Lender { node } => write!(f, "its lender wants {node} back"),
             Cause::EmptyNode { node } => write!(f, "{node} holds nothing"),
         }
     }

@@ -29,6 +29,8 @@ pub enum Action {
     Survey,
     /// Start a node and let it join, holding nothing.
     StartNode,
+    /// Have a node that a lender offers join, holding nothing.
+    TakeIn,
     /// Move partitions; in any order, and at the same time where that can be.
     Move(Step),
     /// Let all forget a node that holds nothing, and stop it.

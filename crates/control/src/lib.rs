@@ -11,6 +11,7 @@ mod events;
 pub mod forecast;
 mod inventory;
 mod observation;
+mod own_share;
 mod planner;
 mod policy;
 mod reconfiguration;
@@ -18,6 +19,7 @@ mod record;
 mod request;
 pub mod rescaling;
 mod settings;
+mod shares_held;
 pub mod workflow;
 
 pub use check::{Finding, check};
@@ -29,6 +31,7 @@ pub use events::{
 };
 pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
 pub use observation::{Node, NodeState, Observation};
+pub use own_share::{ByClass, OwnShare, ParseOwnShareError};
 pub use planner::{
     AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Move, Plan, Refusal, Step, Within, capacity,
     class_of, node_of, plan, plan_for, share, whole_shares,
@@ -38,3 +41,4 @@ pub use reconfiguration::{Phase, Reconfiguration};
 pub use record::{Kind, Record, RecordError};
 pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};
+pub use shares_held::{Deviation, SharesHeld};

@@ -77,6 +77,11 @@ impl Observation {
         self.nodes.iter().filter(|node| node.is_serving())
     }
 
+    /// Serving nodes of the own class.
+    pub fn own(&self) -> impl Iterator<Item = &Node> {
+        self.serving().filter(|node| node.class == NodeClass::Own)
+    }
+
     /// Nodes whose processes are known to have ended.
     pub fn ended(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.state == NodeState::Ended)

@@ -2,10 +2,12 @@
 //!
 //! The range of partitions that holds metadata and the range that holds data are spread each for
 //! itself: metadata over the own nodes in proportion to their memory, data over all nodes in
-//! proportion to the memory that the metadata leaves. Partitions on nodes that do not answer stay
+//! proportion to the memory that the metadata leaves, with a stated share of it on the own nodes where
+//! there is one and memory allows it. Partitions on nodes that do not answer stay
 //! where they are. The same inventory gives the same plan, in whatever order its nodes were listed.
 
 mod aims;
+mod classes;
 mod hashing;
 mod plan;
 mod shares;
@@ -23,7 +25,7 @@ pub use shares::{capacity, share, whole_shares};
 use spread::{Item, Range};
 use steps::{Draft, Room};
 
-use crate::inventory::Inventory;
+use crate::inventory::{EMPTY_NODE_BYTES, Inventory};
 use crate::settings::Spreading;
 
 /// Plans a spread over all serving nodes but the leaving ones.
@@ -141,10 +143,9 @@ impl<'a> Problem<'a> {
     }
 
     fn room(&self) -> Vec<Room> {
-        let fill = u64::from(self.spreading.fill_percent);
         let room = |node: &crate::observation::Node| Room {
             used_bytes: node.used_bytes,
-            limit_bytes: (u128::from(node.capacity_bytes) * u128::from(fill) / 100) as u64,
+            limit_bytes: self.spreading.limit(node.capacity_bytes),
         };
         self.inventory.nodes().iter().map(room).collect()
     }
@@ -174,7 +175,20 @@ impl<'a> Problem<'a> {
             let taken = metadata.fair_bytes(node) as u64;
             if self.stays[node] { self.memory[node].saturating_sub(taken).max(1) } else { 0 }
         };
-        (self.items(false), (0..self.memory.len()).map(weight).collect())
+        let weights: Vec<_> = (0..self.memory.len()).map(weight).collect();
+        let items = self.items(false);
+        let Some(own_share) = self.spreading.own_share else { return (items, weights) };
+        let room = |node: usize| {
+            let taken = metadata.fair_bytes(node) as u64 + EMPTY_NODE_BYTES;
+            let limit = self.spreading.limit(self.memory[node]).saturating_sub(taken);
+            if self.stays[node] { limit } else { 0 }
+        };
+        let classes = classes::Classes {
+            is_own: self.inventory.nodes().iter().map(|it| it.class == NodeClass::Own).collect(),
+            room: (0..self.memory.len()).map(room).collect(),
+        };
+        let bytes = items.iter().map(|item| item.bytes).sum();
+        (items, classes.weights(&weights, own_share, bytes))
     }
 
     fn owners(&self, items: &[Item]) -> Vec<u16> {

@@ -36,6 +36,8 @@ pub use self::tasks::Tasks;
 #[derive(Debug)]
 pub struct Reconfiguration {
     record: Record,
+    /// How each node that comes does.
+    start: Action,
     phase: Phase,
     /// Actions whose end has not been told.
     pending: BTreeSet<TaskId>,
@@ -60,6 +62,8 @@ pub struct Reconfiguration {
     urgent: bool,
     /// Why a decommission is to be given up at the next opportunity.
     cancelled: Option<String>,
+    /// Somebody else comes first, and this goes no further than it must.
+    cut_short: bool,
     resumed: bool,
     /// What went wrong was put right since the last survey.
     recovered: bool,
@@ -72,7 +76,12 @@ pub struct Reconfiguration {
 }
 
 impl Reconfiguration {
-    pub fn new(record: Record, urgent: bool, request: Option<RequestId>) -> Reconfiguration {
+    pub fn new(
+        record: Record,
+        start: Action,
+        urgent: bool,
+        request: Option<RequestId>,
+    ) -> Reconfiguration {
         Reconfiguration {
             phase: Phase::Recording,
             pending: BTreeSet::new(),
@@ -92,9 +101,11 @@ impl Reconfiguration {
             nodes_after: record.nodes_before.len() as u16,
             urgent,
             cancelled: None,
+            cut_short: false,
             resumed: false,
             recovered: false,
             outcome: Outcome::Completed,
+            start,
             request,
             spent: Vec::new(),
             accounted: None,
@@ -160,6 +171,12 @@ impl Reconfiguration {
         if self.kind() == Kind::Decommission && may_turn && !self.record.undoing {
             self.cancelled.get_or_insert("a writer needs the room".to_owned());
         }
+    }
+
+    /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
+    pub fn make_way(&mut self) {
+        let comes_first = self.kind() == Kind::Decommission;
+        self.cut_short = self.cut_short || !comes_first;
     }
 
     pub fn summary(&self, now: Time) -> Summary {
@@ -272,7 +289,7 @@ impl Reconfiguration {
     fn ask(&mut self, tasks: &mut Tasks) {
         let actions: Vec<_> = match self.phase {
             Phase::Recording => vec![Action::Record(self.record.clone())],
-            Phase::Starting => vec![Action::StartNode; usize::from(self.to_start)],
+            Phase::Starting => vec![self.start.clone(); usize::from(self.to_start)],
             Phase::Recovering => vec![Action::Recover],
             Phase::Surveying => vec![Action::Survey],
             Phase::Moving => self.step().map(Action::Move).into_iter().collect(),

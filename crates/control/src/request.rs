@@ -3,8 +3,11 @@
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 use crate::decision::{Cause, Verdict};
-use crate::observation::{Node, Observation};
+use crate::observation::Observation;
 use crate::settings::Settings;
+
+/// More victim nodes than this are not taken in.
+const VICTIMS_MOST: usize = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -12,6 +15,10 @@ pub enum Request {
     Scale(u16),
     /// Empty this node and remove it.
     Drain(NodeId),
+    /// Take in a victim node that a lender offers.
+    TakeIn,
+    /// A lender wants its node back: as a drain, and others come first where there is no room.
+    GiveBack(NodeId),
 }
 
 /// Why a request is not granted.
@@ -32,6 +39,10 @@ pub enum Refused {
          missing; delete files, or keep more nodes"
     )]
     DoesNotFit { nodes: u16, room: ByteSize, used: ByteSize, missing: ByteSize },
+    #[error("{node} was not lent, so nobody can want it back; `tidefs drain` empties it")]
+    NotLent { node: NodeId },
+    #[error("{victims} victim nodes are there already, as many as there can be")]
+    TooManyVictims { victims: usize },
     #[error("no node answers")]
     NobodyServes,
     #[error("{waiting} requests wait already; ask again when they are done")]
@@ -44,13 +55,15 @@ pub fn grant(
     observed: &Observation,
     settings: &Settings,
 ) -> Result<Option<Verdict>, Refused> {
-    let nodes = observed.serving().count() as u16;
+    let nodes = observed.own().count() as u16;
     if nodes == 0 {
         return Err(Refused::NobodyServes);
     }
     match request {
         Request::Scale(asked) => scale(asked, nodes, observed, settings),
         Request::Drain(node) => drain(node, nodes, observed, settings).map(Some),
+        Request::TakeIn => take_in(observed).map(Some),
+        Request::GiveBack(node) => give_back(node, nodes, observed, settings).map(Some),
     }
 }
 
@@ -85,41 +98,65 @@ fn drain(
     settings: &Settings,
 ) -> Result<Verdict, Refused> {
     let node = observed.node(id).ok_or(Refused::UnknownNode { node: id })?;
-    if nodes == 1 {
-        return Err(Refused::LastNode { node: id });
-    }
-    let others_own = |other: &&Node| other.class == NodeClass::Own && other.id != id;
-    if node.class == NodeClass::Own && !observed.serving().any(|other| others_own(&other)) {
-        return Err(Refused::LastOwnNode { node: id });
-    }
-    if nodes <= settings.nodes_min {
-        return Err(Refused::BelowMinimum { asked: nodes - 1, min: settings.nodes_min });
+    if node.class == NodeClass::Own {
+        if observed.serving().count() == 1 {
+            return Err(Refused::LastNode { node: id });
+        }
+        if !observed.own().any(|other| other.id != id) {
+            return Err(Refused::LastOwnNode { node: id });
+        }
+        if nodes <= settings.nodes_min {
+            return Err(Refused::BelowMinimum { asked: nodes - 1, min: settings.nodes_min });
+        }
     }
     let leaving = vec![id];
     fits(&leaving, observed, settings)?;
     Ok(Verdict::Shrink { leaving, cause: Cause::ByHand })
 }
 
-/// The nodes that hold least, since what they hold has to move; one own node stays at least.
-pub(crate) fn cheapest_to_leave(observed: &Observation, count: u16) -> Vec<NodeId> {
-    let mut nodes: Vec<_> = observed.serving().collect();
-    nodes.sort_by_key(|node| (node.used_bytes, std::cmp::Reverse(node.id)));
-    let own = nodes.iter().filter(|node| node.class == NodeClass::Own).count();
-    let mut own_that_may_leave = own.saturating_sub(1);
-    let mut leaving = Vec::new();
-    for node in nodes {
-        if leaving.len() == usize::from(count) {
-            break;
-        }
-        if node.class == NodeClass::Own {
-            if own_that_may_leave == 0 {
-                continue;
-            }
-            own_that_may_leave -= 1;
-        }
-        leaving.push(node.id);
+/// Each node has some of the partitions of data; beyond this many they would be few.
+fn take_in(observed: &Observation) -> Result<Verdict, Refused> {
+    let victims = observed.nodes().iter().filter(|node| node.class == NodeClass::Victim).count();
+    if victims >= VICTIMS_MOST {
+        return Err(Refused::TooManyVictims { victims });
     }
-    leaving
+    Ok(Verdict::TakeIn)
+}
+
+/// What does not fit makes the file system grow, if its policy lets it; then it is asked again.
+fn give_back(
+    id: NodeId,
+    nodes: u16,
+    observed: &Observation,
+    settings: &Settings,
+) -> Result<Verdict, Refused> {
+    let node = observed.node(id).ok_or(Refused::UnknownNode { node: id })?;
+    if node.class == NodeClass::Own {
+        return Err(Refused::NotLent { node: id });
+    }
+    let cause = Cause::Lender { node: id };
+    let leaving = vec![id];
+    match fits(&leaving, observed, settings) {
+        Ok(()) => Ok(Verdict::Shrink { leaving, cause }),
+        Err(refused @ Refused::DoesNotFit { missing, .. }) => {
+            let Some(_) = settings.policy.scale_out.filter(|_| nodes < settings.nodes_max) else {
+                return Err(refused);
+            };
+            let wanted = missing.0.div_ceil(settings.node_memory.0 / 2).max(1);
+            let add = wanted.min(u64::from(settings.nodes_max - nodes)) as u16;
+            Ok(Verdict::Grow { add, cause })
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// The own nodes that hold least, since what they hold has to move; one stays at least. Victim nodes
+/// go when their lenders want them to.
+pub(crate) fn cheapest_to_leave(observed: &Observation, count: u16) -> Vec<NodeId> {
+    let mut nodes: Vec<_> = observed.own().collect();
+    nodes.sort_by_key(|node| (node.used_bytes, std::cmp::Reverse(node.id)));
+    let most = nodes.len().saturating_sub(1).min(count.into());
+    nodes.into_iter().take(most).map(|node| node.id).collect()
 }
 
 /// What is in use must fit into the others up to where nodes are filled.

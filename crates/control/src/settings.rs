@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidefs_model::ByteSize;
 
+use crate::own_share::OwnShare;
 use crate::policy::{Policy, ScaleIn, ScaleOut};
 
 /// Every node gets at least 16 of the partitions that hold metadata.
@@ -19,11 +20,26 @@ pub struct Spreading {
     pub step_bytes: u64,
     /// At most so many partitions are on their way at a time.
     pub step_partitions: u16,
+    /// What part of the data lies on own nodes while there are victim nodes, as far as memory allows;
+    /// `None` spreads it over both by memory.
+    pub own_share: Option<OwnShare>,
+}
+
+impl Spreading {
+    /// Up to where a node of this capacity takes partitions.
+    pub fn limit(&self, capacity_bytes: u64) -> u64 {
+        (u128::from(capacity_bytes) * u128::from(self.fill_percent) / 100) as u64
+    }
 }
 
 impl Default for Spreading {
     fn default() -> Spreading {
-        Spreading { fill_percent: 95, step_bytes: 128 << 20, step_partitions: 16_384 }
+        Spreading {
+            fill_percent: 95,
+            step_bytes: 128 << 20,
+            step_partitions: 16_384,
+            own_share: None,
+        }
     }
 }
 

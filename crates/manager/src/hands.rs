@@ -85,7 +85,8 @@ pub struct Wanted {
 pub trait Provisioner: Send + Sync {
     type Address: Send;
 
-    /// Returns when the process answers; it belongs to no cluster yet.
+    /// Returns when the process answers; it belongs to no cluster yet. A victim node is one that a
+    /// lender has offered, with the memory that it lends; there may be none.
     fn start(&self, wanted: Wanted, stop: &AtomicBool) -> Result<(NodeId, Self::Address), Failure>;
 
     /// Ends a node's process; its memory goes back to the machine. A node that is not there is

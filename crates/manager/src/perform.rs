@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidefs_control::{Action, Done, Failure, Inventory, Node, NodeState, Step};
-use tidefs_model::NodeId;
+use tidefs_model::{NodeClass, NodeId};
 use tidefs_store::Store;
 
 use crate::hands::{Hands, Provisioner, Wanted};
@@ -42,7 +42,11 @@ where
             }
             Action::Recover => self.recover().map(|()| Done::Recovered),
             Action::Survey => self.survey().map(Done::Surveyed),
-            Action::StartNode => self.start_node().map(Done::Started),
+            Action::StartNode => self.start_node(self.wanted).map(Done::Started),
+            Action::TakeIn => {
+                let wanted = Wanted { class: NodeClass::Victim, ..self.wanted };
+                self.start_node(wanted).map(Done::Started)
+            }
             Action::Move(step) => Ok(self.carry(&step)),
             Action::RemoveNode(node) => self.remove_node(node).map(|()| Done::Removed),
         }
@@ -85,8 +89,8 @@ where
     }
 
     /// A process that cannot join is of no use.
-    fn start_node(&self) -> Result<NodeId, Failure> {
-        let (node, address) = self.provisioner.start(self.wanted, self.stop)?;
+    fn start_node(&self, wanted: Wanted) -> Result<NodeId, Failure> {
+        let (node, address) = self.provisioner.start(wanted, self.stop)?;
         if let Err(failure) = self.hands.add_node(node, &address) {
             if let Err(also) = self.provisioner.stop(node) {
                 tracing::warn!(%node, %also, "a node that could not join could not be stopped");

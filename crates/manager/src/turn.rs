@@ -200,6 +200,7 @@ where
             Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),
             Verdict::Grow { .. }
             | Verdict::Shrink { .. }
+            | Verdict::TakeIn
             | Verdict::Rebalance { .. }
             | Verdict::Expunge { .. } => {
                 format!("{:?}", decision.at)

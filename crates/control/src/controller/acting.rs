@@ -32,6 +32,7 @@ impl Controller {
             quiet: self.quiet,
             silence: &self.silence,
             uneven: self.uneven,
+            shares: &self.shares,
             full: self.full,
             last_rebalance: self.last_rebalance,
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
@@ -45,10 +46,15 @@ impl Controller {
                 self.decision = Some(Decision { at: now, numbers, verdict });
                 return;
             }
+            Verdict::TakeIn => (Kind::Commission, 1, Vec::new(), Cause::ByHand),
             Verdict::Grow { add, cause } => (Kind::Commission, *add, Vec::new(), *cause),
             Verdict::Shrink { leaving, cause } => (Kind::Decommission, 0, leaving.clone(), *cause),
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
             Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
+        };
+        let start = match verdict {
+            Verdict::TakeIn => Action::TakeIn,
+            _ => Action::StartNode,
         };
         let decision = Decision { at: now, numbers, verdict };
         let record = Record {
@@ -61,8 +67,8 @@ impl Controller {
             reason: decision.to_string(),
         };
         self.decision = Some(decision);
-        let urgent = matches!(cause, Cause::NodeFull { .. });
-        let mut reconfiguration = Reconfiguration::new(record, urgent, request);
+        let urgent = matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. });
+        let mut reconfiguration = Reconfiguration::new(record, start, urgent, request);
         reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);
         self.state = State::Busy(Box::new(reconfiguration));

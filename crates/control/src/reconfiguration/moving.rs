@@ -138,6 +138,9 @@ impl Reconfiguration {
         if self.turn_back(tasks) {
             return;
         }
+        if self.cut_short {
+            return self.remove(Vec::new(), tasks);
+        }
         let more = self.plan.as_ref().is_some_and(|plan| self.next_step < plan.steps.len());
         let next = if more { Phase::Moving } else { Phase::Surveying };
         self.enter(next, tasks);

@@ -1,7 +1,7 @@
 //! Goes on with what a predecessor began and wrote down.
 
 use super::{Phase, Reconfiguration, Tasks};
-use crate::events::Outcome;
+use crate::events::{Action, Outcome};
 use crate::inventory::Inventory;
 use crate::record::{Kind, Record};
 
@@ -9,7 +9,7 @@ impl Reconfiguration {
     /// Half-made moves have been put right already. What was meant is in the record, how far it
     /// came is found out by a survey.
     pub fn resume(record: Record, tasks: &mut Tasks) -> Reconfiguration {
-        let mut resumed = Reconfiguration::new(record, false, None);
+        let mut resumed = Reconfiguration::new(record, Action::StartNode, false, None);
         resumed.resumed = true;
         resumed.to_start = 0;
         if resumed.record.undoing {

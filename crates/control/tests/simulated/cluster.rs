@@ -1,6 +1,6 @@
 //! Nodes in memory: they hold partitions, take and give them, and have limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidefs_control::{
     EMPTY_NODE_BYTES, Held, Inventory, Move, Moved, Node, NodeState, Observation,
@@ -14,6 +14,7 @@ pub const PARTITIONS: u16 = METADATA_PARTITIONS + 400;
 #[derive(Clone, Debug)]
 pub struct Cluster {
     pub members: BTreeMap<NodeId, u64>,
+    pub victims: BTreeSet<NodeId>,
     pub owners: Vec<NodeId>,
     pub bytes: Vec<u64>,
     born: u64,
@@ -21,8 +22,13 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(nodes: usize, memory: u64) -> Cluster {
-        let mut cluster =
-            Cluster { members: BTreeMap::new(), owners: vec![], bytes: vec![], born: 0 };
+        let mut cluster = Cluster {
+            members: BTreeMap::new(),
+            victims: BTreeSet::new(),
+            owners: vec![],
+            bytes: vec![],
+            born: 0,
+        };
         let ids: Vec<_> = (0..nodes).map(|_| cluster.add(memory)).collect();
         let owner = |number: u16| ids[usize::from(number) % ids.len()];
         cluster.owners = (0..PARTITIONS).map(owner).collect();
@@ -39,6 +45,12 @@ impl Cluster {
         NodeId(id)
     }
 
+    pub fn add_victim(&mut self, memory: u64) -> NodeId {
+        let id = self.add(memory);
+        self.victims.insert(id);
+        id
+    }
+
     pub fn used(&self, node: NodeId) -> u64 {
         let held = self.owners.iter().zip(&self.bytes).filter(|(owner, _)| **owner == node);
         EMPTY_NODE_BYTES + held.map(|(_, bytes)| bytes).sum::<u64>()
@@ -51,7 +63,7 @@ impl Cluster {
     fn nodes(&self) -> Vec<Node> {
         let node = |(&id, &capacity_bytes): (&NodeId, &u64)| Node {
             id,
-            class: NodeClass::Own,
+            class: if self.victims.contains(&id) { NodeClass::Victim } else { NodeClass::Own },
             state: NodeState::Serving,
             capacity_bytes,
             used_bytes: self.used(id),
@@ -97,6 +109,7 @@ impl Cluster {
     pub fn remove(&mut self, node: NodeId) {
         assert!(!self.owners.contains(&node), "a node was removed with data on it");
         self.members.remove(&node);
+        self.victims.remove(&node);
     }
 
     /// Writes a piece; `Err` names the node that has no room.

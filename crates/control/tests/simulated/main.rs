@@ -3,6 +3,7 @@
 //! sound; when the faults end, it comes to rest.
 
 mod cluster;
+mod lent;
 mod world;
 
 use std::time::Duration;

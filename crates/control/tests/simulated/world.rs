@@ -109,6 +109,10 @@ impl World {
         self.cluster.members.len()
     }
 
+    pub fn own_nodes(&self) -> usize {
+        self.nodes() - self.cluster.victims.len()
+    }
+
     pub fn first_node(&self) -> NodeId {
         *self.cluster.members.keys().next().expect("a node")
     }
@@ -148,11 +152,16 @@ impl World {
         );
     }
 
-    /// Asks by hand and waits for the answer.
-    pub fn ask(&mut self, request: Request) -> Answer {
+    /// Asks by hand; a controller that is killed meanwhile answers nobody.
+    pub fn submit(&mut self, request: Request) {
         self.asked += 1;
         self.answer = None;
         self.tell(Event::Request(RequestId(self.asked), request));
+    }
+
+    /// Asks by hand and waits for the answer.
+    pub fn ask(&mut self, request: Request) -> Answer {
+        self.submit(request);
         self.run_until(300, |world| world.answer.is_some());
         self.answer.take().expect("an answer")
     }
@@ -219,7 +228,7 @@ impl World {
             match command {
                 Command::Do(task) => {
                     let takes = match task.action {
-                        Action::StartNode => 5 + self.random(20),
+                        Action::StartNode | Action::TakeIn => 5 + self.random(20),
                         Action::Move(_) => 2 + self.random(5),
                         _ => 1 + self.random(3),
                     };
@@ -257,6 +266,13 @@ impl World {
                 }
                 Ok(Done::Started(self.cluster.add(self.settings.node_memory.0)))
             }
+            Action::TakeIn => {
+                assert!(intended, "a node is taken in without a record");
+                if self.happens(self.faults.start) {
+                    return refuse("the lender has gone");
+                }
+                Ok(Done::Started(self.cluster.add_victim(self.settings.node_memory.0)))
+            }
             Action::Move(step) => {
                 assert!(intended, "partitions move without a record");
                 let fails = self.happens(self.faults.step);
@@ -277,11 +293,14 @@ impl World {
         for owner in &self.cluster.owners {
             assert!(self.cluster.members.contains_key(owner), "a partition lies on no node");
         }
+        let metadata = &self.cluster.owners[..usize::from(METADATA_PARTITIONS)];
+        let lent = metadata.iter().filter(|owner| self.cluster.victims.contains(owner));
+        assert_eq!(lent.count(), 0, "metadata lies on victims");
         for (&node, &capacity) in &self.cluster.members {
             let used = self.cluster.used(node);
             assert!(used <= capacity, "{node} holds {used} of {capacity}");
         }
-        let (nodes, most) = (self.nodes(), usize::from(self.settings.nodes_max));
+        let (nodes, most) = (self.own_nodes(), usize::from(self.settings.nodes_max));
         assert!(nodes <= most, "{nodes} nodes, at most {most}");
         assert!(nodes >= usize::from(self.settings.nodes_min), "{nodes} nodes are too few");
     }

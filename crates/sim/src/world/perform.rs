@@ -18,7 +18,7 @@ impl World<'_> {
     /// Begins what was asked for; it is over some time later.
     pub(super) fn begin(&mut self, task: Task) {
         let seconds = match &task.action {
-            Action::StartNode => self.setup.boot_seconds,
+            Action::StartNode | Action::TakeIn => self.setup.boot_seconds,
             Action::Survey => SURVEY_SECONDS,
             Action::Move(step) => {
                 self.moving += 1;
@@ -57,6 +57,7 @@ impl World<'_> {
             Action::Erase(_) => Done::Erased,
             Action::Recover => Done::Recovered,
             Action::Survey => Done::Surveyed(self.cluster.survey()),
+            Action::TakeIn => unreachable!("nobody lends nodes here"),
             Action::StartNode => {
                 self.row();
                 Done::Started(self.cluster.add())

@@ -1,0 +1,121 @@
+//! Lenders offer nodes and want them back while a workload writes.
+
+use tidefs_control::{Answer, Outcome, OwnShare, Refused, Request, Settings};
+use tidefs_model::NodeId;
+
+use crate::settings;
+use crate::world::{Faults, World};
+
+fn with_share(policy: &str, min: u16, max: u16, share: &str) -> Settings {
+    let mut settings = settings(policy, min, max);
+    settings.spreading.own_share = Some(share.parse::<OwnShare>().expect("a share"));
+    settings
+}
+
+fn take_in(world: &mut World) -> NodeId {
+    let before = world.cluster.victims.clone();
+    let answer = world.ask(Request::TakeIn);
+    assert!(
+        matches!(&answer, Answer::Finished(summary) if summary.outcome == Outcome::Completed),
+        "{answer:?}"
+    );
+    *world.cluster.victims.difference(&before).next().expect("one more")
+}
+
+fn own_percent(world: &World) -> f64 {
+    let cluster = &world.cluster;
+    let own = cluster.owners.iter().zip(&cluster.bytes);
+    let own = own.filter(|(owner, _)| !cluster.victims.contains(owner));
+    own.map(|(_, bytes)| bytes).sum::<u64>() as f64 * 100.0 / cluster.content().max(1) as f64
+}
+
+#[test]
+fn a_share_is_held_while_files_are_written_and_lenders_come_and_go() {
+    for share in ["0", "0.25", "0.5", "0.75", "1"] {
+        let settings = with_share("static", 2, 2, share);
+        let mut world = World::new(settings, 2, Faults::NONE, 5);
+        let wanted = 100.0 * share.parse::<f64>().unwrap();
+        let lent: Vec<_> = (0..3).map(|_| take_in(&mut world)).collect();
+        for mib in [100, 250, 350] {
+            world.wish_mib(mib);
+            world.run(40);
+            let own = own_percent(&world);
+            // A partition has up to a fourhundredth of the data.
+            assert!(
+                (own - wanted).abs() < 2.5,
+                "{own} of {wanted} % on own nodes: {}",
+                world.decision()
+            );
+        }
+        (0..3).for_each(|_| _ = take_in(&mut world));
+        world.run(30);
+        assert!((own_percent(&world) - wanted).abs() < 2.5, "{} of {wanted}", own_percent(&world));
+        for node in lent {
+            let answer = world.ask(Request::GiveBack(node));
+            assert!(matches!(answer, Answer::Finished(_)), "{answer:?}");
+            assert!(!world.cluster.victims.contains(&node), "it has left");
+        }
+        world.run(30);
+        assert!((own_percent(&world) - wanted).abs() < 2.5, "{} of {wanted}", own_percent(&world));
+        assert_eq!((world.own_nodes(), world.nodes()), (2, 5));
+    }
+}
+
+#[test]
+fn a_node_that_is_wanted_back_makes_the_others_grow_where_they_have_no_room() {
+    let mut world = World::new(with_share("nso", 1, 4, "0.25"), 1, Faults::NONE, 9);
+    let lent = take_in(&mut world);
+    world.wish_mib(330);
+    world.run_until(200, |world| world.used_mib() >= 330 && world.is_idle());
+    assert_eq!(world.own_nodes(), 1);
+    // As the owner of the nodes asks: again, until it has left.
+    let mut asked = 0;
+    while world.cluster.victims.contains(&lent) {
+        asked += 1;
+        assert!(asked < 10, "it never leaves: {}", world.decision());
+        let answer = world.ask(Request::GiveBack(lent));
+        assert!(matches!(answer, Answer::Finished(_)), "{answer:?}");
+    }
+    assert!(world.own_nodes() >= 2, "{} own nodes", world.own_nodes());
+    assert_eq!(world.used_mib(), 330, "nothing is lost");
+}
+
+#[test]
+fn what_cannot_be_given_back_is_refused_with_the_reason() {
+    let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);
+    let own = world.first_node();
+    let refused = world.ask(Request::GiveBack(own));
+    assert!(matches!(refused, Answer::Refused(Refused::NotLent { .. })), "{refused:?}");
+    let lent = take_in(&mut world);
+    world.wish_mib(400);
+    world.run_until(200, |world| world.used_mib() >= 400 && world.is_idle());
+    let refused = world.ask(Request::GiveBack(lent));
+    let Answer::Refused(refused) = refused else { panic!("{refused:?}") };
+    assert!(refused.to_string().contains("missing"), "{refused}");
+    assert!(world.cluster.victims.contains(&lent), "everything stays as it was");
+    let nobody = world.ask(Request::GiveBack(NodeId([9; 20])));
+    assert!(matches!(nobody, Answer::Refused(Refused::UnknownNode { .. })), "{nobody:?}");
+}
+
+#[test]
+fn lenders_come_and_go_among_faults_and_kills() {
+    for seed in 0..3 {
+        let faults = Faults { start: 30, step: 10, journal: 5, survey: 5, kill: 30 };
+        let mut world = World::new(with_share("nso+asi", 1, 5, "0.5"), 2, faults, seed);
+        for _ in 0..12 {
+            let wished = world.random(500);
+            world.wish_mib(wished);
+            world.submit(Request::TakeIn);
+            world.run(60);
+            let lent = world.cluster.victims.iter().next().copied();
+            if let Some(lent) = lent.filter(|_| world.random(2) == 0) {
+                world.submit(Request::GiveBack(lent));
+            }
+            world.run(60);
+        }
+        world.faults = Faults::NONE;
+        world.wish_mib(300);
+        world.run_until(1_500, |world| world.own_nodes() == 1 && world.is_idle());
+        assert!(world.kills > 10, "seed {seed}: {} kills", world.kills);
+    }
+}
