@@ -4,7 +4,9 @@ pub mod planning;
 pub mod simulation;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tidefs_model::ByteSize;
@@ -67,6 +69,12 @@ pub enum Command {
     #[command(after_help = "Example:\n  tidefs drain 2\n\n\
         A node is named by its number or endpoint in `tidefs status`, or by its id.")]
     Drain(Drain),
+    /// Lend this machine's idle memory to a file system that was started with --listen
+    #[command(after_help = "Example:\n  \
+        tidefs lend --memory 4GiB --join 10.0.0.1:7400 --secret-file lend-secret\n\n\
+        The file system keeps the secret in its state directory, in the file lend-secret. Ctrl-C gives\n\
+        back what is held here, then ends; a second one ends at once, and what was left is lost.")]
+    Lend(Lend),
     /// Watch nodes, usage and what the manager does
     #[command(after_help = "Example:\n  tidefs top")]
     Top(Top),
@@ -114,6 +122,11 @@ pub struct StorageOptions {
     /// Where to mount; made, and removed at the end, where it does not exist
     #[arg(long, value_name = "DIR", default_value = "./tide")]
     pub mount: PathBuf,
+
+    /// Let lenders join at this address and port (`tidefs lend --join`); nodes listen there too, on
+    /// ports of their own; port 0 chooses one [default: this machine only, and no lenders]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
 
     #[command(flatten)]
     pub elasticity: Elasticity,
@@ -201,6 +214,26 @@ pub struct Drain {
 }
 
 #[derive(Debug, Args)]
+pub struct Lend {
+    /// How much to lend at most, such as 4GiB; an eighth of it and 16 MiB are for what the node needs
+    /// beside the data
+    #[arg(long, value_name = "SIZE", value_parser = lent_memory)]
+    pub memory: ByteSize,
+
+    /// Where the file system listens for lenders
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub join: SocketAddr,
+
+    /// File with the secret of the file system's lenders
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: PathBuf,
+
+    /// How long it may take to give the memory back when it is needed here
+    #[arg(long, value_name = "SECONDS", default_value = "2s", value_parser = crate::elasticity::seconds)]
+    pub deadline: Duration,
+}
+
+#[derive(Debug, Args)]
 pub struct Top {
     /// Look so many times, then end [default: until it is interrupted]
     #[arg(short = 'n', long, value_name = "N")]
@@ -224,6 +257,17 @@ fn node_memory(text: &str) -> Result<ByteSize, String> {
             "{size} a node is too little; give at least {NODE_MEMORY_MIN}: a server alone takes up to \
              5 MiB, and 8 MiB are kept free for deletes and metadata"
         ));
+    }
+    Ok(size)
+}
+
+/// A node of half of it must be of some use.
+const LENT_MEMORY_MIN: ByteSize = ByteSize::mib(64);
+
+fn lent_memory(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse::<ByteSize>().map_err(|error| error.to_string())?;
+    if size < LENT_MEMORY_MIN {
+        return Err(format!("{size} is too little to lend; give at least {LENT_MEMORY_MIN}"));
     }
     Ok(size)
 }

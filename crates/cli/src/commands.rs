@@ -6,6 +6,7 @@ mod down;
 mod drain;
 mod fsck;
 mod holder;
+mod lend;
 mod manager;
 mod mount;
 mod plan;
@@ -27,7 +28,8 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let state = arguments.state.as_deref();
     // What only computes touches nothing, and a process of `tidefs` itself was started by a command
     // that has cleaned up already.
-    let computes = matches!(arguments.command, Command::Plan(_) | Command::Sim(_));
+    let computes =
+        matches!(arguments.command, Command::Plan(_) | Command::Sim(_) | Command::Lend(_));
     let is_ours = matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager);
     if !computes && !is_ours {
         cleanup::sweep(state);
@@ -42,6 +44,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Fsck(options) => return fsck::fsck(options, state),
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
+        Command::Lend(options) => lend::lend(options)?,
         Command::Top(options) => top::top(options, state)?,
         Command::Plan(options) => return plan::plan(options),
         Command::Sim(options) => sim::sim(options)?,

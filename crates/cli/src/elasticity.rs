@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tidefs_control::{Policy, Settings, SettingsError};
+use tidefs_control::{OwnShare, Policy, Settings, SettingsError};
 use tidefs_model::ByteSize;
 
 /// Most nodes that one machine is asked to run; each is a process with its own sockets.
@@ -95,6 +95,11 @@ pub struct Elasticity {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub quiet_period: Option<Duration>,
 
+    /// Part of the data, 0 to 1, that lies on own nodes while others lend memory; metadata always does
+    /// [default: in proportion to memory]
+    #[arg(long, value_name = "PART", value_parser = own_share)]
+    pub own_share: Option<String>,
+
     /// Bytes a second that reconfigurations may move, such as 200MiB [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub move_rate: Option<u64>,
@@ -123,7 +128,10 @@ impl Elasticity {
             scale_in.step_percent = self.scale_in_by.unwrap_or(scale_in.step_percent);
             scale_in.quiet = self.quiet_period.unwrap_or(scale_in.quiet);
         }
-        let settings = Settings::new(policy, nodes.min, nodes.max, memory);
+        let mut settings = Settings::new(policy, nodes.min, nodes.max, memory);
+        let own_share = self.own_share.as_ref();
+        settings.spreading.own_share =
+            own_share.map(|share| share.parse().expect("checked as well"));
         settings.check().map(|()| settings)
     }
 }
@@ -132,11 +140,15 @@ fn policy_name(text: &str) -> Result<String, String> {
     text.parse::<Policy>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+fn own_share(text: &str) -> Result<String, String> {
+    text.parse::<OwnShare>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
     let duration = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.ok_or_else(|| "give seconds, such as 45 or 0.5".to_owned())
@@ -187,9 +199,12 @@ mod tests {
             scale_in_at: Some(60),
             scale_in_by: Some(10),
             quiet_period: Some(Duration::from_secs(3)),
+            own_share: Some("0.25".to_owned()),
             move_rate: None,
         };
-        let policy = asked.settings(nodes, ByteSize::mib(256)).unwrap().policy;
+        let settings = asked.settings(nodes, ByteSize::mib(256)).unwrap();
+        assert_eq!(settings.spreading.own_share.map(OwnShare::part), Some(0.25));
+        let policy = settings.policy;
         assert_eq!(policy.scale_out.unwrap().threshold_percent, 90);
         let scale_in = policy.scale_in.unwrap();
         assert_eq!((scale_in.threshold_percent, scale_in.step_percent), (60, 10));

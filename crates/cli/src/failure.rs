@@ -2,6 +2,7 @@
 //! what to do next.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidefs_model::ByteSize;
@@ -62,6 +63,40 @@ pub enum Failure {
          as --nodes 1..6"
     )]
     NothingToScale,
+    #[error(
+        "without --nodes there is nothing that lenders at {address} could join; give a number of \
+         nodes, such as --nodes 2"
+    )]
+    NothingToLendTo { address: SocketAddr },
+    #[error("cannot listen for lenders at {address}: {cause}; give another address with --listen")]
+    ListenUnusable { address: SocketAddr, cause: io::Error },
+    #[error(
+        "{offered} is more than this machine may use ({usable} of {total}); offer less with --memory"
+    )]
+    OfferTooLarge { offered: ByteSize, usable: ByteSize, total: ByteSize },
+    #[error(
+        "{memory} of {available} that are free would leave this machine's own programs nothing; \
+         offer less with --memory, or wait until more is free"
+    )]
+    OfferNotFree { memory: ByteSize, available: ByteSize },
+    #[error(
+        "a lent node needs a control group of its own, and none can be made: {why}; run as root, or \
+         have one made that you may write to"
+    )]
+    NoControlGroup { why: String },
+    #[error("cannot read the secret in {}: {cause}; copy it from the file system's state directory", path.display())]
+    LendSecretUnusable { path: PathBuf, cause: String },
+    #[error("no file system can be lent to at {address}: {cause}")]
+    CannotJoin { address: SocketAddr, cause: String },
+    #[error("the file system at {address} does not want the node: {why}")]
+    NotWanted { address: SocketAddr, why: String },
+    /// With what was left on the node.
+    #[error("the node was ended before it was empty; what it held is lost to the file system")]
+    EndedEarly,
+    #[error("the node ended by itself; what it held is lost to the file system")]
+    NodeDied,
+    #[error("the file system at {address} has not been heard for too long; the node was ended")]
+    OutOfTouch { address: SocketAddr },
     #[error(
         "the number of nodes of this file system is fixed; start it with a range, such as --nodes \
          1..6, or with --policy static"
@@ -135,9 +170,10 @@ impl Failure {
         match self {
             Failure::CommandNotFound(_) => 127,
             Failure::CommandNotRun { .. } => 126,
-            Failure::NothingToScale | Failure::Contradiction(_) | Failure::Unplannable(_) => {
-                MISUSED
-            }
+            Failure::NothingToScale
+            | Failure::NothingToLendTo { .. }
+            | Failure::Contradiction(_)
+            | Failure::Unplannable(_) => MISUSED,
             Failure::Interrupted(signal) => signalled(*signal),
             _ => FAILED,
         }

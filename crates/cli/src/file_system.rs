@@ -5,6 +5,7 @@
 //! process is killed. Stopping undoes it in the opposite order, and happens at the latest when
 //! the value is dropped.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +42,8 @@ pub struct Size {
     /// Memory of each node, or of the embedded store.
     pub each_bytes: u64,
     pub elasticity: Elasticity,
+    /// Where lenders and their nodes reach this file system; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Size {
@@ -230,7 +233,8 @@ impl FileSystem {
             return None;
         }
         let nodes = self.nodes();
-        let alive = nodes.iter().filter(|(_, node)| node.process.is_running());
+        let dead: Vec<_> = self.dead_nodes().iter().map(|node| node.number).collect();
+        let alive = nodes.iter().filter(|(number, _)| !dead.contains(number));
         let alive: Vec<NodeId> = alive.filter_map(|(_, node)| node.id.parse().ok()).collect();
         let store = self.store().ok()?;
         let marked = store.marked();

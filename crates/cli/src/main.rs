@@ -21,6 +21,8 @@ mod file_system;
 mod foresight;
 mod history;
 mod launch;
+mod lend;
+mod lending;
 mod limits;
 mod lines;
 mod logging;

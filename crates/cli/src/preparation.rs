@@ -22,6 +22,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     if options.nodes.is_none() && elasticity.is_asked_for() {
         return Err(Failure::NothingToScale.into());
     }
+    if let (None, Some(address)) = (options.nodes, options.listen) {
+        return Err(Failure::NothingToLendTo { address }.into());
+    }
     // What may come later must fit as well.
     let most = options.nodes.map_or(1, |nodes| nodes.max);
     let each = Memory::of_this_machine().share(most, options.node_memory)?;
@@ -32,7 +35,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         elasticity.workflow = elasticity.workflow.and_then(|path| path.canonicalize().ok());
         find_server()?;
     }
-    Ok(Size { nodes: options.nodes, each_bytes: each.0, elasticity })
+    Ok(Size { nodes: options.nodes, each_bytes: each.0, elasticity, listen: options.listen })
 }
 
 /// Whether this user can mount at all.

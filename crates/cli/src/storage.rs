@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use tidefs_fs::Fs;
 use tidefs_fuse::SystemClock;
-use tidefs_model::{MountId, NodeId, Partition, StripeKey, StripeSize};
+use tidefs_model::{MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Cluster, ClusterDescription, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError,
@@ -17,7 +19,9 @@ use tidefs_valkey::{
 };
 
 use crate::elasticity::NodeRange;
+use crate::failure::Failure;
 use crate::file_system::Size;
+use crate::lending;
 use crate::nodes::{self, AskingRoom, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths};
@@ -126,7 +130,10 @@ impl Storage {
         for seed in &mut seeds {
             getrandom::fill(seed).context("no random numbers")?;
         }
+        let lenders = size.listen.map(Lenders::listen).transpose()?;
+        let ip = size.listen.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
         let spec = ClusterSpec {
+            ip,
             server: find_server()?,
             directory: paths.nodes(),
             nodes: range.min.into(),
@@ -140,11 +147,14 @@ impl Storage {
         let store = Arc::new(cluster.connect(Options::default())?);
         format(&store)?;
         let (server, secrets) = (spec.server, spec.secrets);
-        let nodes = LocalNodes::new(server, secrets, paths.clone(), cluster.leave_running());
+        let nodes = LocalNodes::new(server, secrets, paths.clone(), ip, cluster.leave_running());
         let managed = match nodes_change(range, size) {
             true => Some(Managed::start(&nodes, paths, size)?),
             false => None,
         };
+        if let (Some(lenders), Some(managed)) = (lenders, &managed) {
+            lenders.serve(&nodes, managed.supervision(), paths)?;
+        }
         let room: Arc<dyn Room> = match &managed {
             Some(managed) => Arc::new(managed.room()),
             None => Arc::new(NoRoom),
@@ -221,9 +231,42 @@ impl Drop for Storage {
     }
 }
 
+/// Where lenders are awaited.
+struct Lenders(TcpListener);
+
+impl Lenders {
+    fn listen(address: SocketAddr) -> Result<Lenders, Failure> {
+        let unusable = |cause| Failure::ListenUnusable { address, cause };
+        lending::listen(address).map(Lenders).map_err(unusable)
+    }
+
+    /// The secret is in a file that only this user can read.
+    fn serve(
+        self,
+        nodes: &LocalNodes,
+        manager: &Arc<Supervision>,
+        paths: &Paths,
+    ) -> anyhow::Result<()> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).context("no random numbers")?;
+        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut options = fs::File::options();
+        let file = options.write(true).create_new(true).mode(0o600).open(paths.lend_secret());
+        let written = file.and_then(|mut file| writeln!(file, "{text}"));
+        written.context("cannot write the secret for lenders")?;
+        // The port that was chosen, where none was asked for.
+        let address = self.0.local_addr().context("no address for lenders")?;
+        fs::write(paths.lend_address(), address.to_string()).context("cannot write the address")?;
+        let (nodes, manager) = (nodes.clone(), Arc::clone(manager));
+        let offers = nodes.offers().clone();
+        lending::Service { nodes, manager, offers, secret }.serve(self.0);
+        Ok(())
+    }
+}
+
 /// A number of nodes that nothing can change needs no manager.
 fn nodes_change(range: NodeRange, size: &Size) -> bool {
-    range.changes() || size.elasticity.is_asked_for()
+    range.changes() || size.elasticity.is_asked_for() || size.listen.is_some()
 }
 
 fn record(node: &NodeDescription) -> NodeRecord {
@@ -231,6 +274,7 @@ fn record(node: &NodeDescription) -> NodeRecord {
         id: node.id.to_string(),
         endpoint: node.address.to_string(),
         process: node.process.into(),
+        victim: node.class == NodeClass::Victim,
     }
 }
 

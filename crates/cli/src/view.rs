@@ -102,6 +102,9 @@ impl StatusView {
             if let Some((number, node)) = nodes.iter().find(|(_, node)| node.id == view.id) {
                 view.number = *number;
                 view.endpoint.clone_from(&node.endpoint);
+                if node.victim {
+                    view.class = tidefs_model::NodeClass::Victim.to_string();
+                }
             }
             let seen = manager.and_then(|it| it.nodes.iter().find(|seen| seen.id == view.id));
             let Some(seen) = seen else { continue };

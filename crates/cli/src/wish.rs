@@ -66,7 +66,15 @@ mod tests {
 
     fn node(number: usize, id: &str) -> (usize, NodeRecord) {
         let endpoint = format!("127.0.0.1:700{number}");
-        (number, NodeRecord { id: id.repeat(10), endpoint, process: ProcessId::current() })
+        (
+            number,
+            NodeRecord {
+                id: id.repeat(10),
+                endpoint,
+                process: ProcessId::current(),
+                victim: false,
+            },
+        )
     }
 
     #[test]

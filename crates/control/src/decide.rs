@@ -24,6 +24,8 @@ const UNEVEN_FOR: Duration = Duration::from_secs(5);
 const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
 /// Files are written all the time, and a share that they put off is not put right after each.
 const SHARE_PAUSE: Duration = Duration::from_secs(10);
+/// A lender waits for its memory.
+const BUDGET_PAUSE: Duration = Duration::from_secs(1);
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
 const GROWTH_PART: u64 = 100;
 
@@ -140,6 +142,9 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(node) = dead_and_empty(situation) {
         return Verdict::Shrink { leaving: vec![node], cause: Cause::DeadAndEmpty { node } };
     }
+    if let Some(node) = over_budget(observed).filter(|_| !paused(situation, BUDGET_PAUSE)) {
+        return Verdict::Rebalance { cause: Cause::OverBudget { node } };
+    }
     if let Some(cause) = uneven(situation).filter(|_| situation.uneven.lasts(situation.now)) {
         return Verdict::Rebalance { cause };
     }
@@ -226,6 +231,13 @@ fn dead_and_empty(situation: &Situation<'_>) -> Option<NodeId> {
     let nodes = situation.observed.nodes().iter();
     let dead = |node: &&Node| situation.silence.is_dead(node.id, situation.now);
     nodes.filter(dead).find(|node| node.partitions == 0).map(|node| node.id)
+}
+
+/// A lent node whose lender lets it hold less than it does.
+fn over_budget(observed: &Observation) -> Option<NodeId> {
+    let lent = observed.serving().filter(|node| node.class == NodeClass::Victim);
+    let over = |node: &&Node| node.used_bytes > node.capacity_bytes && node.partitions > 0;
+    lent.filter(over).map(|node| node.id).next()
 }
 
 /// Whether spreading anew may help.

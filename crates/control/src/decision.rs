@@ -96,6 +96,10 @@ pub enum Cause {
     },
     /// Another part of the data lies on own nodes than is wanted.
     OwnShare(Deviation),
+    /// Its lender lets a node hold less than it does.
+    OverBudget {
+        node: NodeId,
+    },
     /// A lender wants its node back.
     Lender {
         node: NodeId,
@@ -216,6 +220,9 @@ impl fmt::Display for Cause {
             ),
             Cause::DeadAndEmpty { node } => {
                 write!(f, "{node} has not answered for long, and holds nothing")
+            }
+            Cause::OverBudget { node } => {
+                write!(f, "its lender lets {node} hold less than it does")
             }
             Cause::Lender { node } => write!(f, "its lender wants {node} back"),
             Cause::EmptyNode { node } => write!(f, "{node} holds nothing"),

@@ -238,6 +238,11 @@ impl<'a> Problem<'a> {
     ) -> Result<(Vec<Step>, u32), Refusal> {
         steps::join_runs(&mut drafts);
         steps::interleave(&mut drafts);
+        let is_lent = |node: &crate::observation::Node| node.class == NodeClass::Victim;
+        let lent = self.inventory.nodes().iter().map(is_lent);
+        let over = room.iter().map(|room| room.used_bytes > room.limit_bytes);
+        let over: Vec<_> = over.zip(lent).map(|(over, lent)| over && lent).collect();
+        steps::free_soon(&mut drafts, &over);
         let (mut steps, left) = steps::cut(drafts, room, self.spreading);
         let (optional, must): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|draft| self.may_stay(draft));

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, StripeKey};
 use tidefs_store::{Store, StripeRead, StripeWrite};
 use tidefs_valkey::{
-    Admin, Cluster, ClusterSpec, Lifetime, Move, MoveOptions, NewNode, Options, Pace, Secrets,
-    Timeouts, Valkey, find_server,
+    Account, Admin, Cluster, ClusterSpec, Lifetime, Move, MoveOptions, NewNode, Options, Pace,
+    Secrets, Timeouts, Valkey, find_server,
 };
 
 const STRIPE_BYTES: usize = 1 << 20;
@@ -35,6 +35,7 @@ fn main() -> anyhow::Result<()> {
         directory: directory.path().to_owned(),
         nodes: 2,
         node_memory: ByteSize::mib(u64::from(stripes) * 2),
+        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,
@@ -59,7 +60,9 @@ fn main() -> anyhow::Result<()> {
         id: NodeId(id),
         class: NodeClass::Own,
         memory: spec.node_memory,
-        secrets: spec.secrets.clone(),
+        ip: std::net::Ipv4Addr::LOCALHOST.into(),
+        accounts: spec.secrets.accounts(),
+        asker: Account::admin(spec.secrets.admin.clone()),
         lifetime: Lifetime::Starter,
     };
     let newcomer = newcomer.start()?;

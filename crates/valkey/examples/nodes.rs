@@ -19,6 +19,7 @@ fn main() -> anyhow::Result<()> {
         directory: directory.path().to_owned(),
         nodes,
         node_memory: ByteSize::mib(64),
+        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

@@ -35,7 +35,7 @@ pub use self::sizes::PartitionSizes;
 pub use self::unfinished::{Finished, Unfinished};
 
 use crate::cluster::{ClusterDescription, NodeDescription};
-use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::endpoint::{Account, Secret, Timeouts};
 use crate::fault::Fault;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
@@ -147,7 +147,7 @@ impl Admin {
 impl Managed {
     fn new(description: &NodeDescription, access: &Arc<Access>) -> Managed {
         let NodeDescription { id, class, memory, .. } = *description;
-        let endpoint = Endpoint::Unix(description.socket.clone());
+        let endpoint = description.endpoint();
         let node = Node::new(id, class, endpoint, memory, Arc::clone(access));
         Managed { description: description.clone(), node }
     }

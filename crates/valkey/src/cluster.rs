@@ -9,7 +9,7 @@ mod found;
 mod newcomer;
 mod plan;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -17,6 +17,7 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 pub use self::found::find_nodes;
 pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
 
+use crate::endpoint::Endpoint;
 use crate::error::{ClusterError, ConnectError, ProcessError};
 use crate::options::Options;
 use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
@@ -40,6 +41,8 @@ pub struct ClusterSpec {
     pub nodes: usize,
     /// What each node may hold at most.
     pub node_memory: ByteSize,
+    /// Where the nodes listen, and how others call them.
+    pub ip: IpAddr,
     pub secrets: Secrets,
     /// Random bytes that were never used before: the nodes' identities come from them.
     pub seed: [u8; 32],
@@ -60,6 +63,7 @@ pub struct NodeDescription {
     /// How other nodes call it.
     pub address: SocketAddr,
     pub bus_port: u16,
+    /// On this machine; empty for a node elsewhere, which is reached at its address.
     pub socket: PathBuf,
     pub directory: PathBuf,
     pub memory: ByteSize,
@@ -67,8 +71,24 @@ pub struct NodeDescription {
 }
 
 impl NodeDescription {
+    /// How this machine reaches it.
+    pub fn endpoint(&self) -> Endpoint {
+        match self.socket.as_os_str().is_empty() {
+            true => Endpoint::Tcp(self.address),
+            false => Endpoint::Unix(self.socket.clone()),
+        }
+    }
+
+    /// Its process is not this machine's to end.
+    pub fn is_elsewhere(&self) -> bool {
+        self.socket.as_os_str().is_empty()
+    }
+
     /// Ends the node, if it runs, and removes its folder.
     pub fn stop(&self) -> Result<(), ProcessError> {
+        if self.is_elsewhere() {
+            return Ok(());
+        }
         let ended = self.process.stop();
         self.process.collect();
         remove(&self.directory);
@@ -79,7 +99,8 @@ impl NodeDescription {
 impl ClusterDescription {
     /// Ends every node that runs, and removes their folders. All are tried; the first error is told.
     pub fn stop(&self) -> Result<(), ProcessError> {
-        self.nodes.iter().for_each(|node| node.process.ask_to_end());
+        let here = self.nodes.iter().filter(|node| !node.is_elsewhere());
+        here.for_each(|node| node.process.ask_to_end());
         let mut result = Ok(());
         for node in &self.nodes {
             result = result.and(node.stop());

@@ -83,7 +83,14 @@ pub const DATA_ACCOUNT: &str = "tidefs";
 /// The account of whoever forms the cluster.
 pub const ADMIN_ACCOUNT: &str = "tidefs-admin";
 
+/// The account of whoever lends a node, on that node alone.
+pub const LENDER_ACCOUNT: &str = "tidefs-lender";
+
 impl Account {
+    pub fn lender(secret: Secret) -> Account {
+        Account { name: LENDER_ACCOUNT, secret }
+    }
+
     pub fn data(secret: Secret) -> Account {
         Account { name: DATA_ACCOUNT, secret }
     }

@@ -26,6 +26,7 @@ mod inbound;
 mod job;
 mod key_listing;
 mod lane;
+mod lent;
 mod listing;
 mod losses;
 mod options;
@@ -51,11 +52,12 @@ pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
     find_nodes,
 };
-pub use endpoint::{Secret, Timeouts};
+pub use endpoint::{Account, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
+pub use lent::{LentNode, LentUsage, identity_at};
 pub use options::Options;
 pub use probe::{Abilities, Server, Version};
-pub use process::{Lifetime, ProcessId, Secrets, find_server};
+pub use process::{Accounts, Lifetime, ProcessId, Secrets, find_server};
 pub use store::Valkey;
 pub use wire::Malformed;

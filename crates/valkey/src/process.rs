@@ -2,7 +2,7 @@
 //!
 //! A node's folder is made for it and removed with it, so a process never comes back under the
 //! identity of an earlier one. The process gets its secrets as hashes in a private file; it listens
-//! on a unix socket and on one loopback address. It is in a session of its own, so a terminal's
+//! on a unix socket and on one address, on the loopback unless told otherwise. It is in a session of its own, so a terminal's
 //! interrupt does not reach it, writes no core, and ends with its starter unless told otherwise.
 
 mod accounts;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, NodeId};
 
-pub use self::accounts::Secrets;
+pub use self::accounts::{Accounts, Secrets};
 pub use self::config::NODE_TIMEOUT_MS;
 pub use self::find::find_server;
 pub use self::identity::ProcessId;
@@ -54,11 +54,11 @@ pub struct NodeSpec {
     pub id: NodeId,
     /// What the node may hold at most.
     pub memory: ByteSize,
-    /// A loopback address with a free port.
+    /// Where it listens, and how others call it; the port is free.
     pub address: SocketAddr,
     /// Another free port, for news between the nodes.
     pub bus_port: u16,
-    pub secrets: Secrets,
+    pub accounts: Accounts,
     pub lifetime: Lifetime,
     /// The table of nodes that the server starts with.
     pub(crate) table: String,
@@ -91,13 +91,12 @@ impl NodeProcess {
         Ok(NodeProcess { child, process, directory, is_left: false })
     }
 
-    /// Waits until the process answers the admin, and lends the connection.
-    pub fn wait_until_ready(&mut self, secrets: &Secrets) -> Result<Connection, ProcessError> {
+    /// Waits until the process answers whoever asks, and lends the connection.
+    pub fn wait_until_ready(&mut self, account: &Account) -> Result<Connection, ProcessError> {
         let endpoint = Endpoint::Unix(self.socket());
-        let account = Account::admin(secrets.admin.clone());
         let deadline = Instant::now() + START_MAX;
         loop {
-            let fault = match Connection::open(&endpoint, &account, Timeouts::default()) {
+            let fault = match Connection::open(&endpoint, account, Timeouts::default()) {
                 Ok((connection, _)) => return Ok(connection),
                 Err(fault) => fault,
             };
@@ -190,7 +189,7 @@ fn prepare(spec: &NodeSpec) -> Result<fs::File, ProcessError> {
         written.map_err(|source| ProcessError::File { path, source })
     };
     write(config::FILE_NAME, &config::config(spec))?;
-    write(accounts::FILE_NAME, &accounts::accounts(&spec.secrets))?;
+    write(accounts::FILE_NAME, spec.accounts.text())?;
     write(config::TABLE_NAME, &spec.table)?;
     let path = spec.directory.join(LOG_NAME);
     private_file(&path).map_err(|source| ProcessError::File { path, source })

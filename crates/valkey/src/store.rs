@@ -16,7 +16,7 @@ use tidefs_store::{
 use crate::batches;
 use crate::client::Client;
 use crate::cluster::ClusterDescription;
-use crate::endpoint::{Account, Endpoint, Secret};
+use crate::endpoint::{Account, Secret};
 use crate::error::ConnectError;
 use crate::function;
 use crate::job::{Answer, Job};
@@ -69,7 +69,7 @@ impl Valkey {
         let Options { timeouts, connections_per_node, stripe_size } = options;
         let access = Arc::new(Access { account, timeouts, connections_per_node });
         let members = cluster.nodes.iter().map(|node| {
-            let endpoint = Endpoint::Unix(node.socket.clone());
+            let endpoint = node.endpoint();
             let access = Arc::clone(&access);
             let address = node.address;
             Member { node: Node::new(node.id, node.class, endpoint, node.memory, access), address }

@@ -84,6 +84,11 @@ fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager
             FromManager::Room { hopeful: is_hopeful(handle.alarm_full(None)) }
         }
         ToManager::Scale(nodes) => change(handle, Request::Scale(nodes)),
+        ToManager::TakeIn => change(handle, Request::TakeIn),
+        ToManager::GiveBack(id) => match id.parse() {
+            Ok(node) => urgency.during(|| change(handle, Request::GiveBack(node))),
+            Err(error) => FromManager::Refused(format!("{error}")),
+        },
         ToManager::Drain(id) => match id.parse() {
             Ok(node) => change(handle, Request::Drain(node)),
             Err(error) => FromManager::Refused(format!("{error}")),

@@ -34,6 +34,11 @@ pub enum ToManager {
     Scale(u16),
     /// A node by its id; answered when it is done.
     Drain(String),
+    /// A lender offers a node; answered when one is in use.
+    TakeIn,
+    /// A lender wants its node back, by its id; answered when it is empty, or others have come that
+    /// make room for what it holds.
+    GiveBack(String),
 }
 
 /// What the manager answers.

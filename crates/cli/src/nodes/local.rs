@@ -1,9 +1,11 @@
-//! Node processes on this machine, started and stopped for the manager.
+//! Nodes for the manager: processes on this machine, which are started and stopped, and nodes that
+//! lenders offer, which are taken and given back.
 //!
 //! Nodes are numbered in the order in which they came, and a number is never given twice, so that
 //! people can name a node that is gone. Whoever else wants to reach or end the nodes reads the
 //! cluster's record, which is written before a node is used and after it has gone.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,9 +13,12 @@ use std::time::Duration;
 
 use tidefs_control::Failure;
 use tidefs_manager::{Loss, Provisioner, Wanted};
-use tidefs_model::NodeId;
-use tidefs_valkey::{ClusterDescription, Lifetime, NewNode, NodeDescription, ProcessId, Secrets};
+use tidefs_model::{NodeClass, NodeId};
+use tidefs_valkey::{
+    Account, ClusterDescription, Lifetime, NewNode, NodeDescription, ProcessId, Secrets,
+};
 
+use crate::lending::{Identities, Offers};
 use crate::state::{ClusterRecord, Paths};
 
 /// Cheap to clone.
@@ -24,6 +29,9 @@ struct Inner {
     server: PathBuf,
     secrets: Secrets,
     paths: Paths,
+    /// Where nodes listen.
+    ip: IpAddr,
+    offers: Offers,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
     started: Condvar,
@@ -41,6 +49,8 @@ struct Roster {
     given: usize,
     /// Nodes that ended by themselves and were dealt with.
     buried: Vec<DeadNode>,
+    /// Of all nodes that there were and are; none comes back.
+    identities: Identities,
     /// Nodes that are being started.
     starting: usize,
     /// No node is started any more.
@@ -68,6 +78,7 @@ pub struct Lost {
 impl Roster {
     fn add(&mut self, node: NodeDescription) {
         self.given += 1;
+        self.identities.ids.insert(node.id);
         self.nodes.push((self.given, node));
     }
 }
@@ -78,6 +89,7 @@ impl LocalNodes {
         server: PathBuf,
         secrets: Secrets,
         paths: Paths,
+        ip: IpAddr,
         started: ClusterDescription,
     ) -> LocalNodes {
         let mut roster = Roster::default();
@@ -86,6 +98,8 @@ impl LocalNodes {
             server,
             secrets,
             paths,
+            ip,
+            offers: Offers::default(),
             roster: Mutex::new(roster),
             started: Condvar::new(),
         }))
@@ -93,6 +107,29 @@ impl LocalNodes {
 
     pub fn secrets(&self) -> &Secrets {
         &self.0.secrets
+    }
+
+    /// Nodes that lenders offer.
+    pub fn offers(&self) -> &Offers {
+        &self.0.offers
+    }
+
+    /// What no other node may have.
+    pub fn identities(&self) -> Identities {
+        let roster = self.roster();
+        let there = describe(&roster).nodes;
+        Identities {
+            ids: roster.identities.ids.clone(),
+            addresses: there.iter().map(|node| node.address).collect(),
+        }
+    }
+
+    /// Its process, or its lender, is known to have ended.
+    fn has_ended(&self, node: &NodeDescription) -> bool {
+        match node.is_elsewhere() {
+            true => self.0.offers.has_ended(node.id),
+            false => !node.process.is_running(),
+        }
     }
 
     /// Number and description of each node that is there.
@@ -103,7 +140,7 @@ impl LocalNodes {
     /// Nodes that ended by themselves, in the order of their numbers.
     pub fn dead(&self) -> Vec<DeadNode> {
         let roster = self.roster();
-        let ended = roster.nodes.iter().filter(|(_, node)| !node.process.is_running());
+        let ended = roster.nodes.iter().filter(|(_, node)| self.has_ended(node));
         let ended = ended.map(|(number, node)| dead(*number, node, None));
         let mut dead: Vec<_> = ended.chain(roster.buried.iter().cloned()).collect();
         dead.sort_by_key(|node| node.number);
@@ -112,9 +149,8 @@ impl LocalNodes {
 
     /// Of all nodes, also of those that are being ended.
     pub fn processes(&self) -> Vec<ProcessId> {
-        let roster = self.roster();
-        let ending = roster.ending.iter().map(|node| node.process);
-        roster.nodes.iter().map(|(_, node)| node.process).chain(ending).collect()
+        let there = describe(&self.roster()).nodes.into_iter();
+        there.filter(|node| !node.is_elsewhere()).map(|node| node.process).collect()
     }
 
     /// Ends them all and removes their folders. Happens at the latest when nobody has this value
@@ -141,7 +177,9 @@ impl LocalNodes {
             id: NodeId(id),
             class: wanted.class,
             memory: wanted.memory,
-            secrets: self.0.secrets.clone(),
+            ip: self.0.ip,
+            accounts: self.0.secrets.accounts(),
+            asker: Account::admin(self.0.secrets.admin.clone()),
             lifetime: Lifetime::Starter,
         };
         node.start().map_err(Failure::new)
@@ -194,7 +232,12 @@ impl Provisioner for LocalNodes {
             }
             roster.starting += 1;
         }
-        let started = self.launch(wanted);
+        let started = match wanted.class {
+            NodeClass::Own => self.launch(wanted),
+            NodeClass::Victim => {
+                self.0.offers.take().ok_or_else(|| Failure::new("no lender offers a node any more"))
+            }
+        };
         let mut roster = self.roster();
         roster.starting -= 1;
         self.0.started.notify_all();
@@ -202,6 +245,7 @@ impl Provisioner for LocalNodes {
         roster.add(started.clone());
         if let Err(failure) = self.write(&roster) {
             roster.nodes.retain(|(_, node)| node.id != started.id);
+            self.0.offers.free(started.id);
             let _ = started.stop();
             return Err(failure);
         }
@@ -219,6 +263,7 @@ impl Provisioner for LocalNodes {
         };
         let Some(node) = node else { return Ok(()) };
         node.stop().map_err(Failure::new)?;
+        self.0.offers.free(id);
         let mut roster = self.roster();
         roster.ending.retain(|node| node.id != id);
         self.write(&roster)
@@ -226,7 +271,7 @@ impl Provisioner for LocalNodes {
 
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {
         let roster = self.roster();
-        let ended = roster.nodes.iter().filter(|(_, node)| !node.process.is_running());
+        let ended = roster.nodes.iter().filter(|(_, node)| self.has_ended(node));
         Ok(ended.map(|(_, node)| node.id).collect())
     }
 
@@ -238,6 +283,7 @@ impl Provisioner for LocalNodes {
         let (number, node) = roster.nodes.remove(at);
         let lost = Lost { partitions: loss.partitions, bytes: loss.bytes };
         roster.buried.push(dead(number, &node, Some(lost)));
+        self.0.offers.bury(node.id);
         // The process has ended; this collects it and clears its folder.
         node.stop().map_err(Failure::new)?;
         self.write(&roster)

@@ -1,6 +1,6 @@
 //! How a writer that met a full node waits for room.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidefs_control::Growth;
@@ -48,18 +48,37 @@ impl Room for NoRoom {
     }
 }
 
-/// When a writer last waited for room; moves do not rest shortly after that.
+/// When a writer last waited for room, and who wants memory back; moves do not rest then.
 #[derive(Clone, Debug, Default)]
-pub struct Urgency(Arc<Mutex<Option<Instant>>>);
+pub struct Urgency(Arc<Mutex<Urgent>>);
+
+#[derive(Debug, Default)]
+struct Urgent {
+    waited: Option<Instant>,
+    /// Lenders that want their memory back.
+    lenders: u32,
+}
 
 impl Urgency {
+    fn lock(&self) -> MutexGuard<'_, Urgent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lender waits while `act` is under way.
+    pub fn during<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.lock().lenders += 1;
+        let done = act();
+        self.lock().lenders -= 1;
+        done
+    }
+
     pub fn mark(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.lock().waited = Some(Instant::now());
     }
 
     pub fn is_there(&self) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.is_some_and(|last| last.elapsed() < URGENT_FOR)
+        let urgent = self.lock();
+        urgent.lenders > 0 || urgent.waited.is_some_and(|last| last.elapsed() < URGENT_FOR)
     }
 }
 

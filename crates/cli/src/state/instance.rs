@@ -39,6 +39,16 @@ impl Paths {
         self.directory.join("secret")
     }
 
+    /// What lenders show that they know.
+    pub fn lend_secret(&self) -> PathBuf {
+        self.directory.join("lend-secret")
+    }
+
+    /// Where lenders are awaited.
+    pub fn lend_address(&self) -> PathBuf {
+        self.directory.join("lend-address")
+    }
+
     pub fn nodes(&self) -> PathBuf {
         self.directory.join("nodes")
     }

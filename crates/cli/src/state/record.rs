@@ -39,7 +39,11 @@ pub struct Record {
 pub struct NodeRecord {
     pub id: String,
     pub endpoint: String,
+    /// Of a lent node: nobody's.
     pub process: ProcessId,
+    /// It is lent.
+    #[serde(default)]
+    pub victim: bool,
 }
 
 /// One mount, made or about to be.

@@ -81,6 +81,23 @@ fn a_node_that_is_wanted_back_makes_the_others_grow_where_they_have_no_room() {
 }
 
 #[test]
+fn a_node_that_may_hold_less_gives_away_what_is_too_much() {
+    let mut world = World::new(with_share("static", 2, 2, "0.25"), 2, Faults::NONE, 13);
+    let (first, second) = (take_in(&mut world), take_in(&mut world));
+    world.wish_mib(200);
+    world.run(60);
+    let held = world.cluster.used(first);
+    assert!(held > 60 << 20, "{held}");
+    // The simulated cluster refuses what is too much, and has too much until it has gone.
+    world.cluster.members.insert(first, 40 << 20);
+    world.lenient = true;
+    world.run_until(30, |world| world.cluster.used(first) <= 40 << 20 && world.is_idle());
+    world.lenient = false;
+    assert!(world.cluster.used(second) > 90 << 20, "its own class takes it");
+    assert!((own_percent(&world) - 25.0).abs() < 2.5, "{}", own_percent(&world));
+}
+
+#[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);
     let own = world.first_node();

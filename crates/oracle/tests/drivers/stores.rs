@@ -53,6 +53,7 @@ pub fn on_nodes(server: &str) -> Option<Nodes> {
         directory: directory.path().to_owned(),
         nodes: 2,
         node_memory: CAPACITY,
+        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

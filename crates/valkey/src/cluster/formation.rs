@@ -11,6 +11,7 @@ use tidefs_model::NodeClass;
 use super::plan::{PlannedNode, plan};
 use super::{Cluster, ClusterDescription, ClusterSpec, NodeDescription};
 use crate::connection::Connection;
+use crate::endpoint::Account;
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::function::LIBRARY;
@@ -32,7 +33,8 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
     // All are started before the first is waited for; those that run end with an early return.
     let starts = planned.iter().map(|node| NodeProcess::start(&node.spec));
     let mut processes = starts.collect::<Result<Vec<_>, _>>()?;
-    let ready = processes.iter_mut().map(|node| node.wait_until_ready(&spec.secrets));
+    let admin = Account::admin(spec.secrets.admin.clone());
+    let ready = processes.iter_mut().map(|node| node.wait_until_ready(&admin));
     let mut admins = ready.collect::<Result<Vec<_>, _>>()?;
 
     for (number, (admin, node)) in admins.iter_mut().zip(&planned).enumerate() {

@@ -1,6 +1,7 @@
 //! A node that starts alone and holds nothing, to be added to a running cluster.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -8,8 +9,9 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use super::formation::describe;
 use super::plan::plan_newcomer;
 use super::{ATTEMPTS, NODE_MEMORY_MIN, NodeDescription};
+use crate::endpoint::Account;
 use crate::error::{ClusterError, ProcessError};
-use crate::process::{Lifetime, NodeProcess, Secrets, check_server, socket_of};
+use crate::process::{Accounts, Lifetime, NodeProcess, check_server, socket_of};
 
 /// Digits of its id in the name of a node's folder: the name of a socket may not be long.
 const NAME_DIGITS: usize = 12;
@@ -27,8 +29,11 @@ pub struct NewNode {
     pub class: NodeClass,
     /// What it may hold at most.
     pub memory: ByteSize,
-    /// The cluster's.
-    pub secrets: Secrets,
+    /// Where it listens, and how others call it.
+    pub ip: IpAddr,
+    pub accounts: Accounts,
+    /// Who asks it whether it is ready.
+    pub asker: Account,
     pub lifetime: Lifetime,
 }
 
@@ -56,7 +61,7 @@ impl NewNode {
     fn try_to_start(&self, attempt: u8) -> Result<NodeDescription, ProcessError> {
         let planned = plan_newcomer(self, attempt)?;
         let mut process = NodeProcess::start(&planned)?;
-        process.wait_until_ready(&self.secrets)?;
+        process.wait_until_ready(&self.asker)?;
         let description = NodeDescription { class: self.class, ..describe(&planned, &process) };
         process.leave_running();
         Ok(description)

@@ -14,7 +14,8 @@ use super::{ClusterSpec, NewNode};
 use crate::error::ProcessError;
 use crate::process::NodeSpec;
 
-const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Where nobody answers.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Below the ports that the kernel hands out by itself.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 const PORT_TRIES: u32 = 2_000;
@@ -46,16 +47,16 @@ impl Draw<'_> {
         NodeId(*bytes.first_chunk().expect("32 bytes hold 20"))
     }
 
-    fn port(&mut self, taken: &mut Vec<u16>) -> Result<u16, ProcessError> {
+    fn port(&mut self, ip: IpAddr, taken: &mut Vec<u16>) -> Result<u16, ProcessError> {
         for _ in 0..PORT_TRIES {
             let [high, low, ..] = self.bytes();
             let port = PORTS.start + u16::from_be_bytes([high, low]) % PORTS.len() as u16;
-            if !taken.contains(&port) && TcpListener::bind((IP, port)).is_ok() {
+            if !taken.contains(&port) && TcpListener::bind((ip, port)).is_ok() {
                 taken.push(port);
                 return Ok(port);
             }
         }
-        Err(ProcessError::NoPort { address: IP })
+        Err(ProcessError::NoPort { address: ip })
     }
 }
 
@@ -66,8 +67,8 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
     let mut taken = Vec::new();
     let node = |(number, id): (usize, NodeId)| {
         let predecessor = draw.node_id();
-        let address = SocketAddr::new(IP, draw.port(&mut taken)?);
-        let bus_port = draw.port(&mut taken)?;
+        let address = SocketAddr::new(spec.ip, draw.port(spec.ip, &mut taken)?);
+        let bus_port = draw.port(spec.ip, &mut taken)?;
         let slots = ranges(placement.partitions_of(id));
         let table = table(id, address, bus_port, predecessor, number, &slots);
         let spec = NodeSpec {
@@ -77,7 +78,7 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
             memory: spec.node_memory,
             address,
             bus_port,
-            secrets: spec.secrets.clone(),
+            accounts: spec.secrets.accounts(),
             lifetime: spec.lifetime,
             table,
         };
@@ -94,8 +95,8 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
     seed[..node.id.0.len()].copy_from_slice(&node.id.0);
     let mut draw = Draw { seed: &seed, attempt, count: 0 };
     let mut taken = Vec::new();
-    let address = SocketAddr::new(IP, draw.port(&mut taken)?);
-    let bus_port = draw.port(&mut taken)?;
+    let address = SocketAddr::new(node.ip, draw.port(node.ip, &mut taken)?);
+    let bus_port = draw.port(node.ip, &mut taken)?;
     let id = node.id;
     Ok(NodeSpec {
         server: node.server.clone(),
@@ -104,7 +105,7 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
         memory: node.memory,
         address,
         bus_port,
-        secrets: node.secrets.clone(),
+        accounts: node.accounts.clone(),
         lifetime: node.lifetime,
         table: table(id, address, bus_port, draw.node_id(), 0, ""),
     })
@@ -123,7 +124,7 @@ fn table(
     let epoch = number + 1;
     format!(
         "{id} {address}@{bus_port} myself,slave {predecessor} 0 0 {epoch} connected\n\
-         {predecessor} {IP}:1@1 master - 0 0 {epoch} connected{slots}\n\
+         {predecessor} {NOWHERE}:1@1 master - 0 0 {epoch} connected{slots}\n\
          vars currentEpoch {epoch} lastVoteEpoch 0\n"
     )
 }

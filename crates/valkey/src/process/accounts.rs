@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::endpoint::{ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, Secret};
+use crate::endpoint::{ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, LENDER_ACCOUNT, Secret};
 use crate::slot::KEY_PATTERNS;
 
 pub const FILE_NAME: &str = "accounts";
@@ -44,6 +44,18 @@ const DATA_COMMANDS: [&str; 24] = [
 /// What a check of the whole file system needs beyond that: which keys there are.
 const CHECK_COMMANDS: [&str; 1] = ["scan"];
 
+/// What whoever lends a node asks of it, and of no other: how full it is, and to hold less.
+const LENDER_COMMANDS: [&str; 8] = [
+    "auth",
+    "hello",
+    "ping",
+    "client|setname",
+    "cluster|myid",
+    "info",
+    "config|set",
+    "memory|purge",
+];
+
 /// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster the second
 /// as well; the third is for checks.
 #[derive(Clone, Debug)]
@@ -68,8 +80,41 @@ impl Secrets {
     }
 }
 
+/// Who is let in by a node: names, rights and hashes of secrets, as the server reads them. From a
+/// hash nobody gets in, so it may be given to whoever lends a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accounts(String);
+
+impl Accounts {
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Those that another process wrote down.
+    pub fn from_text(text: &str) -> Accounts {
+        Accounts(text.to_owned())
+    }
+
+    /// Whoever lends the node is let in as well.
+    pub fn with_lender(&self, secret: &Secret) -> Accounts {
+        let commands = LENDER_COMMANDS.map(|command| format!("+{command}")).join(" ");
+        let hash = hashed(secret);
+        Accounts(format!(
+            "{}user {LENDER_ACCOUNT} on #{hash} resetchannels -@all {commands}\n",
+            self.0
+        ))
+    }
+}
+
+impl Secrets {
+    /// Of a node of this cluster.
+    pub fn accounts(&self) -> Accounts {
+        Accounts(accounts(self))
+    }
+}
+
 /// The file that the server takes its accounts from. It holds no secret, only hashes.
-pub fn accounts(secrets: &Secrets) -> String {
+fn accounts(secrets: &Secrets) -> String {
     let mut data = String::from("resetchannels -@all");
     for pattern in KEY_PATTERNS {
         write!(data, " ~{pattern}").expect("a string takes all");

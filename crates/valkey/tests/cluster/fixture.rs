@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Store, StripeRead, StripeWrite};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Lifetime, NewNode, NodeDescription, Options, Secrets, Timeouts, Valkey,
+    Account, Cluster, ClusterSpec, Lifetime, NewNode, NodeDescription, Options, Secrets, Timeouts,
+    Valkey,
 };
 
 pub const NODE_MEMORY: ByteSize = ByteSize::mib(256);
@@ -133,7 +134,9 @@ impl Running {
             id: NodeId(id),
             class: NodeClass::Own,
             memory: NODE_MEMORY,
-            secrets: self.cluster().secrets().clone(),
+            ip: std::net::Ipv4Addr::LOCALHOST.into(),
+            accounts: self.cluster().secrets().accounts(),
+            asker: Account::admin(self.cluster().secrets().admin.clone()),
             lifetime: Lifetime::Starter,
         };
         Newcomer(node.start().unwrap())
@@ -159,6 +162,7 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
         directory: directory.path().to_owned(),
         nodes,
         node_memory: NODE_MEMORY,
+        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

@@ -12,6 +12,7 @@ mod forming;
 mod growing;
 mod interrupted;
 mod leaving;
+mod lent;
 mod load;
 mod moving;
 mod scripted;

@@ -1,0 +1,226 @@
+//! A control group for the lent node: a cap on its memory, which it must have, and a low share of the
+//! processors, which it has where that can be. Both versions of control groups are tried.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tidefs_model::ByteSize;
+
+use super::folder::{is_left, name};
+
+/// One with files to write limits to; removed when it is dropped, after what was in it has ended.
+#[derive(Debug)]
+pub struct Group {
+    memory: PathBuf,
+    /// Of version 1, where the processors have groups of their own.
+    cpu: Option<PathBuf>,
+    /// The file with the share of the processors, and what every other group has.
+    weight: Option<(PathBuf, &'static str)>,
+}
+
+/// A quarter of what every other group has. With much less, a node on a busy machine answers so late
+/// that the file system takes it for dead, and it is emptied late as well.
+const LOW_WEIGHT: (&str, &str) = ("25", "100");
+const LOW_SHARES: (&str, &str) = ("256", "1024");
+
+/// Where groups of one version lie, and this process among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hierarchy {
+    root: PathBuf,
+    own: PathBuf,
+}
+
+impl Group {
+    /// # Errors
+    /// Why neither version will do, in words.
+    pub fn make(cap: ByteSize) -> Result<Group, String> {
+        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mut reasons = Vec::new();
+        match hierarchy(&mounts, &membership, None).map(|found| second(&found, cap)) {
+            Some(Ok(group)) => return Ok(group),
+            Some(Err(why)) => reasons.push(format!("version 2: {why}")),
+            None => reasons.push("version 2 is not mounted".to_owned()),
+        }
+        let memory = hierarchy(&mounts, &membership, Some("memory"));
+        let cpu = hierarchy(&mounts, &membership, Some("cpu"));
+        match memory.map(|memory| first(&memory, cpu.as_ref(), cap)) {
+            Some(Ok(group)) => return Ok(group),
+            Some(Err(why)) => reasons.push(format!("version 1: {why}")),
+            None => reasons.push("version 1 is not mounted".to_owned()),
+        }
+        Err(reasons.join("; "))
+    }
+
+    /// Has a process in it, with all that it starts from then on.
+    pub fn take(&self, process: u32) -> io::Result<()> {
+        let directories = std::iter::once(&self.memory).chain(&self.cpu);
+        directories
+            .map(|directory| fs::write(directory.join("cgroup.procs"), process.to_string()))
+            .fold(Ok(()), Result::and)
+    }
+}
+
+impl Group {
+    /// It is to be emptied or to end soon, which takes time of the processors.
+    pub fn hurry(&self) {
+        if let Some((file, usual)) = &self.weight
+            && let Err(error) = fs::write(file, usual)
+        {
+            tracing::debug!("{}: {error}", file.display());
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for directory in std::iter::once(&self.memory).chain(&self.cpu) {
+            // A process that was killed is in its group until the kernel has taken it apart.
+            let removed = (0..200).any(|_| match fs::remove_dir(directory) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                Err(_) => {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    false
+                }
+            });
+            if !removed {
+                tracing::warn!("{} was left behind", directory.display());
+            }
+        }
+    }
+}
+
+/// Beside this process's own group or above it, where the controllers may be had.
+fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
+    let mut why = String::new();
+    for parent in found.own.ancestors().take_while(|it| it.starts_with(&found.root)) {
+        sweep(parent);
+        // A group with processes of its own can give its children none, unless it is the root.
+        let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
+        let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+        let directory = parent.join(name());
+        let made = make(&directory, &[("memory.max", &cap.0.to_string())]);
+        if let Err(error) = made {
+            why = error;
+            continue;
+        }
+        let _ = fs::write(directory.join("memory.swap.max"), "0");
+        let weight = directory.join("cpu.weight");
+        let lowered = fs::write(&weight, LOW_WEIGHT.0).is_ok();
+        let weight = lowered.then_some((weight, LOW_WEIGHT.1));
+        return Ok(Group { memory: directory, cpu: None, weight });
+    }
+    Err(why)
+}
+
+fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<Group, String> {
+    let directory = memory.own.join(name());
+    sweep(&memory.own);
+    make(&directory, &[("memory.limit_in_bytes", &cap.0.to_string())])?;
+    let slow = cpu.map(|cpu| {
+        sweep(&cpu.own);
+        let directory = cpu.own.join(name());
+        make(&directory, &[("cpu.shares", LOW_SHARES.0)]).map(|()| directory)
+    });
+    let cpu = slow.and_then(|made| match made {
+        Ok(directory) => Some(directory),
+        Err(why) => {
+            tracing::warn!("the node's share of the processors is not lowered: {why}");
+            None
+        }
+    });
+    let weight = cpu.as_ref().map(|cpu| (cpu.join("cpu.shares"), LOW_SHARES.1));
+    Ok(Group { memory: directory, cpu, weight })
+}
+
+/// A group with these limits, or none.
+fn make(directory: &Path, limits: &[(&str, &str)]) -> Result<(), String> {
+    let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    fs::create_dir(directory).map_err(|error| said(directory, error))?;
+    for (name, value) in limits {
+        let path = directory.join(name);
+        // The kernel has made the files of the controllers that there are.
+        let written = fs::File::options().write(true).open(&path);
+        let written =
+            written.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
+        if let Err(error) = written {
+            let _ = fs::remove_dir(directory);
+            return Err(said(&path, error));
+        }
+    }
+    Ok(())
+}
+
+/// Removes groups of lenders that were killed; one with a process in it stays.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_left) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// `None` of a controller is version 2. A path that is not visible here, as in a container, is taken
+/// for the root.
+fn hierarchy(mounts: &str, membership: &str, controller: Option<&str>) -> Option<Hierarchy> {
+    let mount = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (place, kind, options) = (words.next()?, words.next()?, words.next()?);
+        let is_it = match controller {
+            None => kind == "cgroup2",
+            Some(name) => kind == "cgroup" && options.split(',').any(|option| option == name),
+        };
+        is_it.then_some(place)
+    })?;
+    let path = membership.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let is_it = match controller {
+            None => controllers.is_empty(),
+            Some(name) => controllers.split(',').any(|it| it == name),
+        };
+        is_it.then_some(path)
+    })?;
+    let root = PathBuf::from(mount);
+    let own = root.join(path.trim_start_matches('/'));
+    let own = if own.is_dir() { own } else { root.clone() };
+    Some(Hierarchy { root, own })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().display();
+        fs::create_dir_all(directory.path().join("memory/a/b")).unwrap();
+        let mounts = format!(
+            "tmpfs {base} tmpfs rw 0 0\ncgroup {base}/memory cgroup rw,relatime,memory 0 0\n\
+             cgroup2 {base}/unified cgroup2 rw 0 0\n"
+        );
+        let membership = "4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
+        let memory = hierarchy(&mounts, membership, Some("memory")).unwrap();
+        assert_eq!(memory.own, directory.path().join("memory/a/b"));
+        let unified = hierarchy(&mounts, membership, None).unwrap();
+        assert_eq!(unified.own, directory.path().join("unified"));
+        assert_eq!(hierarchy(&mounts, membership, Some("cpu")), None);
+    }
+
+    /// A plain directory has no controllers, so no limit can be set.
+    #[test]
+    fn a_group_without_a_cap_on_memory_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        let found = Hierarchy { own: root.join("a/b"), root };
+        fs::create_dir_all(&found.own).unwrap();
+        let why = second(&found, ByteSize::mib(64)).unwrap_err();
+        assert!(why.contains("memory.max"), "{why}");
+        let why = first(&found, None, ByteSize::mib(64)).unwrap_err();
+        assert!(why.contains("memory.limit_in_bytes"), "{why}");
+        assert!(!found.own.join(name()).exists(), "nothing is left");
+    }
+}

@@ -1,0 +1,176 @@
+//! One node on loan: it is offered, used, and given back or lost.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tidefs_model::{ByteSize, NodeClass, NodeId};
+use tidefs_valkey::{Account, Accounts, LentNode, LentUsage, Lifetime, NewNode, Secret};
+
+use super::{Folder, Group, budget};
+use crate::failure::Failure;
+use crate::lending::{Channel, ChannelError, FromBorrower, LEASE, State, ToBorrower};
+use crate::storage::find_server;
+
+/// For an answer. The borrower's threads wait for nothing while they serve a beat.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// The borrower asks the node who it is before it answers.
+const JOIN_WAIT: Duration = Duration::from_secs(15);
+
+/// How a loan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The borrower has no use for the node, for this reason where it is known.
+    Free(Option<String>),
+    /// The borrower has hung up.
+    Closed,
+    /// It has not been heard for so long that it takes the node for lost.
+    OutOfTouch,
+    /// The node has ended by itself, or was killed.
+    NodeDied,
+}
+
+/// Dropping it ends the node.
+pub struct Loan {
+    channel: Channel,
+    node: LentNode,
+    heard: Instant,
+    /// What was told last.
+    pub why: Option<String>,
+    // In this order: the node has ended before its group and folder go.
+    group: Group,
+    _folder: Folder,
+}
+
+impl Loan {
+    /// Offers a node and starts it. It is not in use yet.
+    pub fn begin(
+        address: SocketAddr,
+        secret: &[u8; 32],
+        offered: ByteSize,
+        group: Group,
+    ) -> anyhow::Result<Loan> {
+        let server = find_server()?;
+        let refused =
+            |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
+        let mut channel = Channel::connect(address, secret).map_err(refused)?;
+        let memory = budget(offered);
+        channel.say(&ToBorrower::Offer { memory_bytes: memory.0 }).map_err(refused)?;
+        let accounts = match channel.hear().map_err(refused)? {
+            FromBorrower::Terms { accounts } => Accounts::from_text(&accounts),
+            other => return Err(unwanted(address, other).into()),
+        };
+        let folder = Folder::make()?;
+        let lender = random_secret()?;
+        let mut id = [0; 20];
+        getrandom::fill(&mut id)?;
+        let node = LentNode::start(&NewNode {
+            server,
+            directory: folder.path().to_owned(),
+            id: NodeId(id),
+            class: NodeClass::Victim,
+            memory,
+            ip: channel.addresses()?.0.ip(),
+            accounts: accounts.with_lender(&lender),
+            asker: Account::lender(lender),
+            lifetime: Lifetime::Starter,
+        })?;
+        confine(&node, &group)?;
+        let described = node.description();
+        let join = ToBorrower::Join {
+            id: described.id.to_string(),
+            port: described.address.port(),
+            bus_port: described.bus_port,
+            memory_bytes: memory.0,
+        };
+        channel.patience(JOIN_WAIT)?;
+        channel.say(&join).map_err(refused)?;
+        match channel.hear().map_err(refused)? {
+            FromBorrower::Standing { .. } => {}
+            other => return Err(unwanted(address, other).into()),
+        }
+        channel.patience(ANSWER_WAIT)?;
+        let heard = Instant::now();
+        Ok(Loan { channel, node, heard, why: None, group, _folder: folder })
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.node.description().id
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.node.description().address
+    }
+
+    /// `None` when the node does not answer.
+    pub fn usage(&self) -> Option<LentUsage> {
+        let usage = self.node.usage();
+        usage.inspect_err(|fault| tracing::debug!("the node says nothing of itself: {fault}")).ok()
+    }
+
+    /// Tells the borrower that the lender is there, and learns how it stands.
+    pub fn beat(&mut self, wants_back: bool) -> Result<State, Ended> {
+        if !self.node.is_running() {
+            return Err(Ended::NodeDied);
+        }
+        if wants_back {
+            self.group.hurry();
+        }
+        let said = self.channel.say(&ToBorrower::Beat { wants_back });
+        match said.and_then(|()| self.channel.hear()) {
+            Ok(FromBorrower::Standing { state: State::Free, why }) => Err(Ended::Free(why)),
+            Ok(FromBorrower::Standing { state, why }) => {
+                self.heard = Instant::now();
+                self.why = why;
+                Ok(state)
+            }
+            Ok(FromBorrower::Refused(why)) => Err(Ended::Free(Some(why))),
+            Ok(FromBorrower::Terms { .. }) => Err(Ended::Closed),
+            Err(error) if error.is_silence() => Err(self.silence()),
+            Err(error) => {
+                tracing::debug!("the borrower: {error}");
+                Err(Ended::Closed)
+            }
+        }
+    }
+
+    /// An answer that is late cannot be told from the next one, so the conversation is over. The node
+    /// is ended before the borrower takes it for lost.
+    fn silence(&self) -> Ended {
+        debug_assert!(self.heard.elapsed() < LEASE, "it has been given up already");
+        Ended::OutOfTouch
+    }
+
+    /// Ends the node, and clears away its group and its folder.
+    pub fn end(self) {
+        let Loan { channel, node, group, _folder, .. } = self;
+        group.hurry();
+        drop(node);
+        drop(channel);
+        drop(group);
+    }
+}
+
+fn unwanted(address: SocketAddr, answer: FromBorrower) -> Failure {
+    let why = match answer {
+        FromBorrower::Refused(why) => why,
+        other => format!("it answers something else: {other:?}"),
+    };
+    Failure::NotWanted { address, why }
+}
+
+/// When memory is short, the kernel ends the node before it ends anything of the tenant's.
+fn confine(node: &LentNode, group: &Group) -> anyhow::Result<()> {
+    let process = node.description().process.pid;
+    group.take(process).map_err(|error| Failure::NoControlGroup { why: error.to_string() })?;
+    if let Err(error) = fs::write(format!("/proc/{process}/oom_score_adj"), "1000") {
+        tracing::warn!("the kernel may end others before the node when memory is short: {error}");
+    }
+    Ok(())
+}
+
+fn random_secret() -> anyhow::Result<Secret> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random)?;
+    Ok(Secret::from_bytes(&random))
+}

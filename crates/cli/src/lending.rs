@@ -1,0 +1,12 @@
+//! Nodes that other machines lend: what both sides say to each other, and the borrower's side of it.
+//! The lender's side is in `lend`.
+
+mod channel;
+mod offers;
+mod service;
+mod words;
+
+pub use channel::{Channel, ChannelError};
+pub use offers::Offers;
+pub use service::{Identities, Service, listen};
+pub use words::{FromBorrower, LEASE, State, ToBorrower, secret_of};

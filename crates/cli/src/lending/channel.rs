@@ -1,0 +1,250 @@
+//! A connection between two who share a secret: lines of JSON, each with a code that only they can
+//! make. Nobody else can say anything, repeat what was said, or say it in another order; it can be
+//! read by others, so no secret is sent.
+//!
+//! Both sides draw a number for each connection, and the key follows from the secret and both. The
+//! code of a line is HMAC-SHA-256 (RFC 2104) over who speaks, the line's number, and the line.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+const LABEL: &[u8] = b"tidefs lend 1";
+/// No word is nearly as long.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// In front of a reason that is told to somebody who has not shown that he knows the secret.
+const REFUSAL: char = '!';
+
+/// Why nothing was said or heard.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the other side has gone")]
+    Gone,
+    #[error("what answers is no file system that borrows memory")]
+    Stranger,
+    /// The other side says why; it has not shown that it knows the secret.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the other side does not know the secret, or somebody changed what it said")]
+    Forged,
+    #[error("the other side says what this version does not understand: {0}")]
+    Unknown(serde_json::Error),
+}
+
+impl ChannelError {
+    /// Nothing came in the time that was given.
+    pub fn is_silence(&self) -> bool {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        matches!(self, ChannelError::Io(error) if matches!(error.kind(), TimedOut | WouldBlock))
+    }
+}
+
+pub struct Channel {
+    stream: BufReader<TcpStream>,
+    key: [u8; 32],
+    is_lender: bool,
+    said: u64,
+    heard: u64,
+}
+
+impl Channel {
+    /// As the lender.
+    pub fn connect(address: SocketAddr, secret: &[u8; 32]) -> Result<Channel, ChannelError> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
+        let mut channel = Channel::new(stream, true)?;
+        channel.patience(CONNECT_WAIT)?;
+        let greeting = channel.line()?;
+        let theirs =
+            greeting.strip_prefix("tidefs-lend 1 ").ok_or(ChannelError::Stranger)?.to_owned();
+        let ours = number()?;
+        channel.key = key(secret, &theirs, &ours);
+        channel.write(&ours)?;
+        Ok(channel)
+    }
+
+    /// As the borrower.
+    pub fn accept(stream: TcpStream, secret: &[u8; 32]) -> Result<Channel, ChannelError> {
+        let mut channel = Channel::new(stream, false)?;
+        channel.patience(CONNECT_WAIT)?;
+        let ours = number()?;
+        channel.write(&format!("tidefs-lend 1 {ours}"))?;
+        let theirs = channel.line()?;
+        channel.key = key(secret, &ours, &theirs);
+        Ok(channel)
+    }
+
+    fn new(stream: TcpStream, is_lender: bool) -> io::Result<Channel> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(CONNECT_WAIT))?;
+        let stream = BufReader::new(stream);
+        Ok(Channel { stream, key: [0; 32], is_lender, said: 0, heard: 0 })
+    }
+
+    /// For how long a word is waited for.
+    pub fn patience(&self, wait: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(wait))
+    }
+
+    /// This side's address, and the other's.
+    pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.stream.get_ref().local_addr()?, self.stream.get_ref().peer_addr()?))
+    }
+
+    pub fn say<T: Serialize>(&mut self, word: &T) -> Result<(), ChannelError> {
+        let text = serde_json::to_string(word).map_err(ChannelError::Unknown)?;
+        let code = self.code(self.is_lender, self.said, &text);
+        self.said += 1;
+        self.write(&format!("{code} {text}"))
+    }
+
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, ChannelError> {
+        let line = self.line()?;
+        if let Some(why) = line.strip_prefix(REFUSAL) {
+            let plain = why.chars().filter(|letter| !letter.is_control()).take(200);
+            return Err(ChannelError::Refused(plain.collect()));
+        }
+        let (code, text) = line.split_once(' ').ok_or(ChannelError::Forged)?;
+        if !is_same(code, &self.code(!self.is_lender, self.heard, text)) {
+            return Err(ChannelError::Forged);
+        }
+        self.heard += 1;
+        serde_json::from_str(text).map_err(ChannelError::Unknown)
+    }
+
+    /// Says why to somebody who does not know the secret, and hangs up.
+    pub fn turn_away(mut self, why: &str) {
+        // It may have gone.
+        let _ = self.write(&format!("{REFUSAL}{why}"));
+    }
+
+    fn write(&mut self, line: &str) -> Result<(), ChannelError> {
+        let stream = self.stream.get_mut();
+        Ok(stream.write_all(format!("{line}\n").as_bytes())?)
+    }
+
+    fn line(&mut self) -> Result<String, ChannelError> {
+        let mut line = Vec::new();
+        (&mut self.stream).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if line.pop() != Some(b'\n') {
+            return Err(ChannelError::Gone);
+        }
+        String::from_utf8(line).map_err(|_| ChannelError::Stranger)
+    }
+
+    fn code(&self, from_lender: bool, number: u64, text: &str) -> String {
+        let who: &[u8] = if from_lender { b"lender" } else { b"borrower" };
+        digits(&hmac(&self.key, &[who, &number.to_be_bytes(), text.as_bytes()]))
+    }
+}
+
+fn key(secret: &[u8; 32], borrower: &str, lender: &str) -> [u8; 32] {
+    hmac(secret, &[LABEL, borrower.as_bytes(), b" ", lender.as_bytes()])
+}
+
+/// One that was never drawn before.
+fn number() -> io::Result<String> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(digits(&random))
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// In a time that does not depend on where they differ.
+fn is_same(one: &str, other: &str) -> bool {
+    let differences = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differences == 0
+}
+
+/// HMAC-SHA-256, RFC 2104; the key is shorter than a block.
+fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    let pad = |with: u8| {
+        let mut block = [with; 64];
+        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+        block
+    };
+    let mut inner = Sha256::new().chain_update(pad(0x36));
+    parts.iter().for_each(|part| inner.update(part));
+    Sha256::new().chain_update(pad(0x5c)).chain_update(inner.finalize()).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair(lender: [u8; 32], borrower: [u8; 32]) -> (Channel, Channel) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let other = std::thread::spawn(move || {
+            Channel::accept(listener.accept().unwrap().0, &borrower).unwrap()
+        });
+        (Channel::connect(address, &lender).unwrap(), other.join().unwrap())
+    }
+
+    /// RFC 4231, test case 1, with its key of 20 bytes filled up with zeros.
+    #[test]
+    fn the_code_is_the_standards() {
+        let mut key = [0; 32];
+        key[..20].fill(0x0b);
+        let expected = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7";
+        assert_eq!(digits(&hmac(&key, &[b"Hi ", b"There"])), expected);
+    }
+
+    #[test]
+    fn words_go_both_ways() {
+        let (mut lender, mut borrower) = pair([1; 32], [1; 32]);
+        for word in ["one", "two"] {
+            lender.say(&word).unwrap();
+            assert_eq!(borrower.hear::<String>().unwrap(), word);
+            borrower.say(&(word, 5)).unwrap();
+            assert_eq!(lender.hear::<(String, u8)>().unwrap(), (word.to_owned(), 5));
+        }
+        drop(lender);
+        assert!(matches!(borrower.hear::<String>(), Err(ChannelError::Gone)));
+    }
+
+    #[test]
+    fn who_does_not_know_the_secret_is_not_heard() {
+        let (mut lender, mut borrower) = pair([1; 32], [2; 32]);
+        lender.say(&"hello").unwrap();
+        assert!(matches!(borrower.hear::<String>(), Err(ChannelError::Forged)));
+        borrower.turn_away("the secret\n is wrong");
+        let refused = lender.hear::<String>().unwrap_err();
+        assert_eq!(refused.to_string(), "the secret");
+    }
+
+    #[test]
+    fn nothing_is_heard_twice_or_sent_back() {
+        let (mut lender, mut borrower) = pair([1; 32], [1; 32]);
+        let line = format!("{} \"x\"", lender.code(true, 0, "\"x\""));
+        lender.write(&line).unwrap();
+        lender.write(&line).unwrap();
+        assert_eq!(borrower.hear::<String>().unwrap(), "x");
+        assert!(matches!(borrower.hear::<String>(), Err(ChannelError::Forged)));
+        // What the lender said comes back to it.
+        borrower.write(&line).unwrap();
+        assert!(matches!(lender.hear::<String>(), Err(ChannelError::Forged)));
+    }
+
+    #[test]
+    fn any_bytes_are_refused() {
+        tidefs_fuzz::run(&[b"tidefs-lend 1 00\n".to_vec(), b"! no\n".to_vec()], 60, |bytes| {
+            let (mut lender, borrower) = pair([1; 32], [1; 32]);
+            let mut stream = borrower.stream.into_inner();
+            let _ = stream.write_all(bytes);
+            drop(stream);
+            assert!(lender.hear::<String>().is_err());
+        });
+    }
+}

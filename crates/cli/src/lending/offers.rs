@@ -1,0 +1,190 @@
+//! Nodes that lenders have offered, and how it stands with each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tidefs_model::NodeId;
+use tidefs_valkey::NodeDescription;
+
+use super::words::{LEASE, State};
+
+/// Cheap to clone; clones are one list.
+#[derive(Clone, Debug, Default)]
+pub struct Offers(Arc<Mutex<BTreeMap<NodeId, Offer>>>);
+
+#[derive(Debug)]
+struct Offer {
+    node: NodeDescription,
+    state: State,
+    heard: Instant,
+    /// The lender has hung up.
+    is_closed: bool,
+    why: Option<String>,
+}
+
+impl Offers {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Offer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `false`: another has that identity, or had it and has not been dealt with.
+    pub fn add(&self, node: NodeDescription) -> bool {
+        let mut all = self.all();
+        let offer = |node| Offer {
+            node,
+            state: State::Waiting,
+            heard: Instant::now(),
+            is_closed: false,
+            why: None,
+        };
+        let is_new = !all.contains_key(&node.id);
+        if is_new {
+            all.insert(node.id, offer(node));
+        }
+        is_new
+    }
+
+    /// One that waits, in use from now on.
+    pub fn take(&self) -> Option<NodeDescription> {
+        let mut all = self.all();
+        let waits = |offer: &&mut Offer| offer.state == State::Waiting && !offer.is_over();
+        let offer = all.values_mut().find(waits)?;
+        offer.state = State::InUse;
+        Some(offer.node.clone())
+    }
+
+    /// Its lender is there; answers how it stands. `None` where nobody knows it any more.
+    pub fn heard(&self, id: NodeId) -> Option<(State, Option<String>)> {
+        let mut all = self.all();
+        let offer = all.get_mut(&id)?;
+        offer.heard = Instant::now();
+        Some((offer.state, offer.why.clone()))
+    }
+
+    /// Its lender wants it back; `true`: it is in use, and nobody has begun to empty it.
+    pub fn want_back(&self, id: NodeId) -> bool {
+        let mut all = self.all();
+        let Some(offer) = all.get_mut(&id) else { return false };
+        let was = offer.state;
+        offer.state = match was {
+            State::Waiting | State::Free => State::Free,
+            State::InUse | State::Leaving => State::Leaving,
+        };
+        was == State::InUse
+    }
+
+    /// Somebody has begun to empty it, or it is in use after all.
+    pub fn still_leaves(&self, id: NodeId) -> bool {
+        self.all().get(&id).is_some_and(|it| it.state == State::Leaving && !it.is_over())
+    }
+
+    pub fn waits(&self, id: NodeId) -> bool {
+        self.all().get(&id).is_some_and(|offer| offer.state == State::Waiting)
+    }
+
+    /// What keeps it from coming or leaving, for its lender.
+    pub fn note(&self, id: NodeId, why: String) {
+        if let Some(offer) = self.all().get_mut(&id) {
+            offer.why = Some(why);
+        }
+    }
+
+    /// It is in nobody's use any more.
+    pub fn free(&self, id: NodeId) {
+        if let Some(offer) = self.all().get_mut(&id) {
+            offer.state = State::Free;
+        }
+    }
+
+    /// Its lender has hung up. One that is in use stays known until that has been dealt with.
+    pub fn close(&self, id: NodeId) {
+        let mut all = self.all();
+        if let Some(offer) = all.get_mut(&id) {
+            offer.is_closed = true;
+            if matches!(offer.state, State::Waiting | State::Free) {
+                all.remove(&id);
+            }
+        }
+    }
+
+    /// What was lost with it has been dealt with.
+    pub fn bury(&self, id: NodeId) {
+        let mut all = self.all();
+        if let Some(offer) = all.get_mut(&id) {
+            offer.state = State::Free;
+            if offer.is_over() {
+                all.remove(&id);
+            }
+        }
+    }
+
+    /// Its lender has gone, and its node with it.
+    pub fn has_ended(&self, id: NodeId) -> bool {
+        self.all().get(&id).is_none_or(Offer::is_over)
+    }
+}
+
+impl Offer {
+    fn is_over(&self) -> bool {
+        self.is_closed || self.heard.elapsed() > LEASE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidefs_model::{ByteSize, NodeClass};
+    use tidefs_valkey::ProcessId;
+
+    fn node(byte: u8) -> NodeDescription {
+        NodeDescription {
+            id: NodeId([byte; 20]),
+            class: NodeClass::Victim,
+            address: "127.0.0.1:1".parse().unwrap(),
+            bus_port: 2,
+            socket: "".into(),
+            directory: "".into(),
+            memory: ByteSize::mib(64),
+            process: ProcessId { pid: 0, started_ticks: 0 },
+        }
+    }
+
+    #[test]
+    fn a_node_is_taken_once_and_given_back() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        assert!(offers.add(node(1)) && !offers.add(node(1)), "an identity is one node's");
+        assert_eq!(offers.take().map(|node| node.id), Some(id));
+        assert_eq!(offers.take(), None);
+        assert!(offers.want_back(id), "somebody has to empty it");
+        assert!(!offers.want_back(id), "somebody does");
+        assert_eq!(offers.heard(id), Some((State::Leaving, None)));
+        offers.free(id);
+        assert_eq!(offers.heard(id), Some((State::Free, None)));
+        offers.close(id);
+        assert_eq!(offers.heard(id), None);
+    }
+
+    #[test]
+    fn a_lender_that_hangs_up_takes_its_node_with_it() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        offers.add(node(1));
+        offers.add(node(2));
+        offers.close(node(2).id);
+        assert_eq!(offers.take().map(|node| node.id), Some(id), "one that waits is forgotten");
+        assert!(!offers.has_ended(id));
+        offers.close(id);
+        assert!(offers.has_ended(id));
+        assert!(!offers.add(node(1)), "nobody comes back under an old identity");
+        offers.bury(id);
+        assert!(offers.has_ended(id) && offers.heard(id).is_none());
+    }
+
+    #[test]
+    fn one_that_waits_is_free_at_once() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        offers.add(node(1));
+        assert!(!offers.want_back(id), "there is nothing to empty");
+        assert_eq!((offers.take(), offers.waits(id)), (None, false));
+    }
+}

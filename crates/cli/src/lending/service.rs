@@ -1,0 +1,209 @@
+//! Listens for lenders, and has the manager take their nodes in and give them back.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
+
+use tidefs_model::{ByteSize, NodeClass, NodeId};
+use tidefs_valkey::{NODE_MEMORY_MIN, NodeDescription, ProcessId, identity_at};
+
+use super::channel::{Channel, ChannelError};
+use super::offers::Offers;
+use super::words::{FromBorrower, LEASE, State, ToBorrower};
+use crate::nodes::{LocalNodes, Supervision, ToManager};
+
+/// Lenders at the same time.
+const LENDERS_MOST: usize = 256;
+/// Before a node that could not be emptied is tried again; its lender says when to stop.
+const RETRY: Duration = Duration::from_millis(200);
+
+pub struct Service {
+    pub nodes: LocalNodes,
+    pub manager: Arc<Supervision>,
+    pub offers: Offers,
+    pub secret: [u8; 32],
+}
+
+/// Begins to listen, so that whoever is refused is told before anything else is started.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address)
+}
+
+impl Service {
+    /// Serves lenders for the rest of this process's life.
+    pub fn serve(self, listener: TcpListener) {
+        let (service, served) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
+        let loans = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { continue };
+                if served.load(Ordering::Relaxed) >= LENDERS_MOST {
+                    tracing::warn!("a lender is turned away: {LENDERS_MOST} are there already");
+                    continue;
+                }
+                served.fetch_add(1, Ordering::Relaxed);
+                let (service, done) = (Arc::clone(&service), Arc::clone(&served));
+                let loan = move || {
+                    service.loan(stream);
+                    done.fetch_sub(1, Ordering::Relaxed);
+                };
+                if Builder::new().name("lender".to_owned()).spawn(loan).is_err() {
+                    served.fetch_sub(1, Ordering::Relaxed);
+                    tracing::warn!("no thread for a lender");
+                }
+            }
+        };
+        if Builder::new().name("lenders".to_owned()).spawn(loans).is_err() {
+            tracing::warn!("no thread that listens to lenders");
+        }
+    }
+
+    /// One lender, from its first word to its last.
+    fn loan(self: &Arc<Self>, stream: TcpStream) {
+        let mut lent = None;
+        let ended = Channel::accept(stream, &self.secret).and_then(|channel| {
+            let peer = channel.addresses()?.1.ip();
+            self.converse(channel, peer, &mut lent)
+        });
+        if let Err(error) = ended {
+            tracing::info!("a lender: {error}");
+        }
+        if let Some(id) = lent {
+            self.offers.close(id);
+        }
+    }
+
+    fn converse(
+        self: &Arc<Self>,
+        mut channel: Channel,
+        peer: IpAddr,
+        lent: &mut Option<NodeId>,
+    ) -> Result<(), ChannelError> {
+        loop {
+            let word = match channel.hear() {
+                Err(ChannelError::Forged) => {
+                    tracing::warn!(%peer, "a lender does not know the secret");
+                    channel.turn_away("the secret is not this file system's");
+                    return Err(ChannelError::Forged);
+                }
+                heard => heard?,
+            };
+            channel.patience(LEASE)?;
+            let answer = match (word, *lent) {
+                (ToBorrower::Offer { memory_bytes }, _) => self.terms(ByteSize(memory_bytes)),
+                (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),
+                (ToBorrower::Join { id, port, bus_port, memory_bytes }, None) => {
+                    match self.join(&id, SocketAddr::new(peer, port), bus_port, memory_bytes) {
+                        Ok(id) => {
+                            *lent = Some(id);
+                            FromBorrower::Standing { state: State::Waiting, why: None }
+                        }
+                        Err(why) => FromBorrower::Refused(why),
+                    }
+                }
+                (ToBorrower::Beat { .. }, None) => refused("this connection has no node"),
+                (ToBorrower::Beat { wants_back }, Some(id)) => self.beat(id, wants_back),
+            };
+            channel.say(&answer)?;
+        }
+    }
+
+    fn terms(&self, memory: ByteSize) -> FromBorrower {
+        if memory < NODE_MEMORY_MIN {
+            return refused(&format!("{memory} is too little; {NODE_MEMORY_MIN} is the least"));
+        }
+        FromBorrower::Terms { accounts: self.nodes.secrets().accounts().text().to_owned() }
+    }
+
+    /// Nobody's word is taken for who it is: the node itself is asked.
+    fn join(
+        self: &Arc<Self>,
+        id: &str,
+        address: SocketAddr,
+        bus_port: u16,
+        memory_bytes: u64,
+    ) -> Result<NodeId, String> {
+        let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
+        let known = self.nodes.identities();
+        let is_taken = known.ids.contains(&id) || known.addresses.contains(&address);
+        if is_taken {
+            return Err(format!("{id} at {address} claims the identity of another node"));
+        }
+        let found = identity_at(address, self.nodes.secrets().admin.clone());
+        let found = found.map_err(|fault| {
+            format!("the node does not let this file system in at {address}: {fault}")
+        })?;
+        if found != id {
+            return Err(format!("what answers at {address} is {found}, which is not {id}"));
+        }
+        let node = NodeDescription {
+            id,
+            class: NodeClass::Victim,
+            address,
+            bus_port,
+            socket: PathBuf::new(),
+            directory: PathBuf::new(),
+            memory: ByteSize(memory_bytes),
+            process: ProcessId { pid: 0, started_ticks: 0 },
+        };
+        if !self.offers.add(node) {
+            return Err(format!("{id} claims the identity of another node"));
+        }
+        self.aside(id, Service::take_in);
+        Ok(id)
+    }
+
+    fn beat(self: &Arc<Self>, id: NodeId, wants_back: bool) -> FromBorrower {
+        if wants_back && self.offers.want_back(id) {
+            self.aside(id, Service::give_back);
+        }
+        match self.offers.heard(id) {
+            Some((state, why)) => FromBorrower::Standing { state, why },
+            None => FromBorrower::Standing { state: State::Free, why: None },
+        }
+    }
+
+    fn aside(self: &Arc<Self>, id: NodeId, act: fn(&Service, NodeId)) {
+        let service = Arc::clone(self);
+        if Builder::new().spawn(move || act(&service, id)).is_err() {
+            self.offers.note(id, "no thread is free".to_owned());
+        }
+    }
+
+    /// The manager takes any that waits, so this may be another lender's.
+    fn take_in(&self, id: NodeId) {
+        if let Err(failure) = self.manager.change(&ToManager::TakeIn)
+            && self.offers.waits(id)
+        {
+            tracing::warn!(node = %id, "a lent node is not taken in: {failure}");
+            self.offers.note(id, failure.to_string());
+            self.offers.free(id);
+        }
+    }
+
+    /// Until it has left, or its lender has gone.
+    fn give_back(&self, id: NodeId) {
+        while self.offers.still_leaves(id) {
+            if let Err(failure) = self.manager.change(&ToManager::GiveBack(id.to_string())) {
+                tracing::info!(node = %id, "a lent node cannot be given back yet: {failure}");
+                self.offers.note(id, failure.to_string());
+                sleep(RETRY);
+            }
+        }
+    }
+}
+
+fn refused(why: &str) -> FromBorrower {
+    FromBorrower::Refused(why.to_owned())
+}
+
+/// What tells nodes from each other.
+#[derive(Debug, Default)]
+pub struct Identities {
+    pub ids: BTreeSet<NodeId>,
+    pub addresses: BTreeSet<SocketAddr>,
+}

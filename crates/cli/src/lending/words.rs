@@ -1,0 +1,86 @@
+//! What a lender and a borrower say to each other.
+//!
+//! The lender asks, the borrower answers, on one connection that lasts as long as the loan. A lender
+//! that has not been heard for [`LEASE`] counts as gone with all that its node held, and a lender
+//! that has not been answered for half as long ends its node: so neither goes on with what the other
+//! has given up, also when no word gets through.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Longer than a loaded machine stands still.
+pub const LEASE: Duration = Duration::from_secs(20);
+
+/// What a lender asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToBorrower {
+    /// Would a node with this much memory be welcome?
+    Offer { memory_bytes: u64 },
+    /// It runs, and answers there, as seen from the borrower's end of this connection.
+    Join { id: String, port: u16, bus_port: u16, memory_bytes: u64 },
+    /// The lender is there, and wants its node back or not.
+    Beat { wants_back: bool },
+}
+
+/// What a borrower answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromBorrower {
+    /// Who is to be let in by the node: hashes of secrets, from which nobody gets in.
+    Terms {
+        accounts: String,
+    },
+    Standing {
+        state: State,
+        /// What keeps it from being another.
+        why: Option<String>,
+    },
+    Refused(String),
+}
+
+/// How it stands with a lent node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is not in use yet.
+    Waiting,
+    InUse,
+    /// It is being emptied.
+    Leaving,
+    /// It is not in use any more.
+    Free,
+}
+
+/// A file or a variable holds no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("64 hexadecimal digits are a secret")]
+pub struct ParseSecretError;
+
+/// The secret that lenders and borrowers share, as it is kept in a file.
+pub fn secret_of(text: &str) -> Result<[u8; 32], ParseSecretError> {
+    let text = text.trim().as_bytes();
+    let mut secret = [0; 32];
+    if text.len() != 2 * secret.len() || !text.iter().all(u8::is_ascii_hexdigit) {
+        return Err(ParseSecretError);
+    }
+    for (byte, digits) in secret.iter_mut().zip(text.chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| ParseSecretError)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| ParseSecretError)?;
+    }
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_from_its_digits() {
+        assert_eq!(secret_of(&format!("{}\n", "0f".repeat(32))), Ok([15; 32]));
+        for text in ["", "0f", &"0g".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
+            assert_eq!(secret_of(text), Err(ParseSecretError), "{text}");
+        }
+    }
+}
