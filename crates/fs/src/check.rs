@@ -34,7 +34,7 @@ pub use self::finding::{Finding, Found};
 use self::living::Living;
 use crate::config::{Config, Format};
 use crate::error::Error;
-use crate::fs::Fs;
+use crate::fs::{Fs, sealed};
 use crate::superblock;
 
 /// Between two looks: longer than a rename or a removal is waited for by whoever meets it.
@@ -100,6 +100,25 @@ pub fn check<S: Store>(
 ) -> Result<CheckReport, Error> {
     let format = superblock::read(store)?;
     let config = Config { io_threads: 1, ..Config::new(name) };
+    if format.cipher.is_none() {
+        return check_as(store, clock, surroundings, config, format, repair);
+    }
+    // Removing stripes takes no key.
+    let never_alone = Arc::default();
+    let store = sealed(Arc::clone(store), &config, &format, never_alone, Arc::clone(clock));
+    let format = Format { cipher: None, ..format };
+    check_as(&Arc::new(store), clock, surroundings, config, format, repair)
+}
+
+fn check_as<S: Store>(
+    store: &Arc<S>,
+    clock: &Arc<dyn Clock>,
+    surroundings: &dyn Surroundings,
+    config: Config,
+    format: Format,
+    repair: bool,
+) -> Result<CheckReport, Error> {
+    let name = config.mount;
     // Renames and removals that nobody finished are ended as any mount would.
     let hands = Fs::outside(Arc::clone(store), config, Arc::clone(clock), format);
     let check = Check { store, clock: &**clock, surroundings, name, format, hands: &hands };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, MountId, StripeSize};
+use tidefs_sealed::{Cipher, Sealing};
 
 /// Fixed when the file system is made; every mount reads it from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Format {
     pub root_uid: u32,
     pub root_gid: u32,
     pub root_mode: u32,
+    /// With what stripes are sealed; `None`: they are kept as they are.
+    pub cipher: Option<Cipher>,
 }
 
 impl Default for Format {
@@ -24,6 +27,7 @@ impl Default for Format {
             root_uid: 0,
             root_gid: 0,
             root_mode: 0o755,
+            cipher: None,
         }
     }
 }
@@ -46,6 +50,8 @@ pub struct Config {
     /// Answer programs that make and remove files before the store has done so, while no other
     /// mount is there and the kernel does not write by itself.
     pub defers_names: bool,
+    /// The key of a file system whose stripes are sealed, and what this mount alone seals with.
+    pub sealing: Option<Sealing>,
 }
 
 impl Config {
@@ -58,6 +64,7 @@ impl Config {
             dirty_age_max: Duration::from_secs(1),
             passthrough: false,
             defers_names: true,
+            sealing: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_sealed::Sealed;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
     StripeWrite,
@@ -32,7 +33,7 @@ use crate::known_fields::KnownFields;
 pub(crate) const GROUP: usize = 64;
 
 pub(crate) struct Deferring<S> {
-    store: Arc<S>,
+    store: Arc<Sealed<S>>,
     known: Option<KnownFields>,
     pending: Pending,
     /// Files that could not be made, for whoever closes them.
@@ -56,7 +57,7 @@ pub(crate) struct Nameless {
 }
 
 impl<S: Store> Deferring<S> {
-    pub fn over(store: Arc<S>, known: Option<KnownFields>) -> Arc<Deferring<S>> {
+    pub fn over(store: Arc<Sealed<S>>, known: Option<KnownFields>) -> Arc<Deferring<S>> {
         Arc::new(Deferring {
             store,
             known,
@@ -81,9 +82,19 @@ impl<S: Store> Deferring<S> {
         Some(waiting)
     }
 
-    /// Nothing waits.
+    /// Nothing waits, nor is anything under way that other mounts would have to know of.
     pub fn is_settled(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.store.is_settled()
+    }
+
+    /// To be called now and then: see [`Sealed::tidy`].
+    pub fn tidy(&self) {
+        self.store.tidy();
+    }
+
+    /// The number was granted to this mount just now.
+    pub fn note_new(&self, ino: Ino) {
+        self.store.note_new(ino);
     }
 
     /// How many changes were answered and could not be made.

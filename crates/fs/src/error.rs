@@ -59,6 +59,9 @@ pub enum Error {
     /// The store holds no file system, or one of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },
+    /// The stripes are sealed, and this mount was given no key.
+    #[error("the file system's stripes are sealed; the key in its state directory is needed")]
+    NoKey,
     #[error(transparent)]
     Store(#[from] StoreError),
 }

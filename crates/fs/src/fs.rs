@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
+use tidefs_sealed::{Circumstances, Sealed};
 use tidefs_store::{Overview, Store};
 
 use crate::attr::StatFs;
@@ -20,10 +21,11 @@ use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
 use crate::holders::Holding;
+use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::locks::Locks;
-use crate::membership::{LIFETIME_ALONE, Membership};
+use crate::membership::{LIFETIME_ALONE, Membership, Solitude};
 use crate::superblock::{self, InoSource};
 use crate::table::Table;
 
@@ -69,6 +71,22 @@ pub(crate) fn is_transaction_of(mount: MountId, transaction: u64) -> bool {
     transaction.wrapping_sub(mount.0).wrapping_mul(inverse) < TRANSACTIONS_MAX
 }
 
+/// The store, with its stripes sealed where the format says so.
+pub(crate) fn sealed<S: Store>(
+    store: Arc<S>,
+    config: &Config,
+    format: &Format,
+    solitude: Arc<Solitude>,
+    clock: Arc<dyn Clock>,
+) -> Sealed<S> {
+    let Some(cipher) = format.cipher else { return Sealed::plain(store) };
+    let circumstances = Circumstances {
+        time_alone: Box::new(move || solitude.time_alone_for_sure(clock.now())),
+        losses: (keys::SUPERBLOCK, superblock::LOST_BELOW.to_vec()),
+    };
+    Sealed::new(store, cipher, config.sealing, format.stripe_size, circumstances)
+}
+
 /// How long the kernel may answer from its own caches without asking again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -105,6 +123,9 @@ impl<S: Store> Fs<S> {
     /// [admitted](Fs::is_admitted).
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
+        if format.cipher.is_some() && config.sealing.is_none() {
+            return Err(Error::NoKey);
+        }
         let membership = Membership::join(&store, config.mount, clock.now())?;
         Ok(Fs::with(store, config, clock, format, membership))
     }
@@ -128,7 +149,8 @@ impl<S: Store> Fs<S> {
     ) -> Fs<S> {
         let knows = config.defers_names && !config.passthrough;
         let known = knows.then(|| KnownFields::new(membership.solitude(), clock.clone()));
-        let store = Deferring::over(store, known);
+        let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
+        let store = Deferring::over(Arc::new(store), known);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Fs {
             store,
@@ -237,6 +259,7 @@ impl<S: Store> Fs<S> {
     pub fn keep_up(&self) {
         let now = self.now();
         self.store.publish();
+        self.store.tidy();
         self.free_nameless();
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
@@ -285,7 +308,9 @@ impl<S: Store> Fs<S> {
     }
 
     pub(crate) fn new_ino(&self) -> Result<Ino, Error> {
-        self.inos.next(&self.store)
+        let ino = self.inos.next(&self.store)?;
+        self.store.note_new(ino);
+        Ok(ino)
     }
 
     /// A number that no other two-shard operation has: mounts draw their ids at random, and the

@@ -48,6 +48,7 @@ pub use ops::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
     RenameMode, Seek, SpaceMode, Taken, XattrMode,
 };
+pub use tidefs_sealed::{Cipher, Key, Salt, Sealing};
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

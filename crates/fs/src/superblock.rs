@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 
 use tidefs_model::{Clock, Ino, StripeSize, Time};
+use tidefs_sealed::Cipher;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::config::Format;
@@ -15,6 +16,8 @@ use crate::{Kind, keys};
 const FORMAT_VERSION: u32 = 1;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
+/// Inodes with lower numbers may have lost records with a node.
+pub const LOST_BELOW: &[u8] = b"lost-below";
 /// The first number for a file; those below are for the file system itself.
 const FIRST_INO: u64 = 16;
 /// Inode numbers that a mount takes at a time, so that one create in 4,096 pays for it.
@@ -56,8 +59,8 @@ fn root(format: &Format, now: Time) -> Inode {
 /// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
 /// all that were granted until now.
 pub fn outdate(store: &impl Store, now: Time) -> Result<(), Error> {
-    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0).reclaims();
-    store.batch(keys::SUPERBLOCK, &batch)?;
+    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0).max(LOST_BELOW, 0, now.0);
+    store.batch(keys::SUPERBLOCK, &batch.reclaims())?;
     Ok(())
 }
 
@@ -72,6 +75,7 @@ pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> 
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
         .put(NEXT_INO, now.0.to_be_bytes())
+        .put(LOST_BELOW, now.0.to_be_bytes())
         .reclaims();
     store.batch(keys::SUPERBLOCK, &superblock)?;
     Ok(())
@@ -92,6 +96,7 @@ fn encode(format: &Format) -> Vec<u8> {
         format.root_uid,
         format.root_gid,
         format.root_mode,
+        format.cipher.map_or(0, Cipher::number),
     ]
     .iter()
     .flat_map(|number| number.to_be_bytes())
@@ -100,13 +105,17 @@ fn encode(format: &Format) -> Vec<u8> {
 
 fn decode(record: &[u8]) -> Result<Format, Error> {
     let corrupt = Error::Corrupt { what: "superblock", ino: 0 };
-    if record.len() < 24 {
+    if record.len() < 28 {
         return Err(corrupt);
     }
     let found = u32_at(record, 0);
     if found != FORMAT_VERSION {
         return Err(Error::WrongFormat { found, needed: FORMAT_VERSION });
     }
+    let cipher = match u32_at(record, 24) {
+        0 => None,
+        number => Some(Cipher::of_number(number).ok_or(corrupt.clone())?),
+    };
     let shards = u16::try_from(u32_at(record, 8)).ok().filter(|&shards| shards > 0);
     Ok(Format {
         stripe_size: StripeSize::new(u32_at(record, 4)).ok_or(corrupt.clone())?,
@@ -114,6 +123,7 @@ fn decode(record: &[u8]) -> Result<Format, Error> {
         root_uid: u32_at(record, 12),
         root_gid: u32_at(record, 16),
         root_mode: u32_at(record, 20),
+        cipher,
     })
 }
 

@@ -37,6 +37,7 @@ pub fn of(error: &Error) -> Errno {
         Error::TooManyLocks => Errno::ENOLCK,
         // The kernel answers it by looking the path up afresh, once.
         Error::Stale => Errno::ESTALE,
+        Error::NoKey => Errno::EACCES,
         Error::Corrupt { .. } | Error::CorruptEntry { .. } => Errno::EIO,
         // Unlink, rmdir and rename may say so; programs retry it more often than EAGAIN, which
         // they take for a descriptor that does not block.
@@ -53,6 +54,7 @@ fn of_store(error: &StoreError) -> Errno {
         // A node that is gone is to a program what a dead disk is.
         StoreError::Unavailable { .. } => Errno::EIO,
         StoreError::Lost { .. } => Errno::EIO,
+        StoreError::Forged { .. } => Errno::EIO,
         StoreError::Indeterminate { .. } => Errno::EIO,
         StoreError::Malformed { .. } => Errno::EIO,
         StoreError::Unplaced { .. } => Errno::EIO,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may depend on whom inside the workspace, tests left out.
-const DEPENDENCIES: [(&str, &[&str]); 10] = [
+const DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("control", &["model"]),
     ("report", &["model"]),
@@ -12,13 +12,14 @@ const DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("store", &["model"]),
     ("manager", &["model", "control", "store"]),
     ("valkey", &["model", "store"]),
-    ("fs", &["model", "store"]),
+    ("sealed", &["model", "store"]),
+    ("fs", &["model", "store", "sealed"]),
     ("fuse", &["model", "store", "fs"]),
     ("cli", &["model", "control", "report", "sim", "store", "manager", "valkey", "fs", "fuse"]),
 ];
 
 /// Words that must not appear in a crate's own code, and why.
-const ABSENCES: [(&str, &[&str], &str); 9] = [
+const ABSENCES: [(&str, &[&str], &str); 10] = [
     (
         "model",
         &["SystemTime::now", "Instant::now", "std::io", "std::fs", "getrandom", "Mutex"],
@@ -64,6 +65,11 @@ const ABSENCES: [(&str, &[&str], &str); 9] = [
         "a simulation has its own clock and one seed, and gives the same bytes every time",
     ),
     ("store", &["tidefs_fs", "Valkey", "SystemTime::now"], "a store knows keys and bytes"),
+    (
+        "sealed",
+        &["tidefs_fs", "Valkey", "SystemTime", "Instant", "getrandom", "SystemRandom"],
+        "sealing knows no file and no server, and is given its key and its randomness",
+    ),
     ("fuse", &["tidefs_valkey"], "the kernel adapter knows no server"),
     ("valkey", &["tidefs_fs", "fuser"], "the engine knows no file"),
 ];

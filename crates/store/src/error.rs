@@ -25,6 +25,9 @@ pub enum StoreError {
     /// What is missing of the stripe was lost with a node that died; it is no hole.
     #[error("bytes were lost with a node that held partition {partition}")]
     Lost { partition: u16 },
+    /// What a node answered for a stripe is not what was written there last.
+    #[error("the bytes of stripe {index} of inode {ino} were altered, replaced or withheld")]
+    Forged { ino: u64, index: u32 },
     /// A key was asked for a value, or a value was given, that is longer than a stripe may be.
     #[error("a value of {bytes} bytes is too large")]
     TooLarge { bytes: u64 },

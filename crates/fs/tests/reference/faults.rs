@@ -32,7 +32,7 @@ struct Attempt {
     failed: Option<(Step, Errno)>,
 }
 
-fn walk(scenario: &Scenario, company: bool) {
+fn walk(scenario: &Scenario, company: bool, sealed: bool) {
     for (when, for_good) in
         [(When::Before, false), (When::After, false), (When::Before, true), (When::After, true)]
     {
@@ -41,7 +41,7 @@ fn walk(scenario: &Scenario, company: bool) {
             call += 1;
             assert!(call < CALLS_MAX, "{}: no end after {call} calls", scenario.name);
             let cut = Cut { call, when, for_good };
-            if !Trial::new(scenario, company, cut).run() {
+            if !Trial::new(scenario, company, sealed, cut).run() {
                 break;
             }
         }
@@ -53,12 +53,14 @@ struct Trial<'a> {
     scenario: &'a Scenario,
     cut: Cut,
     company: bool,
+    sealed: bool,
     world: World<Embedded>,
 }
 
 impl Trial<'_> {
-    fn new(scenario: &Scenario, company: bool, cut: Cut) -> Trial<'_> {
-        Trial { scenario, cut, company, world: World::new(embedded(), 4) }
+    fn new(scenario: &Scenario, company: bool, sealed: bool, cut: Cut) -> Trial<'_> {
+        let make = if sealed { World::sealed } else { World::new };
+        Trial { scenario, cut, company, sealed, world: make(embedded(), 4) }
     }
 
     /// `false`: the scenario was over before the call came.
@@ -151,23 +153,37 @@ impl Trial<'_> {
 
     fn name(&self) -> String {
         let company = if self.company { "with company" } else { "alone" };
-        format!("{} {company}, {:?}", self.scenario.name, self.cut)
+        let sealed = if self.sealed { ", sealed" } else { "" };
+        format!("{} {company}{sealed}, {:?}", self.scenario.name, self.cut)
     }
 }
 
 /// Every scenario is walked, also when another one failed.
-fn walk_all(company: bool) {
-    let fails = |scenario: &Scenario| catch_unwind(|| walk(scenario, company)).is_err();
-    let failed: Vec<_> = scenarios().into_iter().filter(fails).map(|failed| failed.name).collect();
+fn walk_all(company: bool, sealed: bool) {
+    let fails = |scenario: &Scenario| catch_unwind(|| walk(scenario, company, sealed)).is_err();
+    // Seals make no difference to names.
+    let wanted = |scenario: &Scenario| !sealed || scenario.writes();
+    let failed: Vec<_> =
+        scenarios().into_iter().filter(wanted).filter(fails).map(|failed| failed.name).collect();
     assert!(failed.is_empty(), "failed, see above: {failed:?}");
 }
 
 #[test]
 fn any_call_may_fail_for_a_mount_that_is_alone() {
-    walk_all(false);
+    walk_all(false, false);
 }
 
 #[test]
 fn any_call_may_fail_for_a_mount_with_company() {
-    walk_all(true);
+    walk_all(true, false);
+}
+
+#[test]
+fn any_call_may_fail_for_a_mount_that_is_alone_and_seals() {
+    walk_all(false, true);
+}
+
+#[test]
+fn any_call_may_fail_for_a_mount_with_company_that_seals() {
+    walk_all(true, true);
 }

@@ -12,6 +12,13 @@ fn try_out<S: Store>(store: S, shape: Shape, scenario: &Scenario) -> Result<(), 
     world.settle(driver, &checked)
 }
 
+fn try_out_sealed(shape: Shape, scenario: &Scenario) -> Result<(), Failure> {
+    let mut world = World::sealed(embedded(), shape.shards);
+    let mut driver = world.driver(shape);
+    let checked = run(&mut driver, scenario)?;
+    world.settle(driver, &checked)
+}
+
 fn profile(mounts: usize) -> Profile {
     Profile { stripe: u64::from(STRIPE), mounts, cases: Profile::CASES }
 }
@@ -41,4 +48,16 @@ fn a_faulty_store_that_does_not_fail() {
 fn two_mounts_in_turns() {
     let shape = Shape { shards: 4, mounts: 2, forget_every: 3 };
     check(profile(2), |scenario| try_out(embedded(), shape, scenario));
+}
+
+#[test]
+fn a_mount_that_is_alone_and_seals() {
+    let shape = Shape { shards: 4, mounts: 1, forget_every: 3 };
+    check(profile(1), |scenario| try_out_sealed(shape, scenario));
+}
+
+#[test]
+fn two_mounts_in_turns_that_seal() {
+    let shape = Shape { shards: 4, mounts: 2, forget_every: 3 };
+    check(profile(2), |scenario| try_out_sealed(shape, scenario));
 }

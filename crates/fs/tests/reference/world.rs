@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidefs_fs::{Config, Format, Fs};
 use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
 use tidefs_oracle::{Checked, Difference, Driver, Failure, Kind, Path, compare};
+use tidefs_sealed::{Cipher, Key, Sealing};
 use tidefs_store::{Embedded, Store};
 
 use crate::driver::FsDriver;
@@ -42,9 +43,18 @@ pub fn embedded() -> Embedded {
 
 impl<S: Store> World<S> {
     pub fn new(store: S, shards: u16) -> World<S> {
+        World::made(store, shards, None)
+    }
+
+    /// With stripes that are sealed.
+    pub fn sealed(store: S, shards: u16) -> World<S> {
+        World::made(store, shards, Some(Cipher::of_this_processor()))
+    }
+
+    fn made(store: S, shards: u16, cipher: Option<Cipher>) -> World<S> {
         let stripe_size = StripeSize::new(STRIPE).expect("a stripe size");
         let clock = Arc::new(ManualClock::at(Time::from_unix(1_700_000_000, 0)));
-        let format = Format { stripe_size, shards, ..Format::default() };
+        let format = Format { stripe_size, shards, cipher, ..Format::default() };
         Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
         let mut world = World {
             store: Arc::new(store),
@@ -85,6 +95,10 @@ impl<S: Store> World<S> {
     pub fn mount_over<L: Store>(&mut self, line: Arc<L>) -> Fs<L> {
         let mut config = Config::new(MountId(self.next_mount));
         self.next_mount += 1;
+        // Where nothing is sealed it is not looked at.
+        let mut salt = [0; 16];
+        salt[..8].copy_from_slice(&config.mount.0.to_be_bytes());
+        config.sealing = Some(Sealing { key: Key([7; 32]), salt });
         // Few, so that buffers run out and are waited for.
         config.dirty_bytes_max = ByteSize(8 * u64::from(STRIPE));
         config.read_ahead_bytes_max = ByteSize(8 * u64::from(STRIPE));

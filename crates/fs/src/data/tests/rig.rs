@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, Ino, ManualClock, MountId, ShardKey, StripeKey, StripeSize, Time};
+use tidefs_sealed::Sealed;
 use tidefs_store::{Batch, Embedded, Fault, Faulty, Store, StoreError};
 
 use crate::attr::Kind;
@@ -79,7 +80,7 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let clock = Arc::new(Ticking::default());
     let inode = empty_inode();
     put_inode(&*store, &inode);
-    let deferring = Deferring::over(Arc::clone(&store), None);
+    let deferring = Deferring::over(Arc::new(Sealed::plain(Arc::clone(&store))), None);
     let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
     Rig { store, path, file, clock }
@@ -122,7 +123,7 @@ impl<S: Store> Rig<S> {
 
     /// The same file as another mount sees it.
     pub fn other_mount(&self) -> Rig<S> {
-        let deferring = Deferring::over(Arc::clone(&self.store), None);
+        let deferring = Deferring::over(Arc::new(Sealed::plain(Arc::clone(&self.store))), None);
         let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);
         Rig { store: Arc::clone(&self.store), path, file, clock: Arc::clone(&self.clock) }

@@ -16,6 +16,14 @@ pub struct Scenario {
     pub bytes_may_mix: bool,
 }
 
+impl Scenario {
+    /// Bytes are written.
+    pub fn writes(&self) -> bool {
+        let steps = self.before.iter().chain(&self.steps);
+        steps.into_iter().any(|step| matches!(step, Write { .. }))
+    }
+}
+
 const CREATE: OpenFlags = OpenFlags { access: Access::ReadWrite, create: true, ..OpenFlags::READ };
 const APPEND: OpenFlags = OpenFlags { append: true, ..CREATE };
 const EMPTY: OpenFlags = OpenFlags { truncate: true, ..CREATE };

@@ -1,0 +1,151 @@
+//! Announcements that somebody left behind, and those of others who are at work.
+//!
+//! Whoever wants to change a stripe needs a record without announcements. Its own are what an
+//! earlier call left when it failed, and so are all while nobody else is there: the bytes say which
+//! of both seals holds. Those of others are waited for, but not for ever: a client that is at work
+//! has long given up by then.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidefs_model::StripeKey;
+use tidefs_store::{Store, StoreError, StripeRead};
+
+use crate::change::Change;
+use crate::keyring::Place;
+use crate::plan::{forged, open_any};
+use crate::sealed::{Sealed, Seals};
+use crate::table::Held;
+
+const PAUSE: Duration = Duration::from_millis(5);
+/// So often an announcement of others is seen unchanged before it counts as left behind: 20 s, twice
+/// as long as a call of the store may wait for an answer.
+const PAUSES_MAX: u32 = 4_000;
+/// Stripes that failed calls left and that are tidied up; those beyond are waited for by others.
+const LEFT_MAX: usize = 4_096;
+/// Others keep announcing; somebody else's turn comes first every time.
+const ROUNDS_MAX: u32 = 3 * PAUSES_MAX;
+
+impl<S: Store> Sealed<S> {
+    /// The seals of stripes that may be changed now. The caller has locked them.
+    pub(crate) fn claim(
+        &self,
+        seals: &Seals,
+        keys: &[StripeKey],
+    ) -> Result<Vec<Arc<Held>>, StoreError> {
+        let mut held = self.seals_of(seals, keys)?;
+        let mut unchanged = 0;
+        for _ in 0..ROUNDS_MAX {
+            let announced = |held: &&Arc<Held>| !held.record.announced.is_empty();
+            if !held.iter().any(|held| announced(&held)) {
+                return Ok(held);
+            }
+            let is_over = unchanged >= PAUSES_MAX;
+            let mut waits = true;
+            for (key, held) in keys.iter().zip(&held).filter(|(_, held)| announced(held)) {
+                if is_over || seals.may_resolve(held) {
+                    self.resolve(seals, *key, held)?;
+                    waits = false;
+                }
+            }
+            if waits {
+                std::thread::sleep(PAUSE);
+            }
+            let now = self.fetch(seals, keys, keys.len())?;
+            unchanged = if now == held { unchanged + 1 } else { 0 };
+            held = now;
+        }
+        Err(StoreError::Unavailable { endpoint: "a stripe that others keep changing".into() })
+    }
+
+    /// Finds out which of the announced bytes are there, and makes the record say so; unless
+    /// somebody else has changed it.
+    pub(crate) fn resolve(
+        &self,
+        seals: &Seals,
+        key: StripeKey,
+        held: &Arc<Held>,
+    ) -> Result<(), StoreError> {
+        let keyring = seals.keyring()?;
+        let mut record = held.record.clone();
+        let blocks: Vec<u16> = record.announced.keys().copied().collect();
+        let mut bytes: Vec<_> =
+            blocks.iter().map(|block| vec![0; record.sealed(*block) as usize]).collect();
+        let places = blocks.iter().map(|block| seals.geometry.start_of(*block));
+        let mut reads: Vec<_> = places
+            .zip(&mut bytes)
+            .map(|(offset, buffer)| StripeRead { key, offset, buffer })
+            .collect();
+        self.inner.read(&mut reads)?;
+        for (block, mut bytes) in blocks.into_iter().zip(bytes) {
+            let candidates: Vec<_> = record.candidates(block).copied().collect();
+            let place = Place { stripe: key, block };
+            match open_any(keyring, place, &candidates, &mut bytes) {
+                Some(seal) => record.set(block, Some(seal)),
+                // It never arrived, and there was nothing before it.
+                None if record.block(block).is_none() => {}
+                None => return Err(forged(key)),
+            }
+        }
+        record.announced.clear();
+        self.change(seals, &[Change::new(key, held, record)], true)?;
+        Ok(())
+    }
+
+    /// A call failed after it had announced: makes the records say what is there, so that others
+    /// need not wait. Where a node does not answer that is left for [`Sealed::tidy`].
+    pub(crate) fn withdraw(&self, seals: &Seals, announced: &[Change], error: &StoreError) {
+        let mut answers = !matches!(error, StoreError::Unavailable { .. });
+        for Change { key, after, .. } in announced {
+            answers = answers && self.resolve(seals, *key, after).is_ok();
+            if !answers {
+                seals.leave_behind(*key);
+            }
+        }
+    }
+
+    /// To be called now and then: withdraws what failed calls have left announced, for whose sake
+    /// others may be waiting.
+    pub fn tidy(&self) {
+        let Some(seals) = &self.seals else { return };
+        while let Some(key) = seals.left().pop_first() {
+            let _lock = seals.locks.lock([key]);
+            if let Err(error) = self.tidy_one(seals, key) {
+                // One that was forged cannot be withdrawn by anybody.
+                if !matches!(error, StoreError::Forged { .. }) {
+                    seals.leave_behind(key);
+                }
+                return;
+            }
+        }
+    }
+
+    fn tidy_one(&self, seals: &Seals, key: StripeKey) -> Result<(), StoreError> {
+        let own = seals.keyring()?.salt();
+        for held in self.fetch(seals, &[key], 1)? {
+            if held.record.announcer() == Some(own) {
+                self.resolve(seals, key, &held)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Seals {
+    fn leave_behind(&self, key: StripeKey) {
+        let mut left = self.left();
+        if left.len() < LEFT_MAX {
+            left.insert(key);
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, BTreeSet<StripeKey>> {
+        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_resolve(&self, held: &Held) -> bool {
+        let own = self.keyring.as_ref().map(|keyring| keyring.salt());
+        held.record.announcer() == own || self.time_alone().is_some()
+    }
+}

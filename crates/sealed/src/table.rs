@@ -1,0 +1,162 @@
+//! Where seals lie, and how they are read.
+//!
+//! An inode's seals are fields of shards of its own number, which no directory has: indices from
+//! [`FIRST_SHARD`] on, one for each thousand of its stripes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidefs_model::{ShardKey, StripeKey};
+use tidefs_store::{Batch, Bytes, Store, StoreError};
+
+use crate::record::Record;
+use crate::sealed::{Sealed, Seals};
+
+/// Above the indices of all shards of directories.
+pub const FIRST_SHARD: u16 = 1 << 15;
+const STRIPES_PER_SHARD: u32 = 1_024;
+/// Stripes whose seals are read together with those asked for, by a client that may keep them.
+const STRIPES_AHEAD: u32 = 15;
+const FIELD: u8 = b's';
+
+/// The seals of a stripe as they were read, or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub record: Record,
+    /// The store has no record of the stripe.
+    pub is_absent: bool,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held { record: Record::default(), is_absent: true }
+    }
+}
+
+impl Held {
+    pub fn of(record: Record) -> Held {
+        Held { is_absent: record.is_empty(), record }
+    }
+}
+
+pub fn shard_of(key: StripeKey) -> ShardKey {
+    let region = (key.index / STRIPES_PER_SHARD) as u16 % FIRST_SHARD;
+    ShardKey { directory: key.ino, index: FIRST_SHARD + region }
+}
+
+pub fn field_of(key: StripeKey) -> Bytes {
+    let mut field = vec![FIELD];
+    field.extend(key.index.to_be_bytes());
+    field
+}
+
+/// The stripe that a field of a shard of seals is about.
+pub fn stripe_of(shard: ShardKey, field: &[u8]) -> Option<StripeKey> {
+    let (kind, index) = field.split_first()?;
+    let index = u32::from_be_bytes(index.try_into().ok()?);
+    (*kind == FIELD).then_some(StripeKey { ino: shard.directory, index })
+}
+
+pub fn is_of_seals(shard: ShardKey) -> bool {
+    shard.index >= FIRST_SHARD
+}
+
+/// Puts what belongs to one shard together.
+pub fn by_shard<T>(
+    items: impl IntoIterator<Item = (StripeKey, T)>,
+) -> BTreeMap<ShardKey, Vec<(StripeKey, T)>> {
+    let mut shards: BTreeMap<ShardKey, Vec<(StripeKey, T)>> = BTreeMap::new();
+    for (key, item) in items {
+        shards.entry(shard_of(key)).or_default().push((key, item));
+    }
+    shards
+}
+
+impl<S: Store> Sealed<S> {
+    /// The seals of stripes, remembered ones where that may be.
+    pub(crate) fn seals_of(
+        &self,
+        seals: &Seals,
+        keys: &[StripeKey],
+    ) -> Result<Vec<Arc<Held>>, StoreError> {
+        let Some(alone) = seals.time_alone() else { return self.fetch(seals, keys, keys.len()) };
+        let known: Vec<_> = keys.iter().map(|key| seals.cache.get(*key, alone)).collect();
+        let unknown = keys.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(key, _)| *key).collect();
+        if unknown.is_empty() {
+            return Ok(known.into_iter().flatten().collect());
+        }
+        let asked = with_next(&unknown);
+        let stamps: Vec<_> = asked.iter().map(|key| seals.cache.ask(*key)).collect();
+        let fetched = self.fetch(seals, &asked, unknown.len())?;
+        for (at, ((key, held), stamp)) in asked.iter().zip(&fetched).zip(stamps).enumerate() {
+            if at < unknown.len() || !held.is_absent {
+                seals.cache.learn(*key, held, alone, stamp);
+            }
+        }
+        let mut fetched = fetched.into_iter();
+        Ok(known.into_iter().filter_map(|known| known.or_else(|| fetched.next())).collect())
+    }
+
+    /// The seals of stripes as the store has them now. Of those after the first `wanted`, what is
+    /// absent may be lost.
+    pub(crate) fn fetch(
+        &self,
+        seals: &Seals,
+        keys: &[StripeKey],
+        wanted: usize,
+    ) -> Result<Vec<Arc<Held>>, StoreError> {
+        let shards = by_shard(keys.iter().enumerate().map(|(at, key)| (*key, at)));
+        let batch = |stripes: &[(StripeKey, usize)]| {
+            stripes.iter().fold(Batch::new(), |batch, (key, _)| batch.read(field_of(*key)))
+        };
+        let batches: Vec<_> =
+            shards.iter().map(|(shard, stripes)| (*shard, batch(stripes))).collect();
+        let outcomes = match &batches[..] {
+            [] => return Ok(Vec::new()),
+            [(shard, batch)] => vec![self.inner.batch(*shard, batch)?],
+            batches => self.inner.batches(batches)?,
+        };
+        let mut held = vec![Held::default(); keys.len()];
+        let values = outcomes.into_iter().flat_map(|outcome| outcome.values);
+        for ((key, at), value) in shards.into_values().flatten().zip(values) {
+            if let Some(value) = value {
+                let record =
+                    Record::decode(&value, seals.geometry).ok_or_else(|| malformed(key))?;
+                held[at] = Held { record, is_absent: false };
+            }
+        }
+        if held[..wanted].iter().any(|held| held.is_absent) {
+            let lost_below = self.lost_below(seals)?;
+            for (key, held) in keys.iter().zip(&mut held[..wanted]) {
+                held.record.rests_lost |= held.is_absent && key.ino.0 < lost_below;
+            }
+        }
+        Ok(held.into_iter().map(Arc::new).collect())
+    }
+
+    /// Inodes with lower numbers may have lost seals. To be read after the seals: it is set before
+    /// others hold what was lost.
+    fn lost_below(&self, seals: &Seals) -> Result<u64, StoreError> {
+        let (shard, field) = &seals.circumstances.losses;
+        let value = self.inner.batch(*shard, &Batch::new().read(field.clone()))?.take(0);
+        let number = value.and_then(|value| value.first_chunk().copied());
+        Ok(number.map_or(0, u64::from_be_bytes))
+    }
+}
+
+/// The stripes, then those that come after the last one in its shard.
+fn with_next(keys: &[StripeKey]) -> Vec<StripeKey> {
+    let mut all = keys.to_vec();
+    if let Some(last) = keys.iter().max() {
+        let after = (1..=STRIPES_AHEAD).filter_map(|step| last.index.checked_add(step));
+        let after = after.map(|index| StripeKey { ino: last.ino, index });
+        all.extend(after.filter(|key| shard_of(*key) == shard_of(*last)));
+    }
+    all
+}
+
+fn malformed(key: StripeKey) -> StoreError {
+    let StripeKey { ino, index } = key;
+    StoreError::Malformed { endpoint: format!("the seals of stripe {index} of inode {ino}").into() }
+}

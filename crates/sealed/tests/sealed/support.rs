@@ -1,0 +1,71 @@
+//! Clients of one store.
+
+use std::sync::Arc;
+
+use tidefs_model::{ByteSize, Ino, ShardKey, StripeKey, StripeSize};
+use tidefs_sealed::{Cipher, Circumstances, Key, Sealed, Sealing};
+use tidefs_store::{Embedded, Store, StoreError, StripeRead, StripeWrite};
+
+pub const BLOCK: usize = 64 << 10;
+pub const STRIPE: usize = 1 << 20;
+/// Where the number stands below which inodes may have lost seals.
+pub const LOSSES: (ShardKey, &[u8]) = (ShardKey { directory: Ino(0), index: 9 }, b"lost-below");
+
+pub fn heap(capacity: ByteSize) -> Embedded {
+    Embedded::in_heap(capacity, StripeSize::DEFAULT)
+}
+
+pub fn cipher() -> Cipher {
+    Cipher::of_this_processor()
+}
+
+/// A client of a number of its own; alone or one of several.
+pub fn client<S: Store>(store: &Arc<S>, number: u8, alone: bool) -> Sealed<S> {
+    client_with(store, number, alone, cipher())
+}
+
+pub fn client_with<S: Store>(store: &Arc<S>, number: u8, alone: bool, cipher: Cipher) -> Sealed<S> {
+    let sealing = Sealing { key: Key([7; 32]), salt: [number; 16] };
+    let circumstances = Circumstances {
+        time_alone: Box::new(move || alone.then_some(1)),
+        losses: (LOSSES.0, LOSSES.1.to_vec()),
+    };
+    let store = Arc::clone(store);
+    Sealed::new(store, cipher, Some(sealing), StripeSize::DEFAULT, circumstances)
+}
+
+pub fn stripe(index: u32) -> StripeKey {
+    StripeKey { ino: Ino(77), index }
+}
+
+pub fn write(
+    store: &impl Store,
+    key: StripeKey,
+    offset: usize,
+    bytes: &[u8],
+) -> Result<(), StoreError> {
+    store.write(&[StripeWrite { key, offset: offset as u32, bytes }])
+}
+
+pub fn read(
+    store: &impl Store,
+    key: StripeKey,
+    offset: usize,
+    length: usize,
+) -> Result<Vec<u8>, StoreError> {
+    let mut buffer = vec![0xee; length];
+    store.read(&mut [StripeRead { key, offset: offset as u32, buffer: &mut buffer }])?;
+    Ok(buffer)
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
