@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz
+  bench clean programs litmus crashes crashed fuzz testbed
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,14 @@ crashes: ## kill mounts again and again for ten minutes on each kind of server, 
 	cargo build --release --locked -p tidefs-cli
 	$(CRASHES) --kills 1000 --seconds 600
 	$(CRASHES) --kills 1000 --seconds 600 --seed 2 --server /usr/bin/redis-server
+
+# Hosts on this machine, and a file system on them; `trust/testbed.py down` removes both.
+RATE ?= 100mbit
+
+testbed: ## NODES=8 hosts on this machine, with links of RATE=100mbit, a node and a mount on each
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	trust/testbed.py up --nodes $(or $(NODES),4) --rate $(RATE) --tidefs $(TIDEFS)
 
 fuzz: ## a hundred times as much hostile input as `make test` feeds: replies, records, requests
 	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-fs --lib hostile

@@ -44,7 +44,12 @@ pub enum Command {
         The command finds the mount point in $TIDEFS_MOUNT.")]
     Run(Run),
     /// Start a file system and keep it running
-    #[command(after_help = "Example:\n  tidefs up --nodes 3 --node-memory 1GiB --mount /tmp/fast")]
+    #[command(after_help = "Examples:\n  \
+        tidefs up --nodes 3 --node-memory 1GiB --mount /tmp/fast\n  \
+        tidefs up --hosts hosts --node-memory 4GiB --mount /tmp/fast\n\n\
+        A list of hosts:\n  \
+        h1 10.0.0.1 nsenter --net=/run/netns/h1\n  \
+        h2 10.0.0.2 nsenter --net=/run/netns/h2")]
     Up(Up),
     /// Stop the file system that `up` started; what it held is gone
     #[command(after_help = "Example:\n  tidefs down")]
@@ -110,10 +115,15 @@ pub enum Command {
 /// What `run` and `up` start.
 #[derive(Clone, Debug, Args)]
 pub struct StorageOptions {
-    /// Storage nodes (Valkey processes), starting with MIN; without it the file system lives in this
-    /// process's memory
+    /// Storage nodes (Valkey processes), starting with MIN; without it one on each of the --hosts, or
+    /// the file system lives in this process's memory
     #[arg(long, value_name = "N | MIN..MAX")]
     pub nodes: Option<NodeRange>,
+
+    /// Hosts that the nodes run on, in turn: a line each, NAME ADDRESS COMMAND..., where COMMAND is put
+    /// before a program to start it there; the state directory must be the same on all
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
 
     /// Memory that each node offers, such as 256MiB or 4GiB [default: a share of what is free]
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]

@@ -63,6 +63,10 @@ pub enum Failure {
          as --nodes 1..6"
     )]
     NothingToScale,
+    #[error("cannot read the list of hosts {}: {cause}", path.display())]
+    HostsUnreadable { path: PathBuf, cause: io::Error },
+    #[error("the list of hosts {}: {cause}", path.display())]
+    HostsWrong { path: PathBuf, cause: crate::hosts::ListError },
     #[error(
         "without --nodes there is nothing that lenders at {address} could join; give a number of \
          nodes, such as --nodes 2"

@@ -20,6 +20,7 @@ use crate::cleanup::unmount_left;
 use crate::control::{Answer, Request};
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
+use crate::hosts::HostEntry;
 use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
@@ -44,6 +45,8 @@ pub struct Size {
     pub elasticity: Elasticity,
     /// Where lenders and their nodes reach this file system; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// Where nodes run, in turn; none: on this machine.
+    pub hosts: Vec<HostEntry>,
 }
 
 impl Size {

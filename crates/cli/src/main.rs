@@ -20,6 +20,7 @@ mod failure;
 mod file_system;
 mod foresight;
 mod history;
+mod hosts;
 mod launch;
 mod lend;
 mod lending;

@@ -6,9 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::StorageOptions;
+use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::foresight;
+use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
 use crate::storage::find_server;
 
@@ -19,23 +21,30 @@ pub const FUSE_DEVICE: &str = "/dev/fuse";
 pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     mounting()?;
     let mut elasticity = options.elasticity.clone();
-    if options.nodes.is_none() && elasticity.is_asked_for() {
+    let hosts = options.hosts.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
+    let nodes = options.nodes.or_else(|| one_on_each(&hosts));
+    if nodes.is_none() && elasticity.is_asked_for() {
         return Err(Failure::NothingToScale.into());
     }
     if let (None, Some(address)) = (options.nodes, options.listen) {
         return Err(Failure::NothingToLendTo { address }.into());
     }
     // What may come later must fit as well.
-    let most = options.nodes.map_or(1, |nodes| nodes.max);
+    let most = nodes.map_or(1, |nodes| nodes.max);
     let each = Memory::of_this_machine().share(most, options.node_memory)?;
-    if let Some(nodes) = options.nodes {
+    if let Some(nodes) = nodes {
         elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
         foresight::forecaster(&elasticity, nodes)?;
         // The manager's process may have another working directory.
         elasticity.workflow = elasticity.workflow.and_then(|path| path.canonicalize().ok());
         find_server()?;
     }
-    Ok(Size { nodes: options.nodes, each_bytes: each.0, elasticity, listen: options.listen })
+    Ok(Size { nodes, each_bytes: each.0, elasticity, listen: options.listen, hosts })
+}
+
+fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {
+    let nodes = u16::try_from(hosts.len()).unwrap_or(u16::MAX);
+    (nodes > 0).then_some(NodeRange { min: nodes, max: nodes })
 }
 
 /// Whether this user can mount at all.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Cluster, ClusterDescription, ClusterSpec, Lifetime, NodeDescription, Options, ProcessError,
-    Secrets, Valkey,
+    Cluster, ClusterDescription, ClusterSpec, Host, Lifetime, NodeDescription, Options,
+    ProcessError, Secrets, Valkey,
 };
 
 use crate::elasticity::NodeRange;
@@ -131,11 +131,14 @@ impl Storage {
             getrandom::fill(seed).context("no random numbers")?;
         }
         let lenders = size.listen.map(Lenders::listen).transpose()?;
-        let ip = size.listen.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip());
+        let hosts = match size.listen {
+            Some(address) if size.hosts.is_empty() => vec![Host::here(address.ip())],
+            _ => size.hosts.iter().map(Host::from).collect(),
+        };
         let spec = ClusterSpec {
-            ip,
             server: find_server()?,
             directory: paths.nodes(),
+            hosts,
             nodes: range.min.into(),
             node_memory: size.each(),
             secrets: Secrets::from_seed(&seeds[0]),
@@ -147,7 +150,8 @@ impl Storage {
         let store = Arc::new(cluster.connect(Options::default())?);
         format(&store)?;
         let (server, secrets) = (spec.server, spec.secrets);
-        let nodes = LocalNodes::new(server, secrets, paths.clone(), ip, cluster.leave_running());
+        let nodes =
+            LocalNodes::new(server, spec.hosts, secrets, paths.clone(), cluster.leave_running());
         let managed = match nodes_change(range, size) {
             true => Some(Managed::start(&nodes, paths, size)?),
             false => None,

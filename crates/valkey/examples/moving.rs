@@ -33,9 +33,9 @@ fn main() -> anyhow::Result<()> {
     let spec = ClusterSpec {
         server: find_server(|name| std::env::var_os(name))?,
         directory: directory.path().to_owned(),
+        hosts: Vec::new(),
         nodes: 2,
         node_memory: ByteSize::mib(u64::from(stripes) * 2),
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,
@@ -57,10 +57,10 @@ fn main() -> anyhow::Result<()> {
     let newcomer = NewNode {
         server: spec.server.clone(),
         directory: spec.directory.clone(),
+        host: tidefs_valkey::Host::local(),
         id: NodeId(id),
         class: NodeClass::Own,
         memory: spec.node_memory,
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         accounts: spec.secrets.accounts(),
         asker: Account::admin(spec.secrets.admin.clone()),
         lifetime: Lifetime::Starter,

@@ -17,9 +17,9 @@ fn main() -> anyhow::Result<()> {
     let cluster = Cluster::start(&ClusterSpec {
         server: find_server(|name| std::env::var_os(name))?,
         directory: directory.path().to_owned(),
+        hosts: Vec::new(),
         nodes,
         node_memory: ByteSize::mib(64),
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

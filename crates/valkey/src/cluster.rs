@@ -9,7 +9,7 @@ mod found;
 mod newcomer;
 mod plan;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -19,6 +19,7 @@ pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
 
 use crate::endpoint::Endpoint;
 use crate::error::{ClusterError, ConnectError, ProcessError};
+use crate::host::{Host, endpoint};
 use crate::options::Options;
 use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
 use crate::store::Valkey;
@@ -38,11 +39,11 @@ pub struct ClusterSpec {
     pub server: PathBuf,
     /// A private folder that is there; each node gets a folder in it.
     pub directory: PathBuf,
+    /// Where the nodes run, in turn; none: on this machine, for this machine alone.
+    pub hosts: Vec<Host>,
     pub nodes: usize,
     /// What each node may hold at most.
     pub node_memory: ByteSize,
-    /// Where the nodes listen, and how others call them.
-    pub ip: IpAddr,
     pub secrets: Secrets,
     /// Random bytes that were never used before: the nodes' identities come from them.
     pub seed: [u8; 32],
@@ -73,9 +74,9 @@ pub struct NodeDescription {
 impl NodeDescription {
     /// How this machine reaches it.
     pub fn endpoint(&self) -> Endpoint {
-        match self.socket.as_os_str().is_empty() {
+        match self.is_elsewhere() {
             true => Endpoint::Tcp(self.address),
-            false => Endpoint::Unix(self.socket.clone()),
+            false => endpoint(self.address, &self.socket),
         }
     }
 

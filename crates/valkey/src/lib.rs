@@ -22,6 +22,7 @@ mod error;
 mod exchange;
 mod fault;
 mod function;
+mod host;
 mod inbound;
 mod job;
 mod key_listing;
@@ -55,6 +56,7 @@ pub use cluster::{
 pub use endpoint::{Account, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
+pub use host::Host;
 pub use lent::{LentNode, LentUsage, identity_at};
 pub use options::Options;
 pub use probe::{Abilities, Server, Version};

@@ -2,7 +2,7 @@
 //!
 //! A node's folder is made for it and removed with it, so a process never comes back under the
 //! identity of an earlier one. The process gets its secrets as hashes in a private file; it listens
-//! on a unix socket and on one address, on the loopback unless told otherwise. It is in a session of its own, so a terminal's
+//! on a unix socket and on one address, which is of the loopback unless told otherwise. It is in a session of its own, so a terminal's
 //! interrupt does not reach it, writes no core, and ends with its starter unless told otherwise.
 
 mod accounts;
@@ -30,9 +30,10 @@ pub use self::spawn::Lifetime;
 
 use self::find::server_version;
 use crate::connection::Connection;
-use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::endpoint::{Account, Timeouts};
 use crate::error::ProcessError;
 use crate::fault::Fault;
+use crate::host::{Host, endpoint};
 
 /// How long a process may take until it answers; a loaded machine takes a second.
 const START_MAX: Duration = Duration::from_secs(15);
@@ -52,9 +53,11 @@ pub struct NodeSpec {
     /// The node's folder, which must not be there yet.
     pub directory: PathBuf,
     pub id: NodeId,
+    /// Where the process runs.
+    pub host: Host,
     /// What the node may hold at most.
     pub memory: ByteSize,
-    /// Where it listens, and how others call it; the port is free.
+    /// The host's, with a free port; others call it so.
     pub address: SocketAddr,
     /// Another free port, for news between the nodes.
     pub bus_port: u16,
@@ -69,6 +72,7 @@ pub struct NodeSpec {
 pub struct NodeProcess {
     child: Child,
     process: ProcessId,
+    address: SocketAddr,
     directory: PathBuf,
     /// Left alone when this value is dropped.
     is_left: bool,
@@ -84,16 +88,18 @@ impl NodeProcess {
         make_directory(&spec.directory)?;
         let started = prepare(spec).and_then(|log| {
             let config = spec.directory.join(config::FILE_NAME);
-            spawn::spawn(&spec.server, &config, &spec.directory, log, spec.lifetime)
+            let command = spawn::Command { host: &spec.host.command, server: &spec.server };
+            spawn::spawn(command, &config, &spec.directory, log, spec.lifetime)
         });
         let (child, process) = started.inspect_err(|_| remove(&spec.directory))?;
         let directory = spec.directory.clone();
-        Ok(NodeProcess { child, process, directory, is_left: false })
+        let address = spec.address;
+        Ok(NodeProcess { child, process, address, directory, is_left: false })
     }
 
     /// Waits until the process answers whoever asks, and lends the connection.
     pub fn wait_until_ready(&mut self, account: &Account) -> Result<Connection, ProcessError> {
-        let endpoint = Endpoint::Unix(self.socket());
+        let endpoint = endpoint(self.address, &self.socket());
         let deadline = Instant::now() + START_MAX;
         loop {
             let fault = match Connection::open(&endpoint, account, Timeouts::default()) {

@@ -16,6 +16,7 @@ use crate::cluster::{socket_beside, sockets_beside};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
+use crate::host::is_here;
 use crate::pool::{Access, Node};
 use crate::view::{ViewNode, parse_view};
 use crate::wire::{Reply, Request};
@@ -97,7 +98,8 @@ fn stranger(
     beside: Option<&Path>,
     access: &Arc<Access>,
 ) -> Arc<Node> {
-    let socket = beside.and_then(|other| socket_beside(other, id));
+    let socket = beside.filter(|_| is_here(address.ip()));
+    let socket = socket.and_then(|other| socket_beside(other, id));
     let endpoint = socket.map_or(Endpoint::Tcp(address), Endpoint::Unix);
     Node::new(id, NodeClass::Own, endpoint, ByteSize(0), Arc::clone(access))
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{Account, Accounts, LentNode, LentUsage, Lifetime, NewNode, Secret};
+use tidefs_valkey::{Account, Accounts, Host, LentNode, LentUsage, Lifetime, NewNode, Secret};
 
 use super::{Folder, Group, budget};
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ impl Loan {
             id: NodeId(id),
             class: NodeClass::Victim,
             memory,
-            ip: channel.addresses()?.0.ip(),
+            host: Host::here(channel.addresses()?.0.ip()),
             accounts: accounts.with_lender(&lender),
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,

@@ -1,5 +1,5 @@
-//! Nodes for the manager: processes on this machine, which are started and stopped, and nodes that
-//! lenders offer, which are taken and given back.
+//! Nodes for the manager: processes on this machine or on a list of hosts, which are started and
+//! stopped, and nodes that lenders offer, which are taken and given back.
 //!
 //! Nodes are numbered in the order in which they came, and a number is never given twice, so that
 //! people can name a node that is gone. Whoever else wants to reach or end the nodes reads the
@@ -15,7 +15,7 @@ use tidefs_control::Failure;
 use tidefs_manager::{Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
-    Account, ClusterDescription, Lifetime, NewNode, NodeDescription, ProcessId, Secrets,
+    Account, ClusterDescription, Host, Lifetime, NewNode, NodeDescription, ProcessId, Secrets,
 };
 
 use crate::lending::{Identities, Offers};
@@ -27,10 +27,10 @@ pub struct LocalNodes(Arc<Inner>);
 
 struct Inner {
     server: PathBuf,
+    /// Where nodes run; none: on this machine.
+    hosts: Vec<Host>,
     secrets: Secrets,
     paths: Paths,
-    /// Where nodes listen.
-    ip: IpAddr,
     offers: Offers,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
@@ -51,8 +51,8 @@ struct Roster {
     buried: Vec<DeadNode>,
     /// Of all nodes that there were and are; none comes back.
     identities: Identities,
-    /// Nodes that are being started.
-    starting: usize,
+    /// Where nodes are being started.
+    starting: Vec<IpAddr>,
     /// No node is started any more.
     is_closed: bool,
 }
@@ -87,18 +87,18 @@ impl LocalNodes {
     /// Takes over nodes that were started already.
     pub fn new(
         server: PathBuf,
+        hosts: Vec<Host>,
         secrets: Secrets,
         paths: Paths,
-        ip: IpAddr,
         started: ClusterDescription,
     ) -> LocalNodes {
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
         LocalNodes(Arc::new(Inner {
             server,
+            hosts,
             secrets,
             paths,
-            ip,
             offers: Offers::default(),
             roster: Mutex::new(roster),
             started: Condvar::new(),
@@ -162,22 +162,31 @@ impl LocalNodes {
 
     /// When no node is being started.
     fn settled(&self) -> MutexGuard<'_, Roster> {
-        let starting = |roster: &mut Roster| roster.starting > 0;
+        let starting = |roster: &mut Roster| !roster.starting.is_empty();
         let roster = self.roster();
         let waited = self.0.started.wait_timeout_while(roster, STARTS_END_WITHIN, starting);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn launch(&self, wanted: Wanted) -> Result<NodeDescription, Failure> {
+    /// The one with the fewest nodes, the first in the list among those.
+    fn host(&self, roster: &Roster) -> Host {
+        let there = |host: &Host| {
+            let nodes = roster.nodes.iter().map(|(_, node)| node.address.ip());
+            nodes.chain(roster.starting.iter().copied()).filter(|at| *at == host.address).count()
+        };
+        self.0.hosts.iter().min_by_key(|host| there(host)).cloned().unwrap_or_else(Host::local)
+    }
+
+    fn launch(&self, host: Host, wanted: Wanted) -> Result<NodeDescription, Failure> {
         let mut id = [0; 20];
         getrandom::fill(&mut id).map_err(Failure::new)?;
         let node = NewNode {
             server: self.0.server.clone(),
             directory: self.0.paths.nodes(),
+            host,
             id: NodeId(id),
             class: wanted.class,
             memory: wanted.memory,
-            ip: self.0.ip,
             accounts: self.0.secrets.accounts(),
             asker: Account::admin(self.0.secrets.admin.clone()),
             lifetime: Lifetime::Starter,
@@ -225,21 +234,26 @@ impl Provisioner for LocalNodes {
         wanted: Wanted,
         _stop: &AtomicBool,
     ) -> Result<(NodeId, NodeDescription), Failure> {
-        {
+        let host = {
             let mut roster = self.roster();
             if roster.is_closed {
                 return Err(Failure::new("the file system is stopping"));
             }
-            roster.starting += 1;
-        }
+            let host = self.host(&roster);
+            roster.starting.push(host.address);
+            host
+        };
+        let address = host.address;
         let started = match wanted.class {
-            NodeClass::Own => self.launch(wanted),
+            NodeClass::Own => self.launch(host, wanted),
             NodeClass::Victim => {
                 self.0.offers.take().ok_or_else(|| Failure::new("no lender offers a node any more"))
             }
         };
         let mut roster = self.roster();
-        roster.starting -= 1;
+        if let Some(at) = roster.starting.iter().position(|it| *it == address) {
+            roster.starting.swap_remove(at);
+        }
         self.0.started.notify_all();
         let started = started?;
         roster.add(started.clone());

@@ -51,9 +51,9 @@ pub fn on_nodes(server: &str) -> Option<Nodes> {
     let spec = ClusterSpec {
         server: program(server),
         directory: directory.path().to_owned(),
+        hosts: Vec::new(),
         nodes: 2,
         node_memory: CAPACITY,
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

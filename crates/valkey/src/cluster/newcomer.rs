@@ -1,7 +1,6 @@
 //! A node that starts alone and holds nothing, to be added to a running cluster.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -11,6 +10,7 @@ use super::plan::plan_newcomer;
 use super::{ATTEMPTS, NODE_MEMORY_MIN, NodeDescription};
 use crate::endpoint::Account;
 use crate::error::{ClusterError, ProcessError};
+use crate::host::Host;
 use crate::process::{Accounts, Lifetime, NodeProcess, check_server, socket_of};
 
 /// Digits of its id in the name of a node's folder: the name of a socket may not be long.
@@ -24,13 +24,13 @@ pub struct NewNode {
     pub server: PathBuf,
     /// The folder in which the node gets its own.
     pub directory: PathBuf,
+    /// Where it runs.
+    pub host: Host,
     /// Random, and never used before.
     pub id: NodeId,
     pub class: NodeClass,
     /// What it may hold at most.
     pub memory: ByteSize,
-    /// Where it listens, and how others call it.
-    pub ip: IpAddr,
     pub accounts: Accounts,
     /// Who asks it whether it is ready.
     pub asker: Account,

@@ -4,7 +4,7 @@
 //! that holds the slots meant for it. A replica serves as soon as it has taken over, while a primary
 //! that starts with slots of its own waits for two seconds, in case it was away and is out of date.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use sha2::{Digest as _, Sha256};
 use tidefs_model::{Epoch, NodeId, Partition, Placement};
@@ -12,10 +12,9 @@ use tidefs_model::{Epoch, NodeId, Partition, Placement};
 use super::newcomer::directory_of;
 use super::{ClusterSpec, NewNode};
 use crate::error::ProcessError;
+use crate::host::Host;
 use crate::process::NodeSpec;
 
-/// Where nobody answers.
-const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Below the ports that the kernel hands out by itself.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 const PORT_TRIES: u32 = 2_000;
@@ -47,16 +46,16 @@ impl Draw<'_> {
         NodeId(*bytes.first_chunk().expect("32 bytes hold 20"))
     }
 
-    fn port(&mut self, ip: IpAddr, taken: &mut Vec<u16>) -> Result<u16, ProcessError> {
+    fn port(&mut self, host: &Host, taken: &mut Vec<u16>) -> Result<u16, ProcessError> {
         for _ in 0..PORT_TRIES {
             let [high, low, ..] = self.bytes();
             let port = PORTS.start + u16::from_be_bytes([high, low]) % PORTS.len() as u16;
-            if !taken.contains(&port) && TcpListener::bind((ip, port)).is_ok() {
+            if !taken.contains(&port) && host.is_free(port) {
                 taken.push(port);
                 return Ok(port);
             }
         }
-        Err(ProcessError::NoPort { address: ip })
+        Err(ProcessError::NoPort { address: host.address })
     }
 }
 
@@ -65,10 +64,12 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
     let ids: Vec<_> = (0..spec.nodes).map(|_| draw.node_id()).collect();
     let placement = Placement::even(Epoch(1), ids.clone());
     let mut taken = Vec::new();
+    let hosts = if spec.hosts.is_empty() { vec![Host::local()] } else { spec.hosts.clone() };
     let node = |(number, id): (usize, NodeId)| {
         let predecessor = draw.node_id();
-        let address = SocketAddr::new(spec.ip, draw.port(spec.ip, &mut taken)?);
-        let bus_port = draw.port(spec.ip, &mut taken)?;
+        let host = hosts[number % hosts.len()].clone();
+        let address = SocketAddr::new(host.address, draw.port(&host, &mut taken)?);
+        let bus_port = draw.port(&host, &mut taken)?;
         let slots = ranges(placement.partitions_of(id));
         let table = table(id, address, bus_port, predecessor, number, &slots);
         let spec = NodeSpec {
@@ -76,6 +77,7 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
             directory: spec.directory.join(format!("node-{number}")),
             id,
             memory: spec.node_memory,
+            host,
             address,
             bus_port,
             accounts: spec.secrets.accounts(),
@@ -95,14 +97,16 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
     seed[..node.id.0.len()].copy_from_slice(&node.id.0);
     let mut draw = Draw { seed: &seed, attempt, count: 0 };
     let mut taken = Vec::new();
-    let address = SocketAddr::new(node.ip, draw.port(node.ip, &mut taken)?);
-    let bus_port = draw.port(node.ip, &mut taken)?;
+    let host = node.host.clone();
+    let address = SocketAddr::new(host.address, draw.port(&host, &mut taken)?);
+    let bus_port = draw.port(&host, &mut taken)?;
     let id = node.id;
     Ok(NodeSpec {
         server: node.server.clone(),
         directory: directory_of(&node.directory, id),
         id,
         memory: node.memory,
+        host,
         address,
         bus_port,
         accounts: node.accounts.clone(),
@@ -121,10 +125,10 @@ fn table(
     number: usize,
     slots: &str,
 ) -> String {
-    let epoch = number + 1;
+    let (epoch, ip) = (number + 1, address.ip());
     format!(
         "{id} {address}@{bus_port} myself,slave {predecessor} 0 0 {epoch} connected\n\
-         {predecessor} {NOWHERE}:1@1 master - 0 0 {epoch} connected{slots}\n\
+         {predecessor} {ip}:1@1 master - 0 0 {epoch} connected{slots}\n\
          vars currentEpoch {epoch} lastVoteEpoch 0\n"
     )
 }

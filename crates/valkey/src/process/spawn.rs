@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command as Program, Stdio};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ pub enum Lifetime {
 }
 
 /// A command to start, and where the answer is awaited.
-type Order = (Command, SyncSender<io::Result<Child>>);
+type Order = (Program, SyncSender<io::Result<Child>>);
 
 static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     let (orders, waiting) = channel();
@@ -43,19 +43,33 @@ fn serve(orders: Receiver<Order>) {
     }
 }
 
+/// A server, and the words before it that start it on its host.
+#[derive(Clone, Copy)]
+pub struct Command<'c> {
+    pub host: &'c [String],
+    pub server: &'c Path,
+}
+
 /// Starts a server with its configuration file. Its secrets are not on its command line.
 pub fn spawn(
-    server: &Path,
+    Command { host, server }: Command<'_>,
     config: &Path,
     directory: &Path,
     log: File,
     lifetime: Lifetime,
 ) -> Result<(Child, ProcessId), ProcessError> {
     let failed = |source| ProcessError::NotRunnable { server: server.to_owned(), source };
-    let program = absolute(server).map_err(failed)?;
-    let mut command = Command::new(program);
+    let server = absolute(server).map_err(failed)?;
+    let mut command = match host {
+        [] => Program::new(server),
+        [first, words @ ..] => {
+            let mut command = Program::new(first);
+            command.args(words).arg(server);
+            command
+        }
+    };
     command.arg(config).current_dir(directory);
-    command.env_clear().env("LC_ALL", "C").env("PATH", "/usr/bin:/bin");
+    command.env_clear().env("LC_ALL", "C").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stderr(log.try_clone().map_err(failed)?).stdout(log);
     let starter = getpid();
     let confine = move || {
@@ -80,7 +94,7 @@ pub fn spawn(
     Ok((child, process))
 }
 
-fn order(command: Command) -> io::Result<Child> {
+fn order(command: Program) -> io::Result<Child> {
     let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
     let (answer, answered) = sync_channel(1);
     let starter = STARTER.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,10 +131,10 @@ impl Running {
         let node = NewNode {
             server: kind.server().unwrap(),
             directory: self.directory.path().to_owned(),
+            host: tidefs_valkey::Host::local(),
             id: NodeId(id),
             class: NodeClass::Own,
             memory: NODE_MEMORY,
-            ip: std::net::Ipv4Addr::LOCALHOST.into(),
             accounts: self.cluster().secrets().accounts(),
             asker: Account::admin(self.cluster().secrets().admin.clone()),
             lifetime: Lifetime::Starter,
@@ -160,9 +160,9 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
     let spec = ClusterSpec {
         server,
         directory: directory.path().to_owned(),
+        hosts: Vec::new(),
         nodes,
         node_memory: NODE_MEMORY,
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

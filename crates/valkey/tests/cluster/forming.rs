@@ -165,9 +165,9 @@ fn error_with(script: &str) -> String {
     let spec = tidefs_valkey::ClusterSpec {
         server: program(programs.path(), script),
         directory: directory.path().to_owned(),
+        hosts: Vec::new(),
         nodes: 2,
         node_memory: ByteSize::mib(64),
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: tidefs_valkey::Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,
@@ -197,9 +197,9 @@ fn impossible_wishes_are_refused() {
     let spec = |nodes, node_memory, directory: &str| tidefs_valkey::ClusterSpec {
         server: "/nowhere/server".into(),
         directory: directory.into(),
+        hosts: Vec::new(),
         nodes,
         node_memory,
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
         secrets: tidefs_valkey::Secrets::from_seed(&[1; 32]),
         seed: [1; 32],
         lifetime: Lifetime::Starter,

@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use tidefs_model::{ByteSize, NodeClass, NodeId, StripeKey};
 use tidefs_store::StoreError;
 use tidefs_valkey::{
-    Account, ClusterDescription, LentNode, Lifetime, NewNode, NodeDescription, Secret, Timeouts,
-    identity_at,
+    Account, ClusterDescription, Host, LentNode, Lifetime, NewNode, NodeDescription, Secret,
+    Timeouts, identity_at,
 };
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
@@ -24,7 +24,7 @@ fn lend(running: &Running, kind: Kind, secret: &Secret) -> (LentNode, TempDir) {
         id: NodeId(id),
         class: NodeClass::Victim,
         memory: ByteSize::mib(64),
-        ip: std::net::Ipv4Addr::LOCALHOST.into(),
+        host: Host::local(),
         accounts: running.cluster().secrets().accounts().with_lender(secret),
         asker: Account::lender(secret.clone()),
         lifetime: Lifetime::Starter,

@@ -1,0 +1,66 @@
+//! Where a node runs: the address that it listens on, and the words before its server's command.
+//!
+//! A host reads the node's folder under the same path as this machine does. What ends the process
+//! that was started here must end the server too: `ip netns exec` and `nsenter` become the server.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use crate::endpoint::Endpoint;
+
+/// A host that nodes may be started on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    pub name: String,
+    /// Of the host, as all other hosts call it.
+    pub address: IpAddr,
+    /// What starts a program there: the words that come before it. None for this machine.
+    pub command: Vec<String>,
+}
+
+impl Host {
+    /// This machine, reached by nobody else.
+    pub fn local() -> Host {
+        Host::here(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// This machine, as others call it.
+    pub fn here(address: IpAddr) -> Host {
+        Host { name: "localhost".to_owned(), address, command: Vec::new() }
+    }
+
+    /// Nobody listens on the port, as far as can be told from here.
+    pub(crate) fn is_free(&self, port: u16) -> bool {
+        !self.command.is_empty() || TcpListener::bind((self.address, port)).is_ok()
+    }
+}
+
+/// Whether the address belongs to this machine, or to the network name space of this process.
+pub fn is_here(address: IpAddr) -> bool {
+    address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// How this process reaches a node: a node of the same host by its socket, another one by its
+/// address, also where the folder is shared and the socket could be opened.
+pub fn endpoint(address: std::net::SocketAddr, socket: &Path) -> Endpoint {
+    if is_here(address.ip()) {
+        Endpoint::Unix(PathBuf::from(socket))
+    } else {
+        Endpoint::Tcp(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_of_this_host_is_reached_by_its_socket() {
+        let socket = PathBuf::from("/x/s");
+        let here = "127.0.0.1:7000".parse().unwrap();
+        // Set aside for documentation, so nobody has it.
+        let elsewhere = "192.0.2.7:7000".parse().unwrap();
+        assert_eq!(endpoint(here, &socket), Endpoint::Unix(socket.clone()));
+        assert_eq!(endpoint(elsewhere, &socket), Endpoint::Tcp(elsewhere));
+    }
+}
