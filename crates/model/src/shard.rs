@@ -1,8 +1,8 @@
 //! A shard is one key of metadata: part of a directory's entries, with the inodes created there.
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Ino, Partition};
+use crate::{Ino, METADATA_PARTITIONS, Partition};
 
 /// Key of a shard: the directory it belongs to and its index among that directory's shards.
 /// The directory [`Ino::NONE`] owns the shards of the file system as a whole.
@@ -19,20 +19,21 @@ impl ShardKey {
         ShardKey { directory, index }
     }
 
-    /// Shards of one directory scatter over the metadata range, so that one busy directory uses
-    /// every node.
+    /// The shards of one directory lie as far apart in the metadata range as can be, from a place that
+    /// follows from the directory: of 2, 4, 8 ... shards any two neighbours are equally far from each
+    /// other (van der Corput's sequence). Nodes begin with runs of partitions, so that one busy
+    /// directory uses every node alike.
     pub fn partition(self) -> Partition {
-        Partition::of_metadata_hash(xxh3_64_with_seed(
-            &self.directory.0.to_be_bytes(),
-            u64::from(self.index),
-        ))
+        let first = Partition::of_metadata_hash(xxh3_64(&self.directory.0.to_be_bytes())).number();
+        let bits = METADATA_PARTITIONS.trailing_zeros();
+        let apart = self.index.reverse_bits() >> (u16::BITS - bits);
+        Partition::new((first + apart) % METADATA_PARTITIONS)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::METADATA_PARTITIONS;
 
     #[test]
     fn shards_lie_in_metadata_partitions_and_spread() {
@@ -42,7 +43,10 @@ mod tests {
             assert!(partition.number() < METADATA_PARTITIONS);
             seen.insert(partition);
         }
-        assert!(seen.len() >= 14, "16 shards fell into {} partitions", seen.len());
+        let numbers: Vec<_> = seen.iter().map(|partition| partition.number()).collect();
+        let first = numbers[0];
+        let even: Vec<_> = (0..16).map(|at| first + at * METADATA_PARTITIONS / 16).collect();
+        assert_eq!(numbers, even, "16 shards lie as far apart as can be");
     }
 
     #[test]
