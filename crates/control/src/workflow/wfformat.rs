@@ -72,6 +72,10 @@ pub enum WfError {
     SameId { kind: &'static str, id: String },
     #[error("file {id:?} has a size of {bytes} bytes")]
     Size { id: String, bytes: f64 },
+    #[error("all files together have {bytes} bytes, more than the 2^60 that can be simulated")]
+    AllSizes { bytes: f64 },
+    #[error("there are {kinds} kinds of tasks, more than the {most} that can be told apart")]
+    Kinds { kinds: usize, most: u16 },
     #[error("task {id:?} ran for {seconds} s")]
     Runtime { id: String, seconds: f64 },
     #[error("task {id:?} has no runtime; workflow.execution.tasks must name it")]
@@ -86,7 +90,7 @@ pub enum WfError {
     Circle(String),
 }
 
-/// No file is larger: 2^60 bytes.
+/// No file is larger, nor all of them together: 2^60 bytes.
 const BYTES_MOST: f64 = (1_u64 << 60) as f64;
 /// No task runs longer: a year.
 const SECONDS_MOST: f64 = 366.0 * 86_400.0;
@@ -120,6 +124,10 @@ impl Workflow {
                 }
             }
         }
+        let (kinds, most) = (workflow.stages.len(), u16::MAX);
+        if kinds > usize::from(most) {
+            return Err(WfError::Kinds { kinds, most });
+        }
         for at in 0..workflow.tasks.len() {
             let task = &mut workflow.tasks[at];
             let makers = task.reads.iter().filter_map(|&file| writers[file as usize]);
@@ -150,6 +158,10 @@ fn files<'a>(
         if numbers.insert(id.as_str(), workflow.file(*bytes)).is_some() {
             return Err(WfError::SameId { kind: "file", id: id.clone() });
         }
+    }
+    let bytes: f64 = specified.iter().map(|file| file.size_in_bytes).sum();
+    if bytes > BYTES_MOST {
+        return Err(WfError::AllSizes { bytes });
     }
     Ok(numbers)
 }
