@@ -292,7 +292,7 @@ fn shrink(situation: &Situation<'_>, scale_in: &ScaleIn, nodes: u16) -> Option<V
     if nodes <= min {
         return Some(Verdict::Hold(Hold::AtMinimum { min }));
     }
-    let most = scale_in.step(nodes).min(nodes - min);
+    let most = scale_in.step(settings.nodes_initial, nodes).min(nodes - min);
     let tries = (1..=most).rev().map(|count| cheapest_to_leave(observed, count));
     let mut percent_after = 100.0;
     for leaving in tries {

@@ -25,6 +25,15 @@ pub enum Basis {
     Current,
 }
 
+impl Basis {
+    fn of(self, initial: u16, current: u16) -> u16 {
+        match self {
+            Basis::Initial => initial,
+            Basis::Current => current,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleOut {
     /// Grow when more than this share of all memory is in use.
@@ -42,11 +51,7 @@ impl ScaleOut {
 
     /// How many nodes to add.
     pub fn step(&self, initial: u16, current: u16) -> u16 {
-        let basis = match self.basis {
-            Basis::Initial => initial,
-            Basis::Current => current,
-        };
-        part(basis, self.step_percent)
+        part(self.basis.of(initial, current), self.step_percent)
     }
 }
 
@@ -54,7 +59,8 @@ impl ScaleOut {
 pub struct ScaleIn {
     /// Shrink when less than this share of all memory is in use.
     pub threshold_percent: u8,
-    /// The step, as a share of the nodes that there are; at least one node.
+    pub basis: Basis,
+    /// The step, as a share of the basis; at least one node.
     pub step_percent: u16,
     /// The nodes that stay must not be fuller than this. A quarter less nodes at 75 % would be full,
     /// and the next write would make them grow again.
@@ -66,6 +72,7 @@ pub struct ScaleIn {
 impl ScaleIn {
     pub const CONSERVATIVE: ScaleIn = ScaleIn {
         threshold_percent: 75,
+        basis: Basis::Current,
         step_percent: 25,
         ceiling_percent: 85,
         quiet: Duration::from_secs(45),
@@ -74,8 +81,8 @@ impl ScaleIn {
         ScaleIn { threshold_percent: 50, step_percent: 50, ..Self::CONSERVATIVE };
 
     /// How many nodes to remove at most.
-    pub fn step(&self, current: u16) -> u16 {
-        part(current, self.step_percent)
+    pub fn step(&self, initial: u16, current: u16) -> u16 {
+        part(self.basis.of(initial, current), self.step_percent)
     }
 }
 
@@ -218,10 +225,15 @@ impl fmt::Display for ScaleOut {
 
 impl fmt::Display for ScaleIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.threshold_percent, self.step_percent) {
-            (75, 25) => f.write_str("csi"),
-            (50, 50) => f.write_str("asi"),
-            (threshold, step) => write!(f, "shrink by {step} % below {threshold} %"),
+        match (self.basis, self.threshold_percent, self.step_percent) {
+            (Basis::Current, 75, 25) => f.write_str("csi"),
+            (Basis::Current, 50, 50) => f.write_str("asi"),
+            (Basis::Current, threshold, step) => {
+                write!(f, "shrink by {step} % below {threshold} %")
+            }
+            (Basis::Initial, threshold, step) => {
+                write!(f, "shrink by {step} % of the first nodes below {threshold} %")
+            }
         }
     }
 }
@@ -240,9 +252,11 @@ mod tests {
         ] {
             assert_eq!(scale_out.step(initial, current), step, "{scale_out:?}");
         }
-        assert_eq!(ScaleIn::CONSERVATIVE.step(16), 4);
-        assert_eq!(ScaleIn::CONSERVATIVE.step(3), 1);
-        assert_eq!(ScaleIn::AGGRESSIVE.step(16), 8);
+        assert_eq!(ScaleIn::CONSERVATIVE.step(8, 16), 4);
+        assert_eq!(ScaleIn::CONSERVATIVE.step(8, 3), 1);
+        assert_eq!(ScaleIn::AGGRESSIVE.step(8, 16), 8);
+        let of_the_first = ScaleIn { basis: Basis::Initial, ..ScaleIn::AGGRESSIVE };
+        assert_eq!(of_the_first.step(8, 16), 4);
     }
 
     #[test]
