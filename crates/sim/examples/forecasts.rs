@@ -43,11 +43,13 @@ fn main() {
                 },
                 nodes_max: 64,
                 node_memory: ByteSize(20_000_000_000),
+                lent: None,
                 slots: 8,
                 compute: Some(64),
                 bandwidth: 1e9,
                 boot_seconds,
                 suspends: false,
+                dump: None,
                 disturbance: told.parse::<Disturbance>().expect("a disturbance"),
                 seed: 1,
             };

@@ -10,9 +10,11 @@ mod outcome;
 pub mod quartiles;
 pub mod random;
 pub mod rescaling;
+pub mod scenarios;
 pub mod workflow;
 mod world;
 
+pub use cluster::Lent;
 pub use disturbance::{Disturbance, ParseDisturbanceError};
 pub use outcome::{Outcome, Reconfigured, Row};
 pub use world::{Setup, Stuck, simulate};

@@ -55,6 +55,12 @@ impl Outcome {
         self.sum(|row| row.nodes.into()) / 3_600.0
     }
 
+    /// The part of the time with so many nodes or fewer.
+    pub fn part_of_time_with_at_most(&self, nodes: u16) -> f64 {
+        let time = self.sum(|row| f64::from(u8::from(row.nodes <= nodes)));
+        time / self.makespan_seconds.max(f64::MIN_POSITIVE)
+    }
+
     pub fn nodes_most(&self) -> u16 {
         self.timeline.iter().map(|row| row.nodes).max().unwrap_or(0)
     }

@@ -5,7 +5,8 @@
 //! reads, computes, then writes; when a node has no room, it waits and the controller is told. Reading
 //! and writing go over a link that a node's slots share evenly, whether or not the others use it. A
 //! reconfiguration moves partitions over the same links and halves what is left to tasks; or, as in
-//! MemEFS, all input and output stands still until it is over.
+//! MemEFS, all input and output stands still until it is over. Policies are asked from when the input
+//! is there: while it comes, what is in use grows.
 
 mod events;
 mod perform;
@@ -20,7 +21,7 @@ use tidefs_control::{
 };
 use tidefs_model::{ByteSize, Time};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Lent};
 use crate::disturbance::Disturbance;
 use crate::outcome::{Outcome, Reconfigured, Row};
 use crate::random::Random;
@@ -35,6 +36,8 @@ pub struct Setup {
     pub nodes_initial: u16,
     pub nodes_max: u16,
     pub node_memory: ByteSize,
+    /// What others lend; their nodes compute nothing and are not counted.
+    pub lent: Option<Lent>,
     /// Tasks that a node runs at a time, or a machine of those that compute.
     pub slots: u32,
     /// Machines that compute and hold nothing; where there are none, the nodes compute.
@@ -45,6 +48,9 @@ pub struct Setup {
     pub boot_seconds: f64,
     /// Input and output stand still during a reconfiguration.
     pub suspends: bool,
+    /// Bytes a second at which a node brings partitions to files and sends these, as MemEFS does
+    /// (section 3.3.4); where there is nothing here, partitions go at the speed of the link.
+    pub dump: Option<f64>,
     /// How wrong a forecast is told, for policies that ask one.
     pub disturbance: Disturbance,
     pub seed: u64,
@@ -101,6 +107,14 @@ fn controller(
     Ok(controller.with_forecast(Forecaster::new(curve)))
 }
 
+fn cluster(setup: &Setup, random: &mut Random) -> Cluster {
+    let own = Cluster::new(setup.nodes_initial, setup.node_memory.0, random);
+    match &setup.lent {
+        Some(lent) => own.with_lent(lent),
+        None => own,
+    }
+}
+
 struct World<'w> {
     workflow: &'w Workflow,
     setup: Setup,
@@ -123,9 +137,12 @@ struct World<'w> {
 
 impl<'w> World<'w> {
     fn new(workflow: &'w Workflow, setup: Setup) -> Result<World<'w>, Stuck> {
+        // While everything stands still, there is nobody to be heard between two steps.
+        let at_a_time = if setup.suspends { u64::from(setup.nodes_max) } else { 1 };
+        let step_bytes = at_a_time * setup.node_memory.0;
         let settings = Settings {
             nodes_initial: setup.nodes_initial,
-            spreading: Spreading { step_bytes: setup.node_memory.0, ..Spreading::default() },
+            spreading: Spreading { step_bytes, ..Spreading::default() },
             ..Settings::new(setup.policy, 1, setup.nodes_max, setup.node_memory)
         };
         let mut random = Random::new(setup.seed);
@@ -134,7 +151,7 @@ impl<'w> World<'w> {
             setup,
             settings,
             controller: controller(workflow, &setup, settings)?,
-            cluster: Cluster::new(setup.nodes_initial, setup.node_memory.0, &mut random),
+            cluster: cluster(&setup, &mut random),
             queue: Queue::default(),
             now: Time(0),
             tasks: Tasks::new(workflow),
@@ -159,7 +176,7 @@ impl<'w> World<'w> {
     /// The input comes over one link; tasks start when it is there.
     fn stage_in(&mut self) -> Result<(), Stuck> {
         let input = self.workflow.input_bytes();
-        if !self.cluster.has_room_for(input, self.room_each()) {
+        if !self.cluster.has_room_for(input, self.settings.head_room.0) {
             let (nodes, each) = (self.cluster.nodes(), self.setup.node_memory);
             return Err(Stuck::InputTooLarge { input: ByteSize(input), nodes, each });
         }
@@ -195,7 +212,7 @@ impl<'w> World<'w> {
                 self.held.push(happening);
             }
             Happening::Computed(task) => self.write(task),
-            Happening::Written(task) => self.end(task),
+            Happening::Written(task) => self.written(task),
         }
         Ok(())
     }
@@ -203,9 +220,11 @@ impl<'w> World<'w> {
     /// Once a second: the nodes are observed, and who waits tries again.
     fn look(&mut self) -> Result<(), Stuck> {
         self.row();
-        let observed = self.cluster.observe();
-        self.tell(Event::Observed(self.now, observed));
-        self.tell(Event::Tick);
+        if self.is_staged() {
+            let observed = self.cluster.observe();
+            self.tell(Event::Observed(self.now, observed));
+            self.tell(Event::Tick);
+        }
         self.try_again();
         if !self.waiting.is_empty() {
             let fullest = self.cluster.fullest();
@@ -254,16 +273,11 @@ impl<'w> World<'w> {
         let row = Row {
             t: self.seconds(),
             used_bytes: self.cluster.bytes,
-            allocated_bytes: u64::from(nodes) * self.setup.node_memory.0,
+            allocated_bytes: self.cluster.memory(),
             nodes,
         };
         self.outcome.peak_bytes = self.outcome.peak_bytes.max(row.used_bytes);
         self.outcome.timeline.push(row);
-    }
-
-    /// What a node holds at most before its writers wait.
-    fn room_each(&self) -> u64 {
-        self.setup.node_memory.0 - self.settings.head_room.0
     }
 
     /// Seconds on one slot's part of a link.

@@ -13,11 +13,13 @@ fn setup(policy: &str, initial: u16, most: u16) -> Setup {
         nodes_initial: initial,
         nodes_max: most,
         node_memory: ByteSize(10 * GB),
+        lent: None,
         slots: 4,
         bandwidth: 1e9,
         boot_seconds: 5.0,
         compute: None,
         suspends: false,
+        dump: None,
         disturbance: Disturbance::NONE,
         seed: 1,
     }

@@ -6,14 +6,20 @@ use clap::Args;
 use tidefs_control::Policy;
 use tidefs_model::ByteSize;
 use tidefs_sim::Disturbance;
+use tidefs_sim::scenarios::Scenario;
 
 use crate::elasticity::NodeRange;
 
 #[derive(Debug, Args)]
 pub struct Sim {
     /// montage, blast, broadband, cybershake, or a file in WfFormat
-    #[arg(long, value_name = "NAME | FILE")]
-    pub workflow: String,
+    #[arg(long, value_name = "NAME | FILE", required_unless_present = "scenario")]
+    pub workflow: Option<String>,
+
+    /// An evaluation of a paper, its figures beside those here: memefs, table-3.2, memfss, clouds;
+    /// nothing but --seed and --json changes it
+    #[arg(long, value_name = "NAME", conflicts_with = "workflow")]
+    pub scenario: Option<Scenario>,
 
     /// Policies, one run each; every one is compared with a static run
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',', default_value = "cso+csi")]
@@ -54,6 +60,14 @@ pub struct Sim {
     /// Input and output stand still while partitions move, as in MemEFS
     #[arg(long)]
     pub suspend: bool,
+
+    /// What a node brings to files and sends in a second, where partitions move in files, as in MemEFS
+    #[arg(long, value_name = "SIZE")]
+    pub dump: Option<ByteSize>,
+
+    /// Nodes of the static run [default: the most]
+    #[arg(long = "static", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub fixed: Option<u16>,
 
     /// Everything that is drawn is drawn from this
     #[arg(long, value_name = "N", default_value_t = 1)]

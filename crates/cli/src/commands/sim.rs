@@ -6,6 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 use tidefs_control::Policy;
 use tidefs_report::{Compared, Kind, Report, RunFacts, comparison};
+use tidefs_sim::scenarios::{Figure, Scenario};
 use tidefs_sim::workflow::{BuiltIn, Workflow};
 use tidefs_sim::{Outcome, Setup, simulate};
 
@@ -45,24 +46,31 @@ struct View {
 }
 
 pub fn sim(options: &Sim) -> anyhow::Result<()> {
-    let workflow = workflow(options)?;
+    if let Some(scenario) = options.scenario {
+        return evaluation(scenario, options);
+    }
+    let workflow = workflow(options.workflow.as_deref().unwrap_or_default(), options.seed)?;
     let setup = |policy: Policy, nodes_initial: u16| Setup {
         policy,
         nodes_initial,
         nodes_max: options.nodes.max,
         node_memory: options.node_memory,
+        lent: None,
         slots: options.slots,
         compute: options.compute,
         disturbance: options.disturb,
         bandwidth: (options.bandwidth.0 as f64).max(1.0),
         boot_seconds: options.boot.into(),
         suspends: options.suspend,
+        dump: options.dump.map(|dump| (dump.0 as f64).max(1.0)),
         seed: options.seed,
     };
     let run = |setup: &Setup| {
         simulate(&workflow, setup).map_err(|stuck| Failure::Unplannable(stuck.to_string()))
     };
-    let fixed = run(&setup(Policy::STATIC, options.nodes.max))?;
+    let fixed_nodes = options.fixed.unwrap_or(options.nodes.max);
+    let fixed = Setup { nodes_max: fixed_nodes, ..setup(Policy::STATIC, fixed_nodes) };
+    let fixed = run(&fixed)?;
     let (mut lines, mut reports) = (Vec::new(), Vec::new());
     for &policy in &options.policy {
         let outcome = run(&setup(policy, options.nodes.min))?;
@@ -76,7 +84,7 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         tasks: workflow.tasks.len(),
         input_bytes: workflow.input_bytes(),
         seed: options.seed,
-        static_nodes: options.nodes.max,
+        static_nodes: fixed_nodes,
         static_makespan_seconds: fixed.makespan_seconds,
         oracle_improvement: fixed.improvement_of_oracle(options.node_memory.0),
         policies: lines,
@@ -92,11 +100,28 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A paper's figures beside ours.
+fn evaluation(scenario: Scenario, options: &Sim) -> anyhow::Result<()> {
+    let table = scenario.run(options.seed);
+    let table = table.map_err(|stuck| Failure::Unplannable(stuck.to_string()))?;
+    if options.json {
+        say::answer(serde_json::to_string_pretty(&table).context("cannot print JSON")?);
+        return Ok(());
+    }
+    say::answer(format!("{}; where the paper says nothing: -", table.source));
+    say::answer(format!("{:<26}{:<42}{:>9}{:>9}", "", "", "paper", "here"));
+    for Figure { case, what, paper, here } in &table.figures {
+        let paper = paper.as_deref().unwrap_or("-");
+        say::answer(format!("{case:<26}{what:<42}{paper:>9}{here:>9.1}"));
+    }
+    Ok(())
+}
+
 /// A name that is built in, or else a file.
-fn workflow(options: &Sim) -> anyhow::Result<Workflow> {
-    let path = Path::new(&options.workflow);
-    match options.workflow.parse::<BuiltIn>() {
-        Ok(built_in) => Ok(built_in.workflow(options.seed)),
+fn workflow(name: &str, seed: u64) -> anyhow::Result<Workflow> {
+    let path = Path::new(name);
+    match name.parse::<BuiltIn>() {
+        Ok(built_in) => Ok(built_in.workflow(seed)),
         Err(unknown) if !path.exists() => {
             let why = format!("{unknown}, and there is no file of that name");
             Err(Failure::Unplannable(why).into())

@@ -20,6 +20,16 @@ const LEAD_MARGIN: f64 = 1.25;
 const FILL: f64 = 0.95;
 /// Fewer nodes must do for so many times as long as it takes to remove and to add them again.
 const WORTH_LEADS: f64 = 2.0;
+/// Growth is for so many times the lead: one that is small is soon followed by another, and each slows
+/// whoever reads and writes.
+const GROW_LEADS: f64 = 3.0;
+/// For the same reason, growth is by this part of the nodes at least, as far as the curve's peak may
+/// need them.
+const GROW_PART: f64 = 0.25;
+/// Fewer nodes by less than this part of those that there are is not worth the moves.
+const WORTH_PART: f64 = 0.08;
+/// Nodes that came for a rise have so many times the lead to be needed.
+const SETTLE_LEADS: f64 = 1.0;
 /// What a stretch brings may be this much more than expected.
 const SIZE_MARGIN: f64 = 1.1;
 /// Nodes that came before a stretch that does not come stay for so many times the lead.
@@ -54,6 +64,7 @@ pub struct Forecaster {
     lead: f64,
     wrong: u32,
     last_alarm: Option<f64>,
+    last_growth: Option<f64>,
     advice: Option<Advice>,
 }
 
@@ -64,6 +75,7 @@ impl Forecaster {
             lead: LEAD_SECONDS,
             wrong: 0,
             last_alarm: None,
+            last_growth: None,
             advice: None,
         }
     }
@@ -91,6 +103,7 @@ impl Forecaster {
     /// A reconfiguration is over: the next may take as long.
     pub fn reconfigured(&mut self, summary: &Summary) {
         if summary.kind == Kind::Commission {
+            self.last_growth = Some(seconds(summary.started_at + summary.took));
             let took = summary.took.as_secs_f64() * LEAD_MARGIN;
             self.lead = took.max(0.5 * (self.lead + took));
         }
@@ -110,9 +123,9 @@ impl Forecaster {
             let needed = (bytes / ((each - EMPTY_NODE_BYTES as f64).max(1.0) * FILL)).ceil();
             (needed as u64).clamp(settings.nodes_min.into(), settings.nodes_max.into()) as u16
         };
-        // Trigger on one lead; then wish for what the next reconfiguration can only bring in two.
+        // Trigger on one lead; then wish for what the next reconfigurations can only bring later.
         let soon = used + self.growth(now, self.lead);
-        let later = used + self.growth(now, 2.0 * self.lead);
+        let later = used + self.growth(now, GROW_LEADS * self.lead);
         let long = used + self.growth(now, WORTH_LEADS * 2.0 * self.lead);
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
@@ -120,12 +133,24 @@ impl Forecaster {
             ahead_seconds: ahead,
         };
         if for_bytes(soon) > nodes {
-            advice(for_bytes(later), later, 2.0 * self.lead)
-        } else if for_bytes(long) < nodes {
+            let peak = self.follower.curve.peak * self.follower.larger * SIZE_MARGIN;
+            let step = (f64::from(nodes) * (1.0 + GROW_PART)) as u16;
+            let wanted = for_bytes(later).max(step.min(for_bytes(peak)));
+            advice(wanted, later, GROW_LEADS * self.lead)
+        } else if !self.settles(now)
+            && f64::from(for_bytes(long)) <= f64::from(nodes) * (1.0 - WORTH_PART)
+        {
             advice(for_bytes(long), long, WORTH_LEADS * 2.0 * self.lead)
         } else {
             advice(nodes, soon, self.lead)
         }
+    }
+
+    /// Did nodes come for a rise that goes on?
+    fn settles(&self, now: f64) -> bool {
+        let rises = self.follower.stretch().is_some_and(|it| it.course == Course::Rises);
+        let grown = |at: f64| now - at < SETTLE_LEADS * self.lead;
+        rises && self.last_growth.is_some_and(grown)
     }
 
     /// By how much more may be in use at some time within so many seconds.

@@ -13,6 +13,12 @@ use crate::workflow::{Cleanup, Workflow};
 const STILL: f64 = 0.01;
 /// A slope below this part of the one from nothing to the peak in the whole time is none.
 const SLOPE: f64 = 0.2;
+/// Room is taken piece by piece: one large file may take minutes to write.
+const PIECE: u64 = 1_000_000_000;
+/// Beyond so many pieces, the rest of a file is one.
+const PIECES_MOST: u64 = 1_000;
+/// In place of bytes: the task ends.
+const ENDS: u64 = u64::MAX;
 /// The curve is looked at so many times.
 const SAMPLES: usize = 4_000;
 
@@ -56,9 +62,10 @@ fn listed(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Vec<(f64, f
     let mut points = vec![(0.0, workflow.input_bytes() as f64)];
     loop {
         listing.start(slots);
-        let Some(Reverse((at, number))) = listing.running.pop() else { break };
+        let Some(Reverse((at, number, bytes))) = listing.next.pop() else { break };
         let seconds = at as f64 / 1e6;
-        let bytes = points.last().map_or(0.0, |point| point.1) + listing.end(at, number);
+        let change = if bytes == ENDS { listing.end(at, number) } else { bytes as f64 };
+        let bytes = points.last().map_or(0.0, |point| point.1) + change;
         match points.last_mut() {
             Some(last) if last.0 == seconds => last.1 = bytes,
             _ => points.push((seconds, bytes)),
@@ -75,8 +82,9 @@ struct Listing<'w> {
     readers: Vec<u32>,
     left_in_stage: Vec<u32>,
     ready: VecDeque<u32>,
-    /// Microseconds at which tasks end.
-    running: BinaryHeap<Reverse<(u64, u32)>>,
+    running: u32,
+    /// Microseconds at which tasks begin to write so many bytes, or end.
+    next: BinaryHeap<Reverse<(u64, u32, u64)>>,
     now: u64,
 }
 
@@ -91,7 +99,8 @@ impl<'w> Listing<'w> {
             readers: vec![0; workflow.files.len()],
             left_in_stage: vec![0; workflow.stages.len()],
             ready: VecDeque::new(),
-            running: BinaryHeap::new(),
+            running: 0,
+            next: BinaryHeap::new(),
             now: 0,
         };
         for (at, task) in tasks.iter().enumerate() {
@@ -106,20 +115,30 @@ impl<'w> Listing<'w> {
     }
 
     fn start(&mut self, slots: u32) {
-        while self.running.len() < slots as usize
+        while self.running < slots
             && let Some(number) = self.ready.pop_front()
         {
+            self.running += 1;
             let task = &self.workflow.tasks[number as usize];
-            let carried = self.workflow.bytes(&task.reads) + self.workflow.bytes(&task.writes);
-            let lasts = task.seconds + carried as f64 / self.bytes_per_second;
-            let lasts = (lasts * 1e6) as u64;
-            self.running.push(Reverse((self.now + lasts, number)));
+            let carried = |files: &[u32]| self.workflow.bytes(files) as f64 / self.bytes_per_second;
+            let begins = self.now as f64 + (task.seconds + carried(&task.reads)) * 1e6;
+            let bytes = self.workflow.bytes(&task.writes);
+            for piece in 0..bytes.div_ceil(PIECE).min(PIECES_MOST) {
+                let before = piece * PIECE;
+                let at = begins + before as f64 / self.bytes_per_second * 1e6;
+                let last = piece + 1 == PIECES_MOST;
+                let size = if last { bytes - before } else { PIECE.min(bytes - before) };
+                self.next.push(Reverse((at as u64, number, size)));
+            }
+            let ends = begins + carried(&task.writes) * 1e6;
+            self.next.push(Reverse((ends as u64, number, ENDS)));
         }
     }
 
     /// By how much the bytes change when the task ends.
     fn end(&mut self, at: u64, number: u32) -> f64 {
         self.now = at;
+        self.running -= 1;
         let workflow = self.workflow;
         let task = &workflow.tasks[number as usize];
         for follower in std::mem::take(&mut self.followers[number as usize]) {
@@ -142,7 +161,7 @@ impl<'w> Listing<'w> {
                 dead.map(|&file| workflow.files[file as usize]).sum()
             }
         };
-        workflow.bytes(&task.writes) as f64 - freed as f64
+        -(freed as f64)
     }
 }
 

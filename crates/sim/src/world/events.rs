@@ -18,6 +18,7 @@ pub(super) enum Happening {
     Done(Box<Task>),
     /// A task has read and computed, and begins to write.
     Computed(TaskNumber),
+    /// Written a piece, or all.
     Written(TaskNumber),
 }
 

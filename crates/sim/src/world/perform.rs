@@ -37,7 +37,8 @@ impl World<'_> {
         self.after(seconds, Happening::Done(Box::new(task)));
     }
 
-    /// The busiest link decides. Beside tasks that read and write, moves have half of it.
+    /// The busiest link decides, or the node that must write most to files. Beside tasks that read
+    /// and write, moves have half of a link.
     fn move_seconds(&self, step: &Step) -> f64 {
         let mut sent: BTreeMap<NodeId, u64> = BTreeMap::new();
         let mut received: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -45,9 +46,13 @@ impl World<'_> {
             *sent.entry(moved.from).or_default() += moved.bytes;
             *received.entry(moved.to).or_default() += moved.bytes;
         }
-        let most = sent.values().chain(received.values()).max().copied().unwrap_or(0);
+        let most =
+            |bytes: &BTreeMap<NodeId, u64>| bytes.values().max().copied().unwrap_or(0) as f64;
+        let (sent, received) = (most(&sent), most(&received));
         let part = if self.setup.suspends { 1.0 } else { 0.5 };
-        ROUND_SECONDS + most as f64 / (self.setup.bandwidth * part)
+        let on_links = sent.max(received) / (self.setup.bandwidth * part);
+        let by_files = self.setup.dump.map_or(0.0, |dump| sent / dump);
+        ROUND_SECONDS + on_links.max(by_files)
     }
 
     pub(super) fn done(&mut self, task: Task) {
@@ -85,10 +90,7 @@ impl World<'_> {
         self.outcome.suspended_seconds += (self.now - since).as_secs_f64();
         for happening in std::mem::take(&mut self.held) {
             let seconds = match happening {
-                Happening::Written(task) => {
-                    let writes = &self.workflow.tasks[task as usize].writes;
-                    self.transfer(self.workflow.bytes(writes))
-                }
+                Happening::Written(task) => self.transfer(self.piece(task)),
                 _ => 0.0,
             };
             self.after(seconds, happening);

@@ -1,13 +1,17 @@
 //! What tasks do: start when all before them have ended and a slot is free, read, compute, take room,
 //! write, end; and what is deleted then.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tidefs_control::Event;
 
 use super::World;
 use super::events::Happening;
 use crate::workflow::{Cleanup, TaskNumber, Workflow};
+
+/// A task writes so many bytes at a time: files are cut into stripes, and one large file does not take
+/// all of its room at once.
+const PIECE: u64 = 1_000_000_000;
 
 /// Where the tasks stand.
 pub(super) struct Tasks {
@@ -21,6 +25,8 @@ pub(super) struct Tasks {
     pub left_in_stage: Vec<u32>,
     /// By file, readers that have not ended.
     pub readers: Vec<u32>,
+    /// Bytes that a task has written or is writing, where it has more than a piece to write.
+    begun: BTreeMap<TaskNumber, u64>,
 }
 
 impl Tasks {
@@ -33,6 +39,7 @@ impl Tasks {
             followers: vec![Vec::new(); workflow.tasks.len()],
             left_in_stage: vec![0; workflow.stages.len()],
             readers: vec![0; workflow.files.len()],
+            begun: BTreeMap::new(),
         };
         for (at, task) in workflow.tasks.iter().enumerate() {
             task.after.iter().for_each(|&it| tasks.followers[it as usize].push(at as TaskNumber));
@@ -49,7 +56,7 @@ impl Tasks {
 impl World<'_> {
     pub(super) fn start_tasks(&mut self) {
         // While the input comes, and while everything stands still, nothing starts.
-        if self.suspended_since.is_some() || self.seconds() < self.staged_seconds() {
+        if self.suspended_since.is_some() || !self.is_staged() {
             return;
         }
         while self.tasks.running < self.slots() {
@@ -61,8 +68,9 @@ impl World<'_> {
         }
     }
 
-    fn staged_seconds(&self) -> f64 {
-        self.workflow.input_bytes() as f64 / self.setup.bandwidth - 1e-6
+    /// Is the input there?
+    pub(super) fn is_staged(&self) -> bool {
+        self.seconds() >= self.workflow.input_bytes() as f64 / self.setup.bandwidth - 1e-6
     }
 
     pub(super) fn write(&mut self, task: TaskNumber) {
@@ -73,16 +81,37 @@ impl World<'_> {
         }
     }
 
-    /// Takes the room for what a task writes, if there is any.
+    /// Takes the room for the next piece of what a task writes, if there is any.
     fn try_write(&mut self, task: TaskNumber) -> bool {
-        let bytes = self.workflow.bytes(&self.workflow.tasks[task as usize].writes);
-        if !self.cluster.has_room_for(bytes, self.room_each()) {
+        let begun = self.tasks.begun.get(&task).copied().unwrap_or(0);
+        let all = self.workflow.bytes(&self.workflow.tasks[task as usize].writes);
+        let bytes = (all - begun).min(PIECE);
+        if !self.cluster.has_room_for(bytes, self.settings.head_room.0) {
             return false;
         }
         self.cluster.bytes += bytes;
+        if all > PIECE {
+            self.tasks.begun.insert(task, begun + bytes);
+        }
         let seconds = self.transfer(bytes);
         self.after(seconds, Happening::Written(task));
         true
+    }
+
+    /// A piece is written: then the next one is, or the task ends.
+    pub(super) fn written(&mut self, task: TaskNumber) {
+        let all = self.workflow.bytes(&self.workflow.tasks[task as usize].writes);
+        match self.tasks.begun.get(&task) {
+            Some(&begun) if begun < all => self.write(task),
+            _ => self.end(task),
+        }
+    }
+
+    /// Bytes of the piece that a task is writing.
+    pub(super) fn piece(&self, task: TaskNumber) -> u64 {
+        let all = self.workflow.bytes(&self.workflow.tasks[task as usize].writes);
+        let begun = self.tasks.begun.get(&task).copied().unwrap_or(all);
+        if begun == all && all > PIECE { (all - 1) % PIECE + 1 } else { all.min(PIECE) }
     }
 
     pub(super) fn try_again(&mut self) {
@@ -99,6 +128,7 @@ impl World<'_> {
     }
 
     pub(super) fn end(&mut self, number: TaskNumber) {
+        self.tasks.begun.remove(&number);
         self.tasks.running -= 1;
         self.tasks.ended += 1;
         let task = &self.workflow.tasks[number as usize];
