@@ -147,6 +147,14 @@ fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
     );
     write("nobody.json", workflow(|text| text.replacen("[\"f0\"]}", "[\"made\"]}", 1)));
     write("negative.json", workflow(|text| text.replacen("500000000", "-1", 1)));
+    let ran = |seconds: &str| {
+        let stated = format!("\"runtimeInSeconds\": {seconds}");
+        workflow(|text| text.replacen("\"runtimeInSeconds\": 30", &stated, 1))
+    };
+    write("backwards.json", ran("-30"));
+    write("endless.json", ran("1000000000"));
+    write("huge.json", workflow(|text| text.replacen("500000000", "1e30", 1)));
+    write("all.json", workflow(|text| text.replace("500000000", "1e18")));
     let sim = |file: &'static str, most: &'static str| {
         ["sim", "--workflow", file, "--policy", "nso", "--nodes", most, "--node-memory", "1GB"]
     };
@@ -174,9 +182,20 @@ fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
         (sim("negative.json", "1..4"), "\"f0\" has a size of -1"),
         (sim("pairs.json", "1..1"), "the data do not fit"),
         (sim("mosaic", "1..4"), "\"mosaic\" is not a workflow"),
+        (sim("backwards.json", "1..4"), "\"t0\" ran for -30 s"),
+        (sim("endless.json", "1..4"), "\"t0\" ran for 1000000000 s"),
+        (sim("huge.json", "1..4"), "\"f0\" has a size of 1000000000000000000000000000000"),
+        (sim("all.json", "1..4"), "all files together have"),
     ] {
         world.run(words).refused(2, &[part]);
     }
+    world.run(["sim", "--scenario", "mosaic"]).refused(2, &["there are memefs, table-3.2"]);
+    world.run(["sim"]).refused(2, &["--workflow"]);
+    let clouds = || world.run(["sim", "--scenario", "clouds", "--json"]).succeeded().stdout;
+    let told = clouds();
+    assert_eq!(told, clouds());
+    let figures = serde_json::from_str::<Value>(&told).unwrap()["figures"].clone();
+    assert_eq!(figures.as_array().map(Vec::len), Some(8), "{figures}");
     world.note();
     world.is_as_before();
 }
