@@ -21,6 +21,7 @@ pub mod rescaling;
 mod settings;
 mod shares_held;
 pub mod workflow;
+pub mod yielding;
 
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth};
