@@ -238,7 +238,18 @@ pub struct Lend {
     #[arg(long, value_name = "FILE")]
     pub secret_file: PathBuf,
 
-    /// How long it may take to give the memory back when it is needed here
+    /// Memory that stays free for this machine's own programs: the node gives back what is missing
+    /// [default: a sixteenth, from 128 MiB to 2 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub keep_free: Option<ByteSize>,
+
+    /// How long memory must have been free before it is lent again; twice as long after each time that
+    /// it was wanted back soon
+    #[arg(long, value_name = "SECONDS", default_value = "30s", value_parser = crate::elasticity::seconds)]
+    pub idle: Duration,
+
+    /// How long giving memory back may take when it is needed here; then the node ends, and what it
+    /// still held is lost
     #[arg(long, value_name = "SECONDS", default_value = "2s", value_parser = crate::elasticity::seconds)]
     pub deadline: Duration,
 }

@@ -4,10 +4,12 @@
 mod folder;
 mod group;
 mod loan;
+mod tenant;
 
 pub use folder::Folder;
 pub use group::Group;
 pub use loan::{Ended, Loan};
+pub use tenant::pressure;
 
 use tidefs_model::ByteSize;
 

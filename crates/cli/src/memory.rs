@@ -33,6 +33,11 @@ impl Memory {
         groups().iter().filter_map(|group| group.read()).fold(machine, Memory::least)
     }
 
+    /// What is kept for everything else.
+    pub fn reserve(self) -> ByteSize {
+        ByteSize(self.total.0 / 16).clamp(RESERVE_MIN, RESERVE_MAX)
+    }
+
     fn least(self, other: Memory) -> Memory {
         Memory {
             total: self.total.min(other.total),
@@ -42,8 +47,7 @@ impl Memory {
 
     /// What nodes may take at most.
     pub fn usable(self) -> ByteSize {
-        let reserve = ByteSize(self.total.0 / 16).clamp(RESERVE_MIN, RESERVE_MAX);
-        ByteSize(self.total.0.saturating_sub(reserve.0))
+        ByteSize(self.total.0.saturating_sub(self.reserve().0))
     }
 
     /// The memory of each of `nodes`: what was asked for where it can be had, else an even share
@@ -66,6 +70,11 @@ impl Memory {
             each => Ok(ByteSize(each)),
         }
     }
+}
+
+/// How often the control groups of this process met their limits of memory.
+pub fn limits_met() -> u64 {
+    groups().iter().map(Group::limits_met).sum()
 }
 
 /// A control group with a memory limit, of either version.
@@ -95,6 +104,21 @@ impl Group {
     }
 }
 
+impl Group {
+    fn limits_met(&self) -> u64 {
+        let read = |name: &str| fs::read_to_string(self.directory.join(name)).unwrap_or_default();
+        if !self.version2 {
+            return read("memory.failcnt").trim().parse().unwrap_or(0);
+        }
+        let events = read("memory.events");
+        let of = |line: &str| -> Option<u64> {
+            let (name, count) = line.split_once(' ')?;
+            (name == "max" || name == "oom").then(|| count.trim().parse().ok())?
+        };
+        events.lines().filter_map(of).sum()
+    }
+}
+
 /// The groups of this process with all groups above them, as far as they are visible here.
 fn groups() -> Vec<Group> {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -121,7 +145,8 @@ fn upwards(root: &Path, path: &str, version2: bool) -> Vec<Group> {
         .collect()
 }
 
-fn line_of(meminfo: &str, name: &str) -> Option<ByteSize> {
+/// A size in the kernel's way to say it: a line with a name and so many kB.
+pub fn line_of(meminfo: &str, name: &str) -> Option<ByteSize> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(ByteSize(kibibytes << 10))

@@ -12,6 +12,7 @@ use crate::file_system::Size;
 use crate::foresight;
 use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
+use crate::state::Paths;
 use crate::storage::find_server;
 
 /// The device that mounts are made with.
@@ -72,6 +73,14 @@ pub fn program(name: &str) -> Option<PathBuf> {
 
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Where lenders join, of a file system that runs; `None` where they may not.
+pub fn lenders(size: &Size, paths: &Paths) -> Option<String> {
+    size.listen?;
+    let address = std::fs::read_to_string(paths.lend_address()).ok()?;
+    let secret = paths.lend_secret();
+    Some(format!("lenders join at {address} with the secret in {}", secret.display()))
 }
 
 /// The storage in a few words.

@@ -1,54 +1,94 @@
-//! `tidefs lend`: offer this machine's idle memory.
+//! `tidefs lend`: offer this machine's idle memory, and give it back when it is needed here.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tidefs_model::ByteSize;
+use tidefs_control::yielding::{Lender, Lending, Limits, Need};
+use tidefs_fuse::SystemClock;
+use tidefs_model::{ByteSize, Clock};
 
 use crate::arguments::Lend;
 use crate::failure::Failure;
-use crate::lend::{Ended, Group, Loan, budget};
+use crate::lend::{Ended, Group, Loan, budget, pressure};
 use crate::lending::{State, secret_of};
 use crate::memory::Memory;
 use crate::say;
 use crate::signals::Signals;
 
+/// Between two looks at the machine.
+const LOOK: Duration = Duration::from_millis(50);
 /// Between two words to the borrower.
 const BEAT: Duration = Duration::from_millis(250);
 /// While the node is being emptied.
 const QUICK_BEAT: Duration = Duration::from_millis(20);
+/// With less a node is of no use.
+const BUDGET_MIN: ByteSize = ByteSize::mib(32);
 
 pub fn lend(options: &Lend) -> anyhow::Result<()> {
-    check(options.memory, Memory::of_this_machine())?;
+    let machine = Memory::of_this_machine();
+    check(options.memory, machine)?;
     let secret = read_secret(&options.secret_file)?;
     let signals = Signals::catch().context("cannot catch signals")?;
-    let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
-    let mut loan = Loan::begin(options.join, &secret, options.memory, group)?;
-    say::note(format!(
-        "node {} at {} offers {} of {} to {}; Ctrl-C gives it back",
-        &loan.id().to_string()[..12],
-        loan.address(),
-        budget(options.memory),
-        options.memory,
-        options.join
-    ));
-    let ended = until_ended(&mut loan, &signals, options.deadline);
-    let outcome = told(ended, options.join);
-    loan.end();
-    outcome
+    let mut lender = Lender::new(Limits {
+        most: budget(options.memory),
+        least: BUDGET_MIN,
+        reserve: options.keep_free.unwrap_or(machine.reserve()),
+        deadline: options.deadline,
+        idle: options.idle,
+    });
+    let first = lender.first_offer(&pressure(ByteSize(0)));
+    let available = machine.available;
+    let mut memory = first.ok_or(Failure::OfferNotFree { memory: options.memory, available })?;
+    loop {
+        let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
+        let loan = Loan::begin(options.join, &secret, memory, group)?;
+        let node = &loan.id().to_string()[..12];
+        let (address, join) = (loan.address(), options.join);
+        say::note(format!("node {node} at {address} offers {memory} to {join}; Ctrl-C ends that"));
+        lender.lent(memory);
+        let mut keeping = Keeping::new(loan, options);
+        let ended = keeping.keep(&mut lender, &signals);
+        keeping.loan.end();
+        match ended {
+            Why::Asked => {
+                say::note("the memory is given back");
+                return Ok(());
+            }
+            Why::Early => return Err(Failure::EndedEarly.into()),
+            Why::Borrower(ended) => return told(ended, options),
+            Why::Needed { empty } => say::note(match empty {
+                true => {
+                    "the memory is given back; it is lent again when it has been free for a while"
+                }
+                false => "the node was ended before it was empty, and what it held is lost",
+            }),
+        }
+        lender.gone(SystemClock.now());
+        match wait_for_idle_memory(&mut lender, &signals) {
+            Some(budget) => memory = budget,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Until memory may be lent again; `None`: a signal came.
+fn wait_for_idle_memory(lender: &mut Lender, signals: &Signals) -> Option<ByteSize> {
+    loop {
+        if signals.wait(None, BEAT).is_some_and(|signal| signal.asks_to_stop()) {
+            return None;
+        }
+        if let Lending::Offer(budget) = lender.look(SystemClock.now(), pressure(ByteSize(0))) {
+            return Some(budget);
+        }
+    }
 }
 
 fn check(offered: ByteSize, machine: Memory) -> Result<(), Failure> {
     let (usable, total) = (machine.usable(), machine.total);
     if offered > usable {
         return Err(Failure::OfferTooLarge { offered, usable, total });
-    }
-    if offered > machine.available {
-        let available = machine.available;
-        return Err(Failure::OfferNotFree { memory: offered, available });
     }
     Ok(())
 }
@@ -59,55 +99,161 @@ fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     secret_of(&text).map_err(|error| unusable(error.to_string()))
 }
 
-/// `None`: a second signal came before the node was empty.
-fn until_ended(loan: &mut Loan, signals: &Signals, deadline: Duration) -> Option<Ended> {
-    let mut asked: Option<Instant> = None;
-    let mut state = None;
-    let mut is_late = false;
-    loop {
-        let wait = if asked.is_some() { QUICK_BEAT } else { BEAT };
-        if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
-            if asked.is_some() {
-                return None;
+/// Why a loan is over.
+enum Why {
+    /// A signal came, and the node is empty.
+    Asked,
+    /// A second signal came before it was.
+    Early,
+    /// The machine needs its memory.
+    Needed {
+        empty: bool,
+    },
+    Borrower(Ended),
+}
+
+/// The node is to be emptied.
+struct Leaving {
+    since: Instant,
+    /// Not by a signal.
+    needed: bool,
+    is_late: bool,
+}
+
+/// A loan while it lasts.
+struct Keeping {
+    loan: Loan,
+    deadline: Duration,
+    leaving: Option<Leaving>,
+    /// Since when the node may hold less than it does, and how much.
+    shrinking: Option<(Instant, ByteSize)>,
+    state: Option<State>,
+}
+
+impl Keeping {
+    fn new(loan: Loan, options: &Lend) -> Keeping {
+        let deadline = options.deadline;
+        Keeping { loan, deadline, leaving: None, shrinking: None, state: None }
+    }
+
+    fn keep(&mut self, lender: &mut Lender, signals: &Signals) -> Why {
+        let mut beat = Instant::now();
+        loop {
+            let wait = if self.leaving.is_some() { QUICK_BEAT } else { LOOK };
+            if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
+                match &self.leaving {
+                    Some(Leaving { needed: false, .. }) => return Why::Early,
+                    _ => self.leave(false),
+                }
             }
+            if self.leaving.is_none() {
+                let asked = lender.look(SystemClock.now(), pressure(self.loan.resident()));
+                self.obey(asked);
+            }
+            if self.leaving.is_some() || beat.elapsed() >= BEAT {
+                beat = Instant::now();
+                if let Some(why) = self.beat() {
+                    return why;
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, needed: bool) {
+        let since = Instant::now();
+        self.leaving = Some(Leaving { since, needed, is_late: false });
+        if !needed {
             say::note(
                 "giving the memory back; once more ends the node at once, with what it holds",
             );
-            asked = Some(Instant::now());
         }
-        let now = match loan.beat(asked.is_some()) {
-            Ok(now) => now,
-            Err(ended) => return Some(ended),
+    }
+
+    fn obey(&mut self, asked: Lending) {
+        match asked {
+            Lending::Keep | Lending::Offer(_) => {}
+            Lending::Budget(budget) => {
+                say::note(format!("the node may hold {budget} from now on"));
+                self.loan.set_budget(budget);
+                self.shrinking = Some((Instant::now(), budget));
+            }
+            Lending::Leave(need) => {
+                let why = match need {
+                    Need::TooLittle => "too little is free for it".to_owned(),
+                    Need::Sudden { within } => {
+                        format!("memory would be used up in {:.1} s", within.as_secs_f64())
+                    }
+                    Need::LimitMet => "a limit of memory was met".to_owned(),
+                };
+                say::note(format!("this machine needs its memory: {why}; giving it back"));
+                self.leave(true);
+            }
+        }
+    }
+
+    /// Says that the lender is there, and sees what has come of what was wanted.
+    fn beat(&mut self) -> Option<Why> {
+        let state = match self.loan.beat(self.leaving.is_some()) {
+            Ok(state) => state,
+            Err(Ended::Free(None)) => match self.leaving {
+                Some(Leaving { needed: true, .. }) => return Some(Why::Needed { empty: true }),
+                _ => return Some(Why::Asked),
+            },
+            Err(ended) => return Some(Why::Borrower(ended)),
         };
-        if state != Some(now) && now == State::InUse {
+        if self.state != Some(state) && state == State::InUse {
             say::note("the node is in use");
         }
-        state = Some(now);
-        if asked.is_some_and(|asked| asked.elapsed() > deadline) && !is_late {
-            is_late = true;
-            let held = loan.usage().map_or(ByteSize(0), |usage| usage.used);
-            let why = loan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        self.state = Some(state);
+        self.look_at_the_budget();
+        self.look_at_the_clock()
+    }
+
+    /// What has become free goes back to the machine; a node that is not relieved in time leaves.
+    fn look_at_the_budget(&mut self) {
+        let Some((since, budget)) = self.shrinking else { return };
+        let Some(usage) = self.loan.usage() else { return };
+        if usage.used <= budget {
+            self.loan.purge();
+            self.shrinking = None;
+        } else if since.elapsed() > self.deadline && self.leaving.is_none() {
+            self.shrinking = None;
+            say::note("the node still holds more than it may; giving all of it back");
+            self.leave(true);
+        }
+    }
+
+    fn look_at_the_clock(&mut self) -> Option<Why> {
+        let leaving = self.leaving.as_mut()?;
+        if leaving.since.elapsed() <= self.deadline {
+            return None;
+        }
+        if leaving.needed {
+            return Some(Why::Needed { empty: false });
+        }
+        if !std::mem::replace(&mut leaving.is_late, true) {
+            let held = self.loan.usage().map_or(ByteSize(0), |usage| usage.used);
+            let why = self.loan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             say::note(format!(
-                "the node still holds about {held}, and goes on giving it back{why}"
+                "the node holds about {held} still, and goes on giving it back{why}"
             ));
         }
+        None
     }
 }
 
-fn told(ended: Option<Ended>, address: SocketAddr) -> anyhow::Result<()> {
+/// What the borrower made of it.
+fn told(ended: Ended, options: &Lend) -> anyhow::Result<()> {
+    let address = options.join;
     match ended {
-        None => Err(Failure::EndedEarly.into()),
-        Some(Ended::Free(None)) => {
-            say::note("the memory is given back");
-            Ok(())
-        }
-        Some(Ended::Free(Some(why))) => Err(Failure::NotWanted { address, why }.into()),
-        Some(Ended::Closed) => {
+        Ended::Free(None) => Ok(()),
+        Ended::Free(Some(why)) => Err(Failure::NotWanted { address, why }.into()),
+        Ended::Closed => {
             say::note("the file system has ended, and the node with it");
             Ok(())
         }
-        Some(Ended::OutOfTouch) => Err(Failure::OutOfTouch { address }.into()),
-        Some(Ended::NodeDied) => Err(Failure::NodeDied.into()),
+        Ended::OutOfTouch => Err(Failure::OutOfTouch { address }.into()),
+        Ended::NodeDied => Err(Failure::NodeDied.into()),
     }
 }
 
@@ -121,7 +267,5 @@ mod tests {
         assert!(check(ByteSize::mib(512), machine).is_ok());
         let refused = check(ByteSize::gib(4), machine).unwrap_err();
         assert!(matches!(refused, Failure::OfferTooLarge { .. }), "{refused}");
-        let refused = check(ByteSize::gib(2), machine).unwrap_err();
-        assert!(matches!(refused, Failure::OfferNotFree { .. }), "{refused}");
     }
 }

@@ -41,6 +41,9 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     uninterrupted(&signals)?;
     if !options.quiet {
         announce(&size, &point);
+        if let Some(lenders) = preparation::lenders(&size, &file_system.paths) {
+            say::note(lenders);
+        }
     }
     carry_out(options, &size, &file_system, &point.path, &signals, open_files)
 }

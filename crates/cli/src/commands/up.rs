@@ -26,10 +26,8 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
         preparation::describe(&order.size),
         order.point.path.display()
     ));
-    if order.size.listen.is_some() {
-        let (address, secret) =
-            (std::fs::read_to_string(paths.lend_address())?, paths.lend_secret());
-        say::answer(format!("lenders join at {address} with the secret in {}", secret.display()));
+    if let Some(lenders) = preparation::lenders(&order.size, &paths) {
+        say::answer(lenders);
     }
     say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
     Ok(())

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{Account, Accounts, Host, LentNode, LentUsage, Lifetime, NewNode, Secret};
 
-use super::{Folder, Group, budget};
+use super::{Folder, Group, tenant};
 use crate::failure::Failure;
 use crate::lending::{Channel, ChannelError, FromBorrower, LEASE, State, ToBorrower};
 use crate::storage::find_server;
 
-/// For an answer. The borrower's threads wait for nothing while they serve a beat.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// For an answer: less than the lease, and longer than a loaded machine stands still.
+const ANSWER_WAIT: Duration = Duration::from_secs(12);
 /// The borrower asks the node who it is before it answers.
 const JOIN_WAIT: Duration = Duration::from_secs(15);
 
@@ -47,14 +47,13 @@ impl Loan {
     pub fn begin(
         address: SocketAddr,
         secret: &[u8; 32],
-        offered: ByteSize,
+        memory: ByteSize,
         group: Group,
     ) -> anyhow::Result<Loan> {
         let server = find_server()?;
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
         let mut channel = Channel::connect(address, secret).map_err(refused)?;
-        let memory = budget(offered);
         channel.say(&ToBorrower::Offer { memory_bytes: memory.0 }).map_err(refused)?;
         let accounts = match channel.hear().map_err(refused)? {
             FromBorrower::Terms { accounts } => Accounts::from_text(&accounts),
@@ -100,6 +99,26 @@ impl Loan {
 
     pub fn address(&self) -> SocketAddr {
         self.node.description().address
+    }
+
+    /// What the machine has given the node.
+    pub fn resident(&self) -> ByteSize {
+        tenant::resident(self.node.description().process.pid)
+    }
+
+    /// Has the node hold no more than this from now on; the borrower sees it and takes away what is
+    /// too much.
+    pub fn set_budget(&self, budget: ByteSize) {
+        if let Err(fault) = self.node.set_budget(budget) {
+            tracing::warn!("the node's budget is not changed: {fault}");
+        }
+    }
+
+    /// Pieces that are free in the node go back to the machine.
+    pub fn purge(&self) {
+        if let Err(fault) = self.node.purge() {
+            tracing::debug!("the node keeps free pieces: {fault}");
+        }
     }
 
     /// `None` when the node does not answer.

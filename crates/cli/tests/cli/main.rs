@@ -10,6 +10,7 @@ mod elastic;
 mod fsck;
 mod kept;
 mod killed;
+mod lend;
 mod nodes;
 mod planning;
 mod run;

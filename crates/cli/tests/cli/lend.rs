@@ -1,0 +1,242 @@
+//! Lenders: nodes of another's memory come, are used, and go again in order or not; who must not come
+//! does not, and the file system is not touched by that.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::elastic::{TOOLS, servers, world_with};
+use crate::kept::status;
+use crate::world::{Ran, Running, World, wanted};
+
+/// On a machine that others use as well.
+const WAIT_MAX: Duration = Duration::from_secs(90);
+
+/// A file system that lenders may join; `None` where something for it is left out.
+struct Borrower {
+    world: World,
+    address: String,
+}
+
+impl Borrower {
+    fn start(server: &str, options: &[&str]) -> Option<Borrower> {
+        let mut world = if wanted("cgroup") { world_with(server)? } else { return None };
+        fs::create_dir(world.work().join("tide")).unwrap();
+        world.note();
+        let up = ["up", "--mount", "tide", "--listen", "127.0.0.1:0", "--node-memory", "128MiB"];
+        world.run([&up[..], options].concat()).succeeded();
+        let address = fs::read_to_string(world.runtime().join("tidefs/up/lend-address")).unwrap();
+        Some(Borrower { world, address })
+    }
+
+    fn secret_file(&self) -> String {
+        self.world.runtime().join("tidefs/up/lend-secret").display().to_string()
+    }
+
+    fn lender(&self, memory: &str, secret_file: &str) -> Running {
+        let words = ["lend", "--memory", memory, "--join", &self.address];
+        let words = [&words[..], &["--secret-file", secret_file]].concat();
+        self.world.start(&mut self.world.tidefs(words))
+    }
+
+    /// It is refused at once.
+    fn refuses(&self, memory: &str, secret_file: &str, parts: &[&str]) {
+        self.lender(memory, secret_file).end().refused(1, parts);
+        self.is_untouched();
+    }
+
+    /// Nobody has come, nothing is under way, and files can be written and read.
+    fn is_untouched(&self) {
+        let seen = status(&self.world);
+        assert_eq!(victims(&seen).count(), 0, "{seen}");
+        assert!(seen["reconfiguration"].is_null(), "{seen}");
+        assert_eq!(seen["lost_nodes"].as_array().map(Vec::len), Some(0), "{seen}");
+        self.script("make 7 1 > tide/7 && make 7 1 | cmp - tide/7 && rm tide/7").succeeded();
+    }
+
+    /// A shell script with the tools.
+    fn script(&self, script: &str) -> Ran {
+        self.world.shell(&format!("{TOOLS}\n{script}"))
+    }
+
+    fn until(&self, what: &str, there: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let seen = status(&self.world);
+            if there(&seen) {
+                return seen;
+            }
+            assert!(begun.elapsed() < WAIT_MAX, "{what}: {seen:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn ends(self) {
+        self.world.run(["down"]).succeeded();
+        self.world.is_as_before();
+    }
+}
+
+fn victims(seen: &Value) -> impl Iterator<Item = &Value> {
+    let nodes = seen["nodes"].as_array().unwrap().iter();
+    nodes.filter(|node| node["class"] == "victim")
+}
+
+/// All is at rest with so many victims that hold something.
+fn rests_with(count: usize) -> impl Fn(&Value) -> bool {
+    move |seen| {
+        let held = victims(seen).filter(|node| node["partitions"].as_u64() > Some(0));
+        held.count() == count && victims(seen).count() == count && seen["reconfiguration"].is_null()
+    }
+}
+
+#[test]
+fn memory_is_lent_and_given_back_with_nothing_lost() {
+    for server in servers() {
+        let options = ["--nodes", "2", "--own-share", "0.25"];
+        let Some(borrower) = Borrower::start(server, &options) else { return };
+        let lender = borrower.lender("128MiB", &borrower.secret_file());
+        borrower.until("it is taken in", rests_with(1));
+        borrower.script("for i in $(seq 30); do make $i 1 > tide/$i || exit 1; done").succeeded();
+        let holds_most = |seen: &Value| {
+            rests_with(1)(seen)
+                && victims(seen).all(|node| node["memory_used_bytes"].as_u64() > Some(20 << 20))
+        };
+        borrower.until("the victim has its share", holds_most);
+        lender.send(Signal::TERM);
+        let ended = lender.end().succeeded();
+        assert!(ended.stderr.contains("given back"), "{}", ended.stderr);
+        borrower.until("it has gone", rests_with(0));
+        let ran = borrower.script("cd tide && check 30 1 && rm *").succeeded();
+        assert!(!ran.stderr.contains("died"), "{}", ran.stderr);
+        borrower.is_untouched();
+        borrower.ends();
+    }
+}
+
+#[test]
+fn a_lender_that_is_killed_takes_with_it_what_only_it_held() {
+    for server in servers() {
+        let Some(borrower) = Borrower::start(server, &["--nodes", "1", "--own-share", "0.5"])
+        else {
+            return;
+        };
+        let lender = borrower.lender("128MiB", &borrower.secret_file());
+        borrower.until("it is taken in", rests_with(1));
+        borrower.script("for i in $(seq 30); do make $i 1 > tide/$i || exit 1; done").succeeded();
+        let endpoint = {
+            let seen = borrower.until("it holds something", |seen| {
+                victims(seen).all(|node| node["memory_used_bytes"].as_u64() > Some(8 << 20))
+            });
+            let victim = victims(&seen).next().expect("the victim");
+            victim["endpoint"].as_str().unwrap().to_owned()
+        };
+        lender.send(Signal::KILL);
+        lender.end().ended_with(137);
+        let named = |seen: &Value| {
+            let lost = &seen["lost_nodes"][0];
+            lost["endpoint"] == endpoint.as_str() && lost["partitions"].as_u64() > Some(0)
+        };
+        borrower.until("the loss is named", named);
+        borrower.until("others hold its partitions", |seen| seen["reconfiguration"].is_null());
+        let figures = borrower.script(
+            r#"
+            echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+            cd tide; right=0; lost=0
+            for i in $(seq 30); do
+                if cat $i > ../out 2> ../why; then
+                    make $i 1 | cmp - ../out || exit 3
+                    right=$((right + 1))
+                else
+                    grep -q 'Input/output error' ../why || exit 4
+                    lost=$((lost + 1))
+                fi
+            done
+            rm -f ../out ../why
+            [ $right -gt 0 ] && [ $lost -gt 0 ] || { echo "right $right lost $lost"; exit 5; }
+            rm *
+            for i in $(seq 5); do make $i 1 > $i || exit 6; done
+            check 5 1 && rm *
+            "#,
+        );
+        figures.succeeded();
+        // The next one clears away what the killed one left.
+        let lender = borrower.lender("128MiB", &borrower.secret_file());
+        borrower.until("another is taken in", rests_with(1));
+        lender.send(Signal::INT);
+        lender.end().succeeded();
+        borrower.ends();
+    }
+}
+
+#[test]
+fn who_must_not_lend_is_refused_with_the_reason() {
+    let Some(borrower) = Borrower::start("valkey", &["--nodes", "2"]) else { return };
+    let own = borrower.secret_file();
+    borrower.refuses("1000TiB", &own, &["more than this machine may use", "--memory"]);
+    borrower.refuses("128MiB", "no/such/file", &["cannot read the secret in no/such/file"]);
+    borrower.script(&format!("printf %064d 7 > wrong; head -c 10 {own} > short")).succeeded();
+    borrower.refuses("128MiB", "wrong", &["the secret is not this file system's"]);
+    borrower.refuses("128MiB", "short", &["64 hexadecimal digits"]);
+    borrower.script("rm wrong short").succeeded();
+    let words = ["lend", "--memory", "128MiB", "--join", "127.0.0.1:1", "--secret-file", &own];
+    borrower.world.run(words).refused(1, &["no file system can be lent to at 127.0.0.1:1"]);
+    claims_another_identity(&borrower);
+    borrower.ends();
+}
+
+/// Speaks as a lender does, with the right secret, and says that an own node is its own.
+fn claims_another_identity(borrower: &Borrower) {
+    let seen = status(&borrower.world);
+    let node = &seen["nodes"][0];
+    let script = format!(
+        r#"/usr/bin/python3 - {} {} {} {} << 'END'
+import hashlib, hmac, json, socket, sys
+address, secret_file, node, endpoint = sys.argv[1:]
+host, port = address.rsplit(":", 1)
+stream = socket.create_connection((host, int(port)), timeout=30)
+lines = stream.makefile("rw", newline="\n")
+theirs, ours = lines.readline().split()[2], "00" * 32
+code = lambda key, *parts: hmac.new(key, b"".join(parts), hashlib.sha256)
+secret = bytes.fromhex(open(secret_file).read().strip())
+key = code(secret, b"tidefs lend 1", theirs.encode(), b" ", ours.encode()).digest()
+lines.write(ours + "\n")
+own_port = int(endpoint.rsplit(":", 1)[1])
+claims = [dict(id=node, port=1), dict(id="ab" * 20, port=own_port), dict(id="nonsense", port=1)]
+for number, claim in enumerate(claims):
+    text = json.dumps(dict(join=dict(claim, bus_port=2, memory_bytes=1 << 26)))
+    mac = code(key, b"lender", number.to_bytes(8, "big"), text.encode()).hexdigest()
+    lines.write(mac + " " + text + "\n")
+    lines.flush()
+    print(lines.readline().split(" ", 1)[1])
+END"#,
+        borrower.address,
+        borrower.secret_file(),
+        node["id"].as_str().unwrap(),
+        node["endpoint"].as_str().unwrap(),
+    );
+    let said = borrower.world.shell(&script).succeeded().stdout;
+    let said: Vec<_> = said.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    for line in &said[..2] {
+        assert!(line.contains("claims the identity of another node"), "{line}");
+    }
+    assert!(said[2].contains("40 hexadecimal digits"), "{}", said[2]);
+    borrower.is_untouched();
+}
+
+#[test]
+fn a_user_who_may_make_no_control_group_is_refused() {
+    if !wanted("cgroup") || !wanted("server") {
+        return;
+    }
+    let Some(world) = World::of_ordinary_user() else { return };
+    world.has_server();
+    world.shell("printf %064d 7 > secret").succeeded();
+    let words = ["lend", "--memory", "64MiB", "--join", "127.0.0.1:1", "--secret-file", "secret"];
+    world.run(words).refused(1, &["needs a control group", "run as root"]);
+    world.shell("rm secret").succeeded();
+    world.is_as_before();
+}
