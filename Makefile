@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz testbed
+  bench clean programs litmus crashes crashed fuzz testbed lent shares yields
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
-	$(MAKE) --no-print-directory lint unit workflows churn killed crashed suites
+	$(MAKE) --no-print-directory lint unit workflows churn killed crashed lent suites
 
 lint:
 	cargo fmt --all --check
@@ -91,6 +91,25 @@ testbed: ## NODES=8 hosts on this machine, with links of RATE=100mbit, a node an
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	trust/testbed.py up --nodes $(or $(NODES),4) --rate $(RATE) --tidefs $(TIDEFS)
+
+# Memory is lent to a file system and wanted back.
+SHARES = /usr/bin/python3 trust/shares.py --tidefs $(TIDEFS)
+YIELDS = /usr/bin/python3 trust/yields.py --tidefs $(TIDEFS)
+
+lent:
+	cargo build --release --locked -p tidefs-cli
+	$(SHARES) --shares 0.25 --stripes 200 --victims 2
+	$(YIELDS) --tries 3 --over 6 --deadline 30
+
+shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(SHARES)
+
+yields: ## a tenant takes all its memory within a second, a hundred times, while some of it is lent
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(YIELDS)
 
 fuzz: ## a hundred times as much hostile input as `make test` feeds: replies, records, requests
 	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-fs --lib hostile
