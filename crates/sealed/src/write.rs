@@ -66,7 +66,15 @@ impl<S: Store> Sealed<S> {
         let settled = seal_all(seals, &mut drafts)?;
         let runs: Vec<_> = drafts.iter().flat_map(Draft::runs).collect();
         let (written, outcome) = self.inner.write_and_batch(&runs, shard, batch);
-        let written = written.and_then(|()| self.settle(seals, &settled, false));
+        let others_came =
+            || StoreError::Indeterminate { endpoint: "a stripe others changed".into() };
+        let written =
+            written.and_then(|()| self.change(seals, &settled, false)).and_then(|settled| {
+                match settled {
+                    true => Ok(()),
+                    false => Err(others_came()),
+                }
+            });
         Ok(Some((written, outcome)))
     }
 
@@ -81,8 +89,7 @@ impl<S: Store> Sealed<S> {
         let runs: Vec<_> = drafts.iter().flat_map(Draft::runs).collect();
         if leave.is_some() && drafts.iter().all(Draft::is_new) {
             self.inner.write(&runs)?;
-            self.settle(seals, &settled, false)?;
-            return Ok(true);
+            return self.change(seals, &settled, false);
         }
         drop(leave);
         let announced: Vec<_> = drafts.iter().map(Draft::announcement).collect();
@@ -94,11 +101,12 @@ impl<S: Store> Sealed<S> {
             ..settled
         };
         let settled: Vec<_> = announced.iter().zip(settled).map(of_announced).collect();
-        let done = self.inner.write(&runs).and_then(|()| self.settle(seals, &settled, true));
+        // Refused where others cut the stripe meanwhile: then this write comes after that.
+        let done = self.inner.write(&runs).and_then(|()| self.change(seals, &settled, true));
         if let Err(error) = &done {
             self.withdraw(seals, &announced, error);
         }
-        done.map(|()| true)
+        done
     }
 
     fn drafts<'s>(
@@ -138,17 +146,6 @@ impl<S: Store> Sealed<S> {
             return Ok(false);
         }
         Ok(true)
-    }
-
-    /// # Errors
-    /// Where others have taken this client for dead and changed a record.
-    fn settle(&self, seals: &Seals, changes: &[Change], reclaims: bool) -> Result<(), StoreError> {
-        match self.change(seals, changes, reclaims)? {
-            true => Ok(()),
-            false => {
-                Err(StoreError::Indeterminate { endpoint: "a stripe that others changed".into() })
-            }
-        }
     }
 }
 

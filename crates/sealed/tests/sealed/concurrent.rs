@@ -72,7 +72,8 @@ fn writes_and_cuts_of_several_clients_leave_a_stripe_that_opens() {
                     let bytes = vec![at as u8 + 1; 900];
                     write(client, stripe(0), round * 2_000, &bytes).unwrap();
                     if round % 5 == 4 {
-                        let length = (round * 700) as u32 % 3 * 1_000;
+                        // Now a part is left, now nothing.
+                        let length = (round + at) as u32 % 2 * 1_000;
                         client.trim(&[(stripe(0), length)]).unwrap();
                     }
                 }
