@@ -21,6 +21,50 @@ fn a_wrong_secret_is_denied(kind: Kind) {
     assert!(endpoint.contains("node-0"), "{endpoint}");
 }
 
+/// Two file systems on one machine: each takes its own clients, whoever has the other's secrets.
+fn the_secrets_of_another_file_system_open_nothing(kind: Kind) {
+    let (Some(own), Some(other)) = (start(kind, 1), start(kind, 1)) else { return };
+    let (key, store) = (own.stripe_on(0), own.connect());
+    crate::fixture::write(&store, key, b"own").unwrap();
+    let secrets = other.cluster().secrets();
+    for secret in [&secrets.data, &secrets.admin, &secrets.check] {
+        let described = own.cluster().description();
+        let tried = Valkey::connect(described, secret.clone(), Options::default());
+        let Err(ConnectError::Store(StoreError::Denied { .. })) = tried else {
+            panic!("a client of another file system was let in");
+        };
+    }
+    for (name, secret) in
+        [("tidefs", &secrets.data), ("tidefs-admin", &secrets.admin), ("default", &secrets.data)]
+    {
+        let mut socket = std::os::unix::net::UnixStream::connect(&own.node(0).socket).unwrap();
+        let words = format!("AUTH {name} {}\r\n", secret.reveal());
+        std::io::Write::write_all(&mut socket, words.as_bytes()).unwrap();
+        let mut said = [0; 10];
+        std::io::Read::read_exact(&mut socket, &mut said).unwrap();
+        assert_eq!(&said, b"-WRONGPASS", "{name}");
+    }
+    assert_eq!(crate::fixture::read(&store, key, 3).unwrap(), b"own");
+}
+
+/// A node that stands where another one is expected is no member, even if it lets the client in: it
+/// is given nothing.
+fn a_node_in_the_place_of_another_is_given_nothing(kind: Kind) {
+    let (Some(own), Some(other)) = (start(kind, 1), start(kind, 1)) else { return };
+    let mut described = own.cluster().description().clone();
+    let stranger = other.node(0);
+    described.nodes[0].socket = stranger.socket.clone();
+    described.nodes[0].address = stranger.address;
+    let secret = other.cluster().secrets().data.clone();
+    let tried = Valkey::connect(&described, secret, Options::default());
+    let Err(ConnectError::Store(error)) = tried else {
+        panic!("a node was taken for another one");
+    };
+    assert!(!matches!(error, StoreError::Denied { .. }), "its secret was right: {error}");
+    let mut stranger = other.admin(0);
+    assert_eq!(stranger.say("DBSIZE"), ":0\r\n", "nothing was written to it");
+}
+
 /// To mounts and to checks.
 const FORBIDDEN: [&str; 26] = [
     "EVAL return(1) 0",
@@ -143,6 +187,8 @@ fn values_beyond_what_a_stripe_may_be_are_refused(kind: Kind) {
 
 on_each_server![
     a_wrong_secret_is_denied,
+    the_secrets_of_another_file_system_open_nothing,
+    a_node_in_the_place_of_another_is_given_nothing,
     a_mount_may_do_nothing_but_its_work,
     secrets_stay_in_memory,
     the_server_is_known_by_what_it_can_do,
