@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefs_model::ByteSize;
 
 use crate::elasticity::{Elasticity, NodeRange};
@@ -129,6 +129,10 @@ pub struct StorageOptions {
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]
     pub node_memory: Option<ByteSize>,
 
+    /// When to encrypt what nodes hold of files' bytes: always, where others may lend nodes, or never
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Sealed::Victims)]
+    pub sealed: Sealed,
+
     /// Where to mount; made, and removed at the end, where it does not exist
     #[arg(long, value_name = "DIR", default_value = "./tide")]
     pub mount: PathBuf,
@@ -140,6 +144,25 @@ pub struct StorageOptions {
 
     #[command(flatten)]
     pub elasticity: Elasticity,
+}
+
+/// When stripes are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sealed {
+    Always,
+    Victims,
+    Never,
+}
+
+impl Sealed {
+    /// `lenders`: nodes may be other people's.
+    pub fn is_on(self, lenders: bool) -> bool {
+        match self {
+            Sealed::Always => true,
+            Sealed::Victims => lenders,
+            Sealed::Never => false,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -329,6 +352,20 @@ mod tests {
     }
 
     #[test]
+    fn stripes_are_sealed_when_asked_for_or_where_others_lend() {
+        let sealed =
+            |words: &[&str]| run_of(&[words, &["--", "true"]].concat()).unwrap().storage.sealed;
+        assert_eq!(sealed(&[]), Sealed::Victims);
+        let on = |when: &str| {
+            let sealed = sealed(&["--sealed", when]);
+            (sealed.is_on(false), sealed.is_on(true))
+        };
+        assert_eq!(on("always"), (true, true));
+        assert_eq!(on("victims"), (false, true));
+        assert_eq!(on("never"), (false, false));
+    }
+
+    #[test]
     fn wrong_usage_is_refused() {
         for words in [
             &["--nodes", "0", "--", "true"][..],
@@ -336,6 +373,7 @@ mod tests {
             &["--nodes", "4..1", "--", "true"],
             &["--policy", "nso+aso", "--nodes", "1..4", "--", "true"],
             &["--nodes", "many", "--", "true"],
+            &["--sealed", "perhaps", "--", "true"],
             &["--node-memory", "1MiB", "--", "true"],
             &["--node-memory", "lots", "--", "true"],
             &["--policy", "sometimes", "--nodes", "1..4", "--", "true"],

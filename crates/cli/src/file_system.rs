@@ -47,6 +47,8 @@ pub struct Size {
     pub listen: Option<SocketAddr>,
     /// Where nodes run, in turn; none: on this machine.
     pub hosts: Vec<HostEntry>,
+    /// Stripes are sealed.
+    pub sealed: bool,
 }
 
 impl Size {

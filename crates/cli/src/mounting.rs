@@ -72,10 +72,12 @@ impl ServedMount {
         let begun = point.make().map_err(anyhow::Error::from).and_then(|()| {
             let direct = storage.direct();
             let store = storage.store();
+            let mut config = Config::new(id);
+            (config.passthrough, config.sealing) = (direct, storage.sealing()?);
             strike_off_dead(&store, paths);
             match store {
-                AnyStore::Embedded(store) => mount(store, id, &point.path, direct),
-                AnyStore::Valkey(store) => mount(store, id, &point.path, direct),
+                AnyStore::Embedded(store) => mount(store, config, &point.path),
+                AnyStore::Valkey(store) => mount(store, config, &point.path),
             }
         });
         match begun {
@@ -145,14 +147,8 @@ fn strike_off_dead(store: &AnyStore, paths: &Paths) {
     }
 }
 
-fn mount<S: Store>(
-    store: Arc<S>,
-    id: MountId,
-    path: &Path,
-    direct: bool,
-) -> anyhow::Result<Box<dyn Mount>> {
-    let mut config = Config::new(id);
-    config.passthrough = direct;
+fn mount<S: Store>(store: Arc<S>, config: Config, path: &Path) -> anyhow::Result<Box<dyn Mount>> {
+    let direct = config.passthrough;
     let fs = Arc::new(Fs::mount(store, config, Arc::new(SystemClock))?);
     let mut options = MountOptions::new(path);
     options.passthrough = direct;

@@ -40,7 +40,8 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         elasticity.workflow = elasticity.workflow.and_then(|path| path.canonicalize().ok());
         find_server()?;
     }
-    Ok(Size { nodes, each_bytes: each.0, elasticity, listen: options.listen, hosts })
+    let sealed = options.sealed.is_on(options.listen.is_some());
+    Ok(Size { nodes, each_bytes: each.0, elasticity, listen: options.listen, hosts, sealed })
 }
 
 fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {

@@ -11,9 +11,11 @@ mod find;
 mod instance;
 mod lock;
 mod record;
+mod stripe_key;
 
 pub use base::Base;
 pub use cluster::{ClusterRecord, NodeEntry};
 pub use find::{Running, all_running, find, is_owned};
 pub use instance::{Instance, Paths};
 pub use record::{Kind, MountRecord, NodeRecord, Record, boot_id};
+pub use stripe_key::StripeKey;

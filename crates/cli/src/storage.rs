@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tidefs_fs::Fs;
+use tidefs_fs::{Fs, Sealing};
 use tidefs_fuse::SystemClock;
 use tidefs_model::{MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
@@ -24,7 +24,7 @@ use crate::file_system::Size;
 use crate::lending;
 use crate::nodes::{self, AskingRoom, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
-use crate::state::{ClusterRecord, NodeRecord, Paths};
+use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
 
 /// Either store; cheap to clone.
 #[derive(Clone)]
@@ -96,20 +96,24 @@ pub struct Storage {
     managed: Option<Managed>,
     /// The kernel may be given files to read and write by itself.
     direct: bool,
+    /// With what stripes are sealed.
+    key: Option<SealKey>,
 }
 
 impl Storage {
     /// Starts what the store needs and makes an empty file system in it.
     pub fn start(size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         match size.nodes {
-            None => Storage::embedded(size),
+            None => Storage::embedded(size, paths),
             Some(nodes) => Storage::cluster(nodes, size, paths),
         }
     }
 
-    fn embedded(size: &Size) -> anyhow::Result<Storage> {
+    fn embedded(size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         let capacity = size.each();
-        let direct = tidefs_fuse::passthrough_available();
+        let key = draw_key(size, paths)?;
+        // The kernel cannot open what is sealed.
+        let direct = key.is_none() && tidefs_fuse::passthrough_available();
         let in_tmpfs = direct.then(|| Embedded::in_tmpfs(capacity, StripeSize::DEFAULT));
         let (store, direct) = match in_tmpfs {
             Some(Ok(store)) => (store, true),
@@ -119,13 +123,14 @@ impl Storage {
             }
             None => (Embedded::in_heap(capacity, StripeSize::DEFAULT), false),
         };
-        format(&store)?;
+        format(&store, key.as_ref())?;
         let store = AnyStore::Embedded(Arc::new(store));
-        Ok(Storage { store, nodes: None, managed: None, direct })
+        Ok(Storage { store, nodes: None, managed: None, direct, key })
     }
 
     fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         make_private(&paths.nodes())?;
+        let key = draw_key(size, paths)?;
         let mut seeds = [[0; 32]; 2];
         for seed in &mut seeds {
             getrandom::fill(seed).context("no random numbers")?;
@@ -148,7 +153,7 @@ impl Storage {
         let cluster = Cluster::start(&spec)?;
         ClusterRecord::new(cluster.description()).write(paths, &cluster.secrets().data)?;
         let store = Arc::new(cluster.connect(Options::default())?);
-        format(&store)?;
+        format(&store, key.as_ref())?;
         let (server, secrets) = (spec.server, spec.secrets);
         let nodes =
             LocalNodes::new(server, spec.hosts, secrets, paths.clone(), cluster.leave_running());
@@ -164,16 +169,17 @@ impl Storage {
             None => Arc::new(NoRoom),
         };
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: Some(nodes), managed, direct: false })
+        Ok(Storage { store, nodes: Some(nodes), managed, direct: false, key })
     }
 
     /// Reaches the nodes that the owner of an instance started.
     pub fn join(paths: &Paths) -> anyhow::Result<Storage> {
         let (description, secret) = ClusterRecord::read(paths)?;
+        let key = SealKey::read(paths)?;
         let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
         let room = Arc::new(AskingRoom(paths.clone()));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: None, managed: None, direct: false })
+        Ok(Storage { store, nodes: None, managed: None, direct: false, key })
     }
 
     /// The nodes that this process started and has not stopped, with their numbers.
@@ -217,6 +223,11 @@ impl Storage {
         let secret = nodes.secrets().check.clone();
         let store = Valkey::connect_to_check(&description, secret, Options::default())?;
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
+    }
+
+    /// What one more mount seals with, where stripes are sealed.
+    pub fn sealing(&self) -> anyhow::Result<Option<Sealing>> {
+        self.key.as_ref().map(SealKey::for_a_mount).transpose()
     }
 
     pub fn direct(&self) -> bool {
@@ -292,7 +303,14 @@ fn make_private(directory: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("cannot make {}", directory.display()))
 }
 
-fn format<S: Store>(store: &S) -> anyhow::Result<()> {
-    let format = nodes::format();
+/// The key that others will need, where stripes are to be sealed.
+fn draw_key(size: &Size, paths: &Paths) -> anyhow::Result<Option<SealKey>> {
+    let key = size.sealed.then(SealKey::draw).transpose()?;
+    key.iter().try_for_each(|key| key.write(paths))?;
+    Ok(key)
+}
+
+fn format<S: Store>(store: &S, key: Option<&SealKey>) -> anyhow::Result<()> {
+    let format = nodes::format(key.map(|key| key.cipher));
     Fs::format(store, format, &SystemClock).context("cannot make a file system in the store")
 }

@@ -16,9 +16,10 @@ use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::nodes::{
-    ClusterHands, FromManager, LentNodes, ManagerView, Order, Steps, ToManager, Urgency, is_hopeful,
+    ClusterHands, FromManager, LentNodes, ManagerView, Order, Steps, ToManager, Urgency, format,
+    is_hopeful,
 };
-use crate::state::{ClusterRecord, Paths};
+use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines};
 
@@ -41,6 +42,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let listener = UnixListener::bind(paths.manager()).context("cannot listen")?;
 
     let (description, secret) = ClusterRecord::read(&paths)?;
+    let key = StripeKey::read(&paths)?;
     let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
     let admin = Secret::from_text(&order.secret);
     let admin = Admin::connect(&description, admin, Timeouts::default())?;
@@ -52,6 +54,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
             options,
             urgency.clone(),
             steps.clone(),
+            format(key.map(|key| key.cipher)),
         ),
         provisioner: LentNodes { paths, steps },
         store,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
-use tidefs_fs::{Format, Fs};
+use tidefs_fs::{Cipher, Format, Fs};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Carried, Hands, Loss, Survey};
 use tidefs_model::{Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
@@ -22,6 +22,8 @@ pub struct ClusterHands {
     urgency: Urgency,
     steps: Steps,
     store: Arc<Valkey>,
+    /// Of the file system.
+    format: Format,
     /// What each node used when it was last observed.
     used: Mutex<BTreeMap<NodeId, u64>>,
     /// Partitions that were on nodes that have ended, when that was first seen.
@@ -37,6 +39,7 @@ impl ClusterHands {
         options: MoveOptions,
         urgency: Urgency,
         steps: Steps,
+        format: Format,
     ) -> ClusterHands {
         ClusterHands {
             admin,
@@ -44,6 +47,7 @@ impl ClusterHands {
             urgency,
             steps,
             store,
+            format,
             used: Mutex::default(),
             lost: Mutex::default(),
         }
@@ -198,7 +202,7 @@ impl Hands for ClusterHands {
         self.note_losses(ended, &finished.left)?;
         self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
         self.admin.expunge(ended, before).map_err(Failure::new)?;
-        Fs::mend(&self.store, format(), SystemClock.now()).map_err(Failure::new)?;
+        Fs::mend(&self.store, self.format, SystemClock.now()).map_err(Failure::new)?;
         let (used, lost) = (self.used(), self.lost());
         let loss = |&node: &NodeId| Loss {
             node,
@@ -213,11 +217,12 @@ fn touches(left: &Unfinished, node: NodeId) -> bool {
     [left.from, left.to].contains(&node)
 }
 
-/// The root belongs to who starts the file system.
-pub fn format() -> Format {
+/// The root belongs to who starts the file system. `cipher`: with what stripes are sealed.
+pub fn format(cipher: Option<Cipher>) -> Format {
     Format {
         root_uid: rustix::process::geteuid().as_raw(),
         root_gid: rustix::process::getegid().as_raw(),
+        cipher,
         ..Format::default()
     }
 }

@@ -49,6 +49,11 @@ impl Paths {
         self.directory.join("lend-address")
     }
 
+    /// With what stripes are sealed.
+    pub fn stripe_key(&self) -> PathBuf {
+        self.directory.join("stripe-key")
+    }
+
     pub fn nodes(&self) -> PathBuf {
         self.directory.join("nodes")
     }

@@ -14,6 +14,7 @@ mod lend;
 mod nodes;
 mod planning;
 mod run;
+mod sealed;
 mod signals;
 mod terminal;
 mod user;
