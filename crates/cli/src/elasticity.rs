@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use tidefs_control::{OwnShare, Policy, Settings, SettingsError};
+use tidefs_control::{Capacity, OwnShare, Policy, Settings, SettingsError, Watch};
 use tidefs_model::ByteSize;
 
 /// Most nodes that one machine is asked to run; each is a process with its own sockets.
@@ -66,6 +66,22 @@ fn count(text: &str) -> Result<u16, String> {
     text.trim().parse().map_err(|_| "give a number, such as 4, or a range, such as 2..8".to_owned())
 }
 
+/// What the nodes' shares of the data follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Placement {
+    Memory,
+    Bandwidth,
+}
+
+impl From<Placement> for Capacity {
+    fn from(placement: Placement) -> Capacity {
+        match placement {
+            Placement::Memory => Capacity::Memory,
+            Placement::Bandwidth => Capacity::Bandwidth,
+        }
+    }
+}
+
 /// When the number of nodes changes, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Growing and shrinking")]
@@ -100,6 +116,24 @@ pub struct Elasticity {
     #[arg(long, value_name = "PART", value_parser = own_share)]
     pub own_share: Option<String>,
 
+    /// What the nodes' shares of the data follow: memory, or bandwidth as far as memory allows
+    /// [default: bandwidth with --hosts, else memory]
+    #[arg(long, value_name = "NAME")]
+    pub placement: Option<Placement>,
+
+    /// For how long a node's bandwidth must have changed before shares follow it, in seconds
+    /// [default: 900]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub bandwidth_window: Option<Duration>,
+
+    /// By how much it must have fallen [default: 20]
+    #[arg(long, value_name = "PERCENT")]
+    pub bandwidth_drop: Option<u8>,
+
+    /// Nodes run on several hosts, so that there is a network between them.
+    #[arg(skip)]
+    pub several_hosts: bool,
+
     /// Bytes a second that reconfigurations may move, such as 200MiB [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub move_rate: Option<u64>,
@@ -109,6 +143,21 @@ impl Elasticity {
     /// Something was asked for that only nodes can do.
     pub fn is_asked_for(&self) -> bool {
         *self != Elasticity::default()
+    }
+
+    fn placement(&self) -> Placement {
+        let usual = if self.several_hosts { Placement::Bandwidth } else { Placement::Memory };
+        self.placement.unwrap_or(usual)
+    }
+
+    /// Between processes of one machine there is no bandwidth to speak of, unless somebody asks.
+    fn watch(&self) -> Option<Watch> {
+        let usual = Watch::default();
+        let is_watched = self.several_hosts || self.placement() == Placement::Bandwidth;
+        is_watched.then(|| Watch {
+            window: self.bandwidth_window.unwrap_or(usual.window),
+            drop_percent: self.bandwidth_drop.unwrap_or(usual.drop_percent),
+        })
     }
 
     pub fn policy_name(&self, nodes: NodeRange) -> &str {
@@ -132,6 +181,8 @@ impl Elasticity {
         let own_share = self.own_share.as_ref();
         settings.spreading.own_share =
             own_share.map(|share| share.parse().expect("checked as well"));
+        settings.spreading.by = self.placement().into();
+        settings.watch = self.watch();
         settings.check().map(|()| settings)
     }
 }
@@ -190,6 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn shares_follow_bandwidth_where_there_are_several_hosts() {
+        let (nodes, memory) = (NodeRange { min: 2, max: 2 }, ByteSize::mib(256));
+        let here = Elasticity::default().settings(nodes, memory).unwrap();
+        assert_eq!((here.spreading.by, here.watch), (Capacity::Memory, None));
+        let apart = Elasticity { several_hosts: true, ..Elasticity::default() };
+        let settings = apart.settings(nodes, memory).unwrap();
+        assert_eq!(settings.spreading.by, Capacity::Bandwidth);
+        assert_eq!(settings.watch, Some(Watch::default()));
+        let by_memory = Elasticity { placement: Some(Placement::Memory), ..apart };
+        let settings = by_memory.settings(nodes, memory).unwrap();
+        assert_eq!((settings.spreading.by, settings.watch.is_some()), (Capacity::Memory, true));
+    }
+
+    #[test]
     fn every_number_can_be_set_and_contradictions_are_refused() {
         let nodes = NodeRange { min: 1, max: 6 };
         let asked = Elasticity {
@@ -201,9 +266,16 @@ mod tests {
             quiet_period: Some(Duration::from_secs(3)),
             own_share: Some("0.25".to_owned()),
             move_rate: None,
+            placement: Some(Placement::Bandwidth),
+            bandwidth_window: Some(Duration::from_secs(60)),
+            bandwidth_drop: Some(30),
+            several_hosts: false,
         };
         let settings = asked.settings(nodes, ByteSize::mib(256)).unwrap();
         assert_eq!(settings.spreading.own_share.map(OwnShare::part), Some(0.25));
+        assert_eq!(settings.spreading.by, Capacity::Bandwidth);
+        let watch = Watch { window: Duration::from_secs(60), drop_percent: 30 };
+        assert_eq!(settings.watch, Some(watch));
         let policy = settings.policy;
         assert_eq!(policy.scale_out.unwrap().threshold_percent, 90);
         let scale_in = policy.scale_in.unwrap();

@@ -23,6 +23,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     mounting()?;
     let mut elasticity = options.elasticity.clone();
     let hosts = options.hosts.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
+    elasticity.several_hosts = !hosts.is_empty();
     let nodes = options.nodes.or_else(|| one_on_each(&hosts));
     if nodes.is_none() && elasticity.is_asked_for() {
         return Err(Failure::NothingToScale.into());

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tidefs_control::Decision;
-use tidefs_manager::Progress;
+use tidefs_control::{DataShare, Decision, Reason};
+use tidefs_manager::{NodeStatus, Progress};
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
@@ -67,7 +67,7 @@ pub struct DecisionView {
     pub when: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeView {
     /// Counted from 1 in the order in which nodes came; 0 of one that this machine did not start.
     pub number: usize,
@@ -81,9 +81,43 @@ pub struct NodeView {
     pub partitions: u16,
     /// Shards and stripes that the node holds.
     pub keys: u64,
+    /// Of its link, as the manager measured it; null where there is no link to measure, and where the
+    /// number of nodes is fixed.
+    pub bandwidth_bytes_per_second: Option<u64>,
     /// Received and sent between the last two looks of the manager; null until it has looked twice,
     /// and where the number of nodes is fixed.
-    pub bandwidth_bytes_per_second: Option<u64>,
+    #[serde(default)]
+    pub traffic_bytes_per_second: Option<u64>,
+    /// Of the data; null where the number of nodes is fixed.
+    #[serde(default)]
+    pub share: Option<ShareView>,
+}
+
+/// The part of the data that a node is planned to hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShareView {
+    pub percent: f64,
+    /// What it follows from, with the numbers.
+    pub reason: String,
+}
+
+impl ShareView {
+    pub fn of(node: &NodeStatus, all: &[NodeStatus]) -> Option<ShareView> {
+        let DataShare { part, reason } = node.share?;
+        let memory =
+            || all.iter().filter(|it| it.share.is_some()).map(|it| it.capacity_bytes).sum();
+        let reason = match (reason, node.bandwidth_bytes_per_second) {
+            (Reason::Memory, _) => {
+                format!("memory: {} of {}", ByteSize(node.capacity_bytes), ByteSize(memory()))
+            }
+            (Reason::Bandwidth, Some(rate)) => format!("bandwidth: {} a second", ByteSize(rate)),
+            (Reason::Bandwidth, None) => "bandwidth: as the mean, until it is measured".to_owned(),
+            (Reason::MemoryBound, _) => {
+                "memory: it would be too full if it followed its bandwidth".to_owned()
+            }
+        };
+        Some(ShareView { percent: (part * 1e4).round() / 100.0, reason })
+    }
 }
 
 impl StatusView {
@@ -109,6 +143,8 @@ impl StatusView {
             let seen = manager.and_then(|it| it.nodes.iter().find(|seen| seen.id == view.id));
             let Some(seen) = seen else { continue };
             view.bandwidth_bytes_per_second = seen.bandwidth_bytes_per_second;
+            view.traffic_bytes_per_second = seen.traffic_bytes_per_second;
+            view.share.clone_from(&seen.share);
             if let Some(passage) = seen.passage.as_ref().filter(|_| view.state != "dead") {
                 view.state.clone_from(passage);
             }
@@ -194,6 +230,8 @@ impl From<&NodeOverview> for NodeView {
             partitions: node.partitions,
             keys: node.keys,
             bandwidth_bytes_per_second: None,
+            traffic_bytes_per_second: None,
+            share: None,
         }
     }
 }
@@ -223,20 +261,28 @@ impl fmt::Display for StatusView {
             writeln!(f, "mount      {}", mount.display())?;
         }
         let width = self.nodes.iter().map(|node| node.endpoint.len()).max().unwrap_or(0).max(8);
+        let watched = self.nodes.iter().any(|node| node.share.is_some());
         writeln!(
             f,
-            "\nnode  {:width$}  class   state           used of capacity         partitions",
-            "endpoint"
+            "\nnode  {:width$}  class   state           used of capacity         partitions{}",
+            "endpoint",
+            if watched { "   bandwidth  share" } else { "" }
         )?;
         for (at, node) in self.nodes.iter().enumerate() {
             let number = if node.number == 0 { at + 1 } else { node.number };
             let used = ByteSize(node.memory_used_bytes).to_string();
             let capacity = ByteSize(node.memory_capacity_bytes).to_string();
-            writeln!(
+            write!(
                 f,
                 "{number:<4}  {:width$}  {:<6}  {:<8}  {used:>9} of {capacity:<15}  {:>10}",
                 node.endpoint, node.class, node.state, node.partitions,
             )?;
+            if let Some(ShareView { percent, reason }) = &node.share {
+                let rate = node.bandwidth_bytes_per_second;
+                let rate = rate.map_or("-".to_owned(), |rate| format!("{}/s", ByteSize(rate)));
+                write!(f, "  {rate:>10}  {percent:.1} % by {reason}")?;
+            }
+            writeln!(f)?;
         }
         for lost in &self.lost_nodes {
             write!(f, "\nlost       {lost}\n")?;

@@ -10,11 +10,13 @@ use std::collections::VecDeque;
 
 use tidefs_model::{NodeId, Time};
 
+use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, Silence, Uneven};
 use crate::decision::{Decision, Hold, Verdict};
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
 use crate::observation::Observation;
+use crate::planner::{Capacity, DataShare, data_shares};
 use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request, grant};
@@ -65,6 +67,7 @@ pub struct Controller {
     silence: Silence,
     uneven: Uneven,
     shares: SharesHeld,
+    bandwidths: Bandwidths,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
     last_rebalance: Option<Time>,
@@ -88,6 +91,7 @@ impl Controller {
             silence: Silence::default(),
             uneven: Uneven::default(),
             shares: SharesHeld::default(),
+            bandwidths: Bandwidths::default(),
             full: None,
             requests: VecDeque::new(),
             last_rebalance: None,
@@ -109,6 +113,21 @@ impl Controller {
 
     pub fn observed(&self) -> &Observation {
         &self.observed
+    }
+
+    pub fn bandwidths(&self) -> &Bandwidths {
+        &self.bandwidths
+    }
+
+    /// The parts of the data that the nodes that answer are planned to hold.
+    pub fn shares(&self) -> Vec<(NodeId, DataShare)> {
+        let serving: Vec<_> = self.observed.serving().collect();
+        let memory: Vec<_> = serving.iter().map(|node| node.capacity_bytes).collect();
+        let follows = self.settings.spreading.by == Capacity::Bandwidth;
+        let planned = |id| self.bandwidths.planned().get(&id).copied().filter(|_| follows);
+        let bandwidths: Vec<_> = serving.iter().map(|node| planned(node.id)).collect();
+        let shares = data_shares(&memory, &bandwidths, self.observed.used_bytes());
+        serving.iter().map(|node| node.id).zip(shares).collect()
     }
 
     pub fn last_decision(&self) -> Option<&Decision> {
@@ -158,6 +177,7 @@ impl Controller {
         match event {
             Event::Opened(record) => self.open(record),
             Event::Observed(at, observed) => self.observe(at, observed),
+            Event::Measured(rates) => self.measured(now, &rates),
             Event::NodeFull(node) => self.node_full(node),
             Event::Request(id, request) => self.request(id, request, &mut commands),
             Event::Ended(task, result) => self.ended(now, task, result),
@@ -186,6 +206,21 @@ impl Controller {
         }
         self.observed = observed;
         self.observed_at = Some(at);
+    }
+
+    /// Before the first observation nobody can say which nodes are there.
+    fn measured(&mut self, now: Time, rates: &[(NodeId, u64)]) {
+        let Some(watch) = self.settings.watch else { return };
+        let observed = self.observed_at.map(|_| &self.observed);
+        let is_there = |node: NodeId| observed.is_none_or(|it| it.node(node).is_some());
+        self.bandwidths.measured(now, rates, is_there, &watch);
+    }
+
+    /// What was measured is what shares rest on from now on.
+    fn adopt_bandwidths(&mut self, now: Time) {
+        if let Some(watch) = &self.settings.watch {
+            self.bandwidths.adopt(now, watch);
+        }
     }
 
     fn node_full(&mut self, node: Option<NodeId>) {
@@ -223,6 +258,12 @@ impl Controller {
         }
         match &mut self.state {
             State::Busy(reconfiguration) => {
+                let result = result.map(|done| match done {
+                    Done::Surveyed(inventory) => {
+                        Done::Surveyed(inventory.with_bandwidths(self.bandwidths.planned().clone()))
+                    }
+                    done => done,
+                });
                 reconfiguration.ended(ended, result, now, &self.settings, &mut self.tasks);
             }
             State::Opening { record, task, retry_at, failures } if *task == ended => match result {
@@ -243,7 +284,10 @@ impl Controller {
         self.changed_at = Some(now);
         self.state = match record {
             None => State::Idle,
-            Some(record) => State::Busy(Box::new(Reconfiguration::resume(record, &mut self.tasks))),
+            Some(record) => {
+                self.adopt_bandwidths(now);
+                State::Busy(Box::new(Reconfiguration::resume(record, &mut self.tasks)))
+            }
         };
     }
 
@@ -274,6 +318,7 @@ impl Controller {
         match &summary.outcome {
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
                 self.failures += 1;
+                self.bandwidths.disown();
                 let wait = self.settings.back_off.wait(self.failures);
                 self.hold_until = Some((now + wait, why.clone()));
             }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId, Time};
 
+use crate::bandwidth::Shift;
 use crate::decision::{Cause, Hold, Verdict};
 use crate::forecast::Advice;
 use crate::observation::{Node, Observation, percent};
 use crate::own_share::OwnShare;
+use crate::planner::Capacity;
 use crate::policy::{ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
 use crate::settings::{Settings, Spreading};
@@ -18,6 +20,8 @@ use crate::shares_held::SharesHeld;
 const UNEVEN_POINTS: f64 = 15.0;
 /// A full node is no reason to grow while the mean is below this.
 const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
+/// Nodes whose shares follow their bandwidths are not equally full; below this nothing is done about it.
+const FULL_ENOUGH_PERCENT: f64 = 80.0;
 /// A spread may be uneven for a moment, while many files are deleted.
 const UNEVEN_FOR: Duration = Duration::from_secs(5);
 /// A spread that stays uneven, because partitions cannot be cut, is not tried all the time.
@@ -121,6 +125,8 @@ pub struct Situation<'a> {
     /// A writer waits for room; on this node, where it is known.
     pub full: Option<Option<NodeId>>,
     pub last_rebalance: Option<Time>,
+    /// A bandwidth is another than the shares rest on.
+    pub shift: Option<Shift>,
     /// Of a forecast that is believed.
     pub advice: Option<Advice>,
 }
@@ -148,10 +154,16 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(cause) = uneven(situation).filter(|_| situation.uneven.lasts(situation.now)) {
         return Verdict::Rebalance { cause };
     }
+    if let Some(cause) = full_for_its_bandwidth(situation) {
+        return Verdict::Rebalance { cause };
+    }
     if let Some(off) =
         situation.shares.stays_off(situation.now).filter(|_| !paused(situation, SHARE_PAUSE))
     {
         return Verdict::Rebalance { cause: Cause::OwnShare(off) };
+    }
+    if let Some(Shift { node, before, now }) = situation.shift {
+        return Verdict::Rebalance { cause: Cause::Bandwidth { node, before, now } };
     }
     if situation.full.is_some() {
         return Verdict::Hold(Hold::NoScaleOut);
@@ -192,7 +204,8 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
     let room_elsewhere = used_percent < ROOM_ELSEWHERE_PERCENT || nodes >= max;
-    if let Some(cause) = uneven(situation).filter(|_| full.is_some() && room_elsewhere) {
+    let cause_to_spread = uneven(situation).or_else(|| full_for_its_bandwidth(situation));
+    if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere) {
         return Some(Verdict::Rebalance { cause });
     }
     if nodes >= max {
@@ -253,6 +266,14 @@ fn paused(situation: &Situation<'_>, pause: Duration) -> bool {
     situation.last_rebalance.is_some_and(|last| situation.now - last < pause)
 }
 
+/// A writer met a node full that has a large share because its link is fast, and others have room:
+/// that is no reason to refuse a write, or to grow.
+fn full_for_its_bandwidth(situation: &Situation<'_>) -> Option<Cause> {
+    let spreading = &situation.settings.spreading;
+    let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some();
+    wanted.then(|| unevenness(situation.observed, spreading)).flatten()
+}
+
 fn unevenness(observed: &Observation, spreading: &Spreading) -> Option<Cause> {
     if observed.serving().count() < 2 {
         return None;
@@ -264,20 +285,22 @@ fn unevenness(observed: &Observation, spreading: &Spreading) -> Option<Cause> {
     if let Some(node) = empty {
         return Some(Cause::EmptyNode { node: node.id });
     }
+    let by = spreading.by;
     if spreading.own_share.is_none() {
-        return uneven_among(observed.serving());
+        return uneven_among(observed.serving(), by);
     }
     // What the classes hold beside each other is the share's matter.
     let class = |class| observed.serving().filter(move |node| node.class == class);
-    uneven_among(class(NodeClass::Own)).or_else(|| uneven_among(class(NodeClass::Victim)))
+    uneven_among(class(NodeClass::Own), by).or_else(|| uneven_among(class(NodeClass::Victim), by))
 }
 
 /// The fullest of these nodes is far above their mean.
-fn uneven_among<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<Cause> {
+fn uneven_among<'n>(nodes: impl Iterator<Item = &'n Node>, by: Capacity) -> Option<Cause> {
     let nodes = Observation::new(nodes.copied().collect());
     let mean_percent = percent(nodes.used_bytes(), nodes.capacity_bytes());
     let fullest_percent = nodes.fullest().map(Node::used_percent)?;
-    (fullest_percent - mean_percent > UNEVEN_POINTS)
+    let meant = by == Capacity::Bandwidth && fullest_percent < FULL_ENOUGH_PERCENT;
+    (fullest_percent - mean_percent > UNEVEN_POINTS && !meant)
         .then_some(Cause::Uneven { fullest_percent, mean_percent })
 }
 

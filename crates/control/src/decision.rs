@@ -113,6 +113,12 @@ pub enum Cause {
         expected_bytes: u64,
         ahead: Duration,
     },
+    /// In bytes a second: the shares rest on another bandwidth of this node, or on none.
+    Bandwidth {
+        node: NodeId,
+        before: Option<u64>,
+        now: u64,
+    },
     /// A node has not answered for long, and held nothing.
     DeadAndEmpty {
         node: NodeId,
@@ -217,6 +223,15 @@ impl fmt::Display for Cause {
                 "{} are expected to be in use at most within {:.0} s",
                 ByteSize(*expected_bytes),
                 ahead.as_secs_f64()
+            ),
+            Cause::Bandwidth { before: None, .. } => {
+                f.write_str("the bandwidths of the nodes have been measured")
+            }
+            Cause::Bandwidth { node, before: Some(before), now } => write!(
+                f,
+                "the bandwidth of {node} went from {} to {} a second",
+                ByteSize(*before),
+                ByteSize(*now)
             ),
             Cause::DeadAndEmpty { node } => {
                 write!(f, "{node} has not answered for long, and holds nothing")

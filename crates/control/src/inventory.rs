@@ -35,6 +35,8 @@ pub struct Inventory {
     owners: Vec<Option<u16>>,
     /// Memory that the partition takes on its node.
     bytes: Vec<u64>,
+    /// Bytes a second, of nodes that were measured.
+    bandwidths: BTreeMap<NodeId, u64>,
 }
 
 /// The nodes and the partitions contradict each other.
@@ -69,12 +71,23 @@ impl Inventory {
         let owners = partitions.iter().enumerate().map(owner).collect::<Result<Vec<_>, _>>()?;
         let counted: Vec<_> = partitions.iter().map(|held| held.bytes).collect();
         let bytes = memory(&nodes, &owners, &counted);
-        let mut inventory = Inventory { nodes, owners, bytes };
+        let bandwidths = BTreeMap::new();
+        let mut inventory = Inventory { nodes, owners, bytes, bandwidths };
         for at in 0..count {
             let held = inventory.owners.iter().filter(|owner| **owner == Some(at as u16)).count();
             inventory.nodes.set_partitions(at, held as u16);
         }
         Ok(inventory)
+    }
+
+    /// The bandwidths that shares are to rest on, in bytes a second.
+    pub fn with_bandwidths(self, bandwidths: BTreeMap<NodeId, u64>) -> Inventory {
+        Inventory { bandwidths, ..self }
+    }
+
+    /// In bytes a second; `None` of a node that was not measured.
+    pub fn bandwidth(&self, node: NodeId) -> Option<u64> {
+        self.bandwidths.get(&node).copied()
     }
 
     pub fn observation(&self) -> &Observation {

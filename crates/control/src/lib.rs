@@ -3,6 +3,7 @@
 //! This crate does no I/O, holds no lock, reads no clock and draws no randomness; what happened and
 //! when is told to it. What decides here therefore decides the same in a simulation.
 
+mod bandwidth;
 mod check;
 mod controller;
 mod decide;
@@ -23,6 +24,7 @@ mod shares_held;
 pub mod workflow;
 pub mod yielding;
 
+pub use bandwidth::{Bandwidths, Shift, Watch};
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth};
 pub use decide::{Quiet, Silence, Situation, Uneven, decide};
@@ -34,8 +36,8 @@ pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
 pub use observation::{Node, NodeState, Observation};
 pub use own_share::{ByClass, OwnShare, ParseOwnShareError};
 pub use planner::{
-    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Move, Plan, Refusal, Step, Within, capacity,
-    class_of, node_of, plan, plan_for, share, whole_shares,
+    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, DataShare, Move, Plan, Reason, Refusal, Step,
+    Within, capacity, class_of, data_shares, node_of, plan, plan_for, share, whole_shares,
 };
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
 pub use reconfiguration::{Phase, Reconfiguration};

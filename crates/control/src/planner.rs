@@ -2,12 +2,14 @@
 //!
 //! The range of partitions that holds metadata and the range that holds data are spread each for
 //! itself: metadata over the own nodes in proportion to their memory, data over all nodes in
-//! proportion to the memory that the metadata leaves, with a stated share of it on the own nodes where
-//! there is one and memory allows it. Partitions on nodes that do not answer stay
-//! where they are. The same inventory gives the same plan, in whatever order its nodes were listed.
+//! proportion to the memory that the metadata leaves, or both in proportion to bandwidths; with a
+//! stated share of the data on the own nodes where there is one and memory allows it. Partitions on
+//! nodes that do not answer stay where they are. The same inventory gives the same plan, in whatever
+//! order its nodes were listed.
 
 mod aims;
 mod classes;
+mod data;
 mod hashing;
 mod plan;
 mod shares;
@@ -19,6 +21,7 @@ use std::collections::BTreeSet;
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
 
 pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
+pub use data::{DataShare, Reason, data_shares};
 pub use hashing::{class_of, node_of};
 pub use plan::{Move, Plan, Refusal, Step};
 pub use shares::{capacity, share, whole_shares};
@@ -26,6 +29,7 @@ use spread::{Item, Range};
 use steps::{Draft, Room};
 
 use crate::inventory::{EMPTY_NODE_BYTES, Inventory};
+use crate::observation::Node;
 use crate::settings::Spreading;
 
 /// Plans a spread over all serving nodes but the leaving ones.
@@ -143,7 +147,7 @@ impl<'a> Problem<'a> {
     }
 
     fn room(&self) -> Vec<Room> {
-        let room = |node: &crate::observation::Node| Room {
+        let room = |node: &Node| Room {
             used_bytes: node.used_bytes,
             limit_bytes: self.spreading.limit(node.capacity_bytes),
         };
@@ -164,19 +168,21 @@ impl<'a> Problem<'a> {
     }
 
     fn metadata(&self) -> (Vec<Item>, Vec<u64>) {
-        let weight = |node| if self.may_hold_metadata(node) { self.memory[node].max(1) } else { 0 };
-        (self.items(true), (0..self.memory.len()).map(weight).collect())
+        let memory = |node| if self.may_hold_metadata(node) { self.memory[node].max(1) } else { 0 };
+        let items = self.items(true);
+        let weights = self.weights((0..self.memory.len()).map(memory).collect(), &items);
+        (items, weights)
     }
 
     fn data(&self) -> (Vec<Item>, Vec<u64>) {
         let (items, weights) = self.metadata();
         let metadata = Range::new(&items, &weights, &self.memory);
-        let weight = |node: usize| {
+        let memory = |node: usize| {
             let taken = metadata.fair_bytes(node) as u64;
             if self.stays[node] { self.memory[node].saturating_sub(taken).max(1) } else { 0 }
         };
-        let weights: Vec<_> = (0..self.memory.len()).map(weight).collect();
         let items = self.items(false);
+        let weights = self.weights((0..self.memory.len()).map(memory).collect(), &items);
         let Some(own_share) = self.spreading.own_share else { return (items, weights) };
         let room = |node: usize| {
             let taken = metadata.fair_bytes(node) as u64 + EMPTY_NODE_BYTES;
@@ -189,6 +195,17 @@ impl<'a> Problem<'a> {
         };
         let bytes = items.iter().map(|item| item.bytes).sum();
         (items, classes.weights(&weights, own_share, bytes))
+    }
+
+    /// Of the nodes that have this memory for a range; 0 for those that may hold none of it.
+    fn weights(&self, memory: Vec<u64>, items: &[Item]) -> Vec<u64> {
+        if self.spreading.by == Capacity::Memory {
+            return memory;
+        }
+        let bandwidth = |node: &Node| self.inventory.bandwidth(node.id);
+        let bandwidths: Vec<_> = self.inventory.nodes().iter().map(bandwidth).collect();
+        let bytes = items.iter().map(|item| item.bytes).sum();
+        data::weights(&data_shares(&memory, &bandwidths, bytes))
     }
 
     fn owners(&self, items: &[Item]) -> Vec<u16> {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tidefs_model::ByteSize;
 
+use crate::bandwidth::Watch;
 use crate::own_share::OwnShare;
+use crate::planner::Capacity;
 use crate::policy::{Policy, ScaleIn, ScaleOut};
 
 /// Every node gets at least 16 of the partitions that hold metadata.
@@ -20,6 +22,8 @@ pub struct Spreading {
     pub step_bytes: u64,
     /// At most so many partitions are on their way at a time.
     pub step_partitions: u16,
+    /// What the nodes' shares of the data follow.
+    pub by: Capacity,
     /// What part of the data lies on own nodes while there are victim nodes, as far as memory allows;
     /// `None` spreads it over both by memory.
     pub own_share: Option<OwnShare>,
@@ -38,6 +42,7 @@ impl Default for Spreading {
             fill_percent: 95,
             step_bytes: 128 << 20,
             step_partitions: 16_384,
+            by: Capacity::Memory,
             own_share: None,
         }
     }
@@ -77,6 +82,8 @@ pub struct Settings {
     /// What every node keeps free for deletes, truncates and metadata.
     pub head_room: ByteSize,
     pub spreading: Spreading,
+    /// How the nodes' bandwidths are watched; `None`: they are not measured.
+    pub watch: Option<Watch>,
     pub back_off: BackOff,
     /// So often a failed step of a reconfiguration is tried again before it is given up.
     pub tries: u32,
@@ -93,6 +100,7 @@ impl Settings {
             node_memory,
             head_room: ByteSize::mib(8),
             spreading: Spreading::default(),
+            watch: None,
             back_off: BackOff::default(),
             tries: 5,
         }
@@ -106,6 +114,9 @@ impl Settings {
             return Err(SettingsError::NodeMemory { memory, head_room });
         }
         within("fill of a node", self.spreading.fill_percent.into(), 10, 100)?;
+        if let Some(watch) = &self.watch {
+            within("change of a bandwidth", watch.drop_percent.into(), 1, 90)?;
+        }
         if let Some(scale_out) = &self.policy.scale_out {
             check_out(scale_out)?;
         }

@@ -33,6 +33,12 @@ pub trait Hands: Send + Sync {
     /// How a node that was started is reached, as the provisioner says.
     type Address: Send;
 
+    /// The bandwidth of each node's link, in bytes a second, by a short transfer; of those that can be
+    /// measured from here. Takes up to a second for each node.
+    fn measure(&self) -> Vec<(NodeId, u64)> {
+        Vec::new()
+    }
+
     /// All members, also those that do not answer; quickly. How many partitions a node holds is
     /// what the nodes say.
     fn observe(&self) -> Result<Vec<Node>, Failure>;

@@ -28,6 +28,12 @@ use crate::turn::{TICK, Turn};
 /// Messages that wait for the loop; it never waits for anything itself.
 const MESSAGES_MOST: usize = 256;
 
+/// A fall of bandwidth must be seen several times before it counts.
+const MEASURED_IN_A_WINDOW: u32 = 10;
+/// Not more often than this, and not less often.
+const MEASURED_MOST: Duration = Duration::from_secs(1);
+const MEASURED_LEAST: Duration = Duration::from_secs(60);
+
 /// What the manager acts with.
 #[derive(Debug)]
 pub struct Parts<H, P, S, C> {
@@ -99,6 +105,10 @@ where
         let Some(Opened { journal, record, last }) = self.open(stop)? else { return Ok(()) };
         last.into_iter().for_each(|last| lock(&self.shared.finished).push(last));
         let (superseded, copied) = (AtomicBool::new(false), AtomicU64::new(0));
+        let bandwidths = match self.settings.watch {
+            Some(_) => self.parts.hands.measure(),
+            None => Vec::new(),
+        };
         // The actions stop when the loop does, also when it stops by itself.
         let ending = AtomicBool::new(false);
         let performer = Performer {
@@ -113,8 +123,10 @@ where
         thread::scope(|scope| {
             let (quit, quitting) = bounded::<()>(0);
             let observer = &self;
-            scope.spawn(move || observer.watch(&quitting));
-            let result = Turn::new(&self, &performer).go(scope, record, stop);
+            let until = quitting.clone();
+            scope.spawn(move || observer.watch(&until));
+            scope.spawn(move || observer.watch_bandwidths(&quitting));
+            let result = Turn::new(&self, &performer).go(scope, record, bandwidths, stop);
             drop(quit);
             result
         })
@@ -145,6 +157,18 @@ where
             }
         }
         Ok(None)
+    }
+
+    /// Measures bandwidths several times within the window of the watch, until the loop ends.
+    fn watch_bandwidths(&self, quitting: &Receiver<()>) {
+        let Some(watch) = self.settings.watch else { return };
+        let every = (watch.window / MEASURED_IN_A_WINDOW).clamp(MEASURED_MOST, MEASURED_LEAST);
+        while let Err(RecvTimeoutError::Timeout) = quitting.recv_timeout(every) {
+            let rates = Message::Measured(self.parts.hands.measure());
+            if self.sender.send_timeout(rates, self.interval).is_err() {
+                tracing::debug!("measured bandwidths were not heard");
+            }
+        }
     }
 
     /// Observes the nodes until the loop ends.

@@ -8,6 +8,8 @@ use tidefs_model::{NodeId, Time};
 pub enum Message {
     /// The nodes as they were when they began to be asked.
     Observed(Time, Result<Observation, Failure>),
+    /// Bandwidths, in bytes a second.
+    Measured(Vec<(NodeId, u64)>),
     /// Answered at once.
     Full {
         node: Option<NodeId>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidefs_control::{Controller, Decision, Kind, NodeState, Observation, Phase};
+use tidefs_control::{Controller, DataShare, Decision, Kind, NodeState, Observation, Phase};
 use tidefs_model::{NodeClass, NodeId, Time};
 
 /// The manager as it was a moment ago.
@@ -24,8 +24,12 @@ pub struct NodeStatus {
     pub used_bytes: u64,
     pub capacity_bytes: u64,
     pub partitions: u16,
+    /// Of its link, as measured; `None` where it was not.
+    pub bandwidth_bytes_per_second: Option<u64>,
     /// Received and sent between the last two observations; `None` when it was seen only once.
-    pub bandwidth_bytes_per_second: Option<f64>,
+    pub traffic_bytes_per_second: Option<f64>,
+    /// The part of the data that it is planned to hold; `None` when it does not answer.
+    pub share: Option<DataShare>,
 }
 
 /// What a node is doing.
@@ -86,6 +90,7 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
         Some(record) if !record.nodes_before.contains(&node.id) => NodeLife::Joining,
         _ => NodeLife::Serving,
     };
+    let shares: BTreeMap<_, _> = controller.shares().into_iter().collect();
     let node = |node: &tidefs_control::Node| NodeStatus {
         id: node.id,
         class: node.class,
@@ -93,7 +98,9 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
         used_bytes: node.used_bytes,
         capacity_bytes: node.capacity_bytes,
         partitions: node.partitions,
-        bandwidth_bytes_per_second: beside.traffic.and_then(|traffic| traffic.rate(node.id)),
+        bandwidth_bytes_per_second: controller.bandwidths().of(node.id),
+        share: shares.get(&node.id).copied(),
+        traffic_bytes_per_second: beside.traffic.and_then(|traffic| traffic.rate(node.id)),
     };
     let progress = under_way.map(|under_way| {
         let left = under_way.bytes_left();

@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use tidefs_control::{
     Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Summary, Task, Verdict,
 };
-use tidefs_model::{Clock, Time};
+use tidefs_model::{Clock, NodeId, Time};
 use tidefs_store::Store;
 
 use crate::handle::lock;
@@ -71,11 +71,14 @@ where
         mut self,
         scope: &'s Scope<'s, 'm>,
         record: Option<Record>,
+        bandwidths: Vec<(NodeId, u64)>,
         stop: &AtomicBool,
     ) -> Result<(), ManagerError>
     where
         'm: 's,
     {
+        // What a predecessor left half done is planned anew, with shares as before.
+        self.tell(scope, Event::Measured(bandwidths));
         self.tell(scope, Event::Opened(record));
         loop {
             let superseded = self.performer.superseded.load(Ordering::Acquire);
@@ -119,6 +122,7 @@ where
                 tracing::warn!(%failure, "the nodes cannot be observed");
                 None
             }
+            Message::Measured(rates) => Some(Event::Measured(rates)),
             Message::Full { node, .. } => Some(Event::NodeFull(node)),
             Message::Request { id, request, reply } => {
                 self.replies.insert(id, reply);

@@ -5,6 +5,7 @@
 //! a predecessor left half done is found by [`Admin::unfinished`] and ended by [`Admin::finish`].
 //! One admin at a time may change a cluster; any number may look.
 
+mod bandwidth;
 mod epochs;
 mod error;
 mod expunge;
@@ -26,6 +27,7 @@ use std::thread;
 
 use tidefs_model::NodeId;
 
+pub use self::bandwidth::Probe;
 pub use self::error::AdminError;
 pub use self::limit::Pace;
 pub use self::moves::{Move, MoveFailure, MoveOptions, MoveReport, Step, StepKind};

@@ -47,7 +47,7 @@ mod wire;
 
 pub use admin::{
     Admin, AdminError, Finished, Move, MoveFailure, MoveOptions, MoveReport, Observation, Owner,
-    Ownership, Pace, PartitionSizes, Readings, Step, StepKind, Unfinished,
+    Ownership, Pace, PartitionSizes, Probe, Readings, Step, StepKind, Unfinished,
 };
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,

@@ -10,7 +10,7 @@ use tidefs_fuse::SystemClock;
 use tidefs_manager::{Carried, Hands, Loss, Survey};
 use tidefs_model::{Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_valkey::{
-    Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Unfinished, Valkey,
+    Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Probe, Unfinished, Valkey,
 };
 
 use super::room::Urgency;
@@ -111,6 +111,10 @@ impl ClusterHands {
 
 impl Hands for ClusterHands {
     type Address = NodeDescription;
+
+    fn measure(&self) -> Vec<(NodeId, u64)> {
+        self.admin.measure(Probe::default())
+    }
 
     fn observe(&self) -> Result<Vec<Node>, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;

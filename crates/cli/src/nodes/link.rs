@@ -10,7 +10,7 @@ use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
 use crate::change_view::ChangeView;
 use crate::file_system::Size;
 use crate::state::NodeEntry;
-use crate::view::{DecisionView, ReconfigurationView};
+use crate::view::{DecisionView, ReconfigurationView, ShareView};
 
 /// What a manager is started with, on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,6 +76,8 @@ pub struct NodeSeen {
     /// `joining`, `draining`, or what it is without a manager.
     pub passage: Option<String>,
     pub bandwidth_bytes_per_second: Option<u64>,
+    pub traffic_bytes_per_second: Option<u64>,
+    pub share: Option<ShareView>,
 }
 
 impl ManagerView {
@@ -84,7 +86,9 @@ impl ManagerView {
             id: node.id.to_string(),
             passage: matches!(node.state, NodeLife::Joining | NodeLife::Draining)
                 .then(|| node.state.name().to_owned()),
-            bandwidth_bytes_per_second: node.bandwidth_bytes_per_second.map(|rate| rate as u64),
+            bandwidth_bytes_per_second: node.bandwidth_bytes_per_second,
+            traffic_bytes_per_second: node.traffic_bytes_per_second.map(|rate| rate as u64),
+            share: ShareView::of(node, &status.nodes),
         };
         let kind = |verdict: &Verdict| match verdict {
             Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),

@@ -3,10 +3,12 @@
 use tidefs_model::{NodeId, Time};
 
 use super::{Controller, State};
+use crate::bandwidth::Shift;
 use crate::decide::{Situation, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
+use crate::planner::Capacity;
 use crate::reconfiguration::Reconfiguration;
 use crate::record::{Kind, Record};
 
@@ -35,8 +37,18 @@ impl Controller {
             shares: &self.shares,
             full: self.full,
             last_rebalance: self.last_rebalance,
+            shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
         })
+    }
+
+    fn shift(&self, now: Time) -> Option<Shift> {
+        let watch = self.settings.watch?;
+        if self.settings.spreading.by != Capacity::Bandwidth {
+            return None;
+        }
+        let serving: Vec<_> = self.observed.serving().map(|node| node.id).collect();
+        (serving.len() > 1).then(|| self.bandwidths.shift(now, &serving, &watch)).flatten()
     }
 
     pub(super) fn carry_out(&mut self, now: Time, verdict: Verdict, request: Option<RequestId>) {
@@ -67,6 +79,7 @@ impl Controller {
             reason: decision.to_string(),
         };
         self.decision = Some(decision);
+        self.adopt_bandwidths(now);
         let urgent = matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. });
         let mut reconfiguration = Reconfiguration::new(record, start, urgent, request);
         reconfiguration.account(now);
