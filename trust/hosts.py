@@ -18,8 +18,8 @@ COMMAND_SECONDS_MAX = 120
 END_SECONDS_MAX = 30
 # What passes at once at full speed: several of the largest frames that a host hands out.
 BURST_BYTES = 128 << 10
-# How long a frame may wait for its turn before it is dropped.
-QUEUE_MS = 100
+# So much waits for its turn before frames are dropped.
+QUEUE_BYTES = 256 << 10
 # The relay hands over frame by frame; larger ones cost it less.
 RELAYED_MTU = 9_000
 CGROUPS = Path("/sys/fs/cgroup")
@@ -142,7 +142,7 @@ class Host:
                 with contextlib.suppress(Failure):
                     run("tc", *where, "qdisc", "del", "dev", device, "root")
                 continue
-            limits = ["rate", bandwidth, "burst", BURST_BYTES, "latency", f"{QUEUE_MS}ms"]
+            limits = ["rate", bandwidth, "burst", BURST_BYTES, "limit", QUEUE_BYTES]
             run("tc", *where, "qdisc", "replace", "dev", device, "root", "tbf", *limits)
 
     def rates(self) -> tuple[str, str]:
