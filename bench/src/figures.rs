@@ -27,6 +27,8 @@ pub enum Subject {
     Embedded,
     /// Tidefs on one local Valkey node.
     Valkey,
+    /// The same with stripes that are sealed.
+    Sealed,
     /// Tidefs on four local Valkey nodes.
     Valkey4,
     /// The kernel's own file system in memory.
@@ -42,9 +44,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    pub const ALL: [Subject; 8] = [
+    pub const ALL: [Subject; 9] = [
         Subject::Embedded,
         Subject::Valkey,
+        Subject::Sealed,
         Subject::Valkey4,
         Subject::Tmpfs,
         Subject::Null,
@@ -62,6 +65,7 @@ impl Subject {
         match self {
             Subject::Embedded => "embedded",
             Subject::Valkey => "valkey",
+            Subject::Sealed => "sealed",
             Subject::Valkey4 => "valkey4",
             Subject::Tmpfs => "tmpfs",
             Subject::Null => "null",

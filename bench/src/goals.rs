@@ -76,7 +76,11 @@ fn goals() -> Vec<Goal> {
     for subject in [Subject::Embedded, Subject::Valkey] {
         goals.extend(SMALL_FILES.map(|figure| at_least(subject, figure, Subject::Null, 0.6)));
     }
-    for subject in [Subject::Embedded, Subject::Valkey] {
+    for figure in [Figure::SequentialWrite, Figure::SequentialRead, Figure::RandomRead] {
+        goals.push(at_least(Subject::Sealed, figure, Subject::Valkey, 0.5));
+    }
+    goals.extend(SMALL_FILES.map(|figure| at_least(Subject::Sealed, figure, Subject::Valkey, 0.5)));
+    for subject in [Subject::Embedded, Subject::Valkey, Subject::Sealed] {
         goals.push(at_most(subject, Figure::MemoryLarge, 1.05));
         goals.push(at_most(subject, Figure::MemorySmall, 1.5));
     }

@@ -143,6 +143,11 @@ fn words(subject: Subject, site: &Site, directory: &Path) -> anyhow::Result<Vec<
         Subject::Null => line(&[&own, &"null", &directory, &"--"]),
         Subject::Embedded => tidefs_run(site, directory, None, 1),
         Subject::Valkey => tidefs_run(site, directory, Some("1"), 1),
+        Subject::Sealed => {
+            let mut words = tidefs_run(site, directory, Some("1"), 1);
+            words.splice(words.len() - 1.., line(&[&"--sealed", &"always", &"--"]));
+            words
+        }
         Subject::Valkey4 => tidefs_run(site, directory, Some("4"), 4),
         Subject::Elastic | Subject::ElasticRedis => {
             // Everything fits into the first node, so that it is changed by hand alone.

@@ -32,6 +32,7 @@ pub fn serve(
         Subject::Tmpfs => Some(Usage::FileSystem),
         Subject::Embedded
         | Subject::Valkey
+        | Subject::Sealed
         | Subject::Valkey4
         | Subject::Elastic
         | Subject::ElasticRedis => Some(Usage::Tidefs(tidefs)),
