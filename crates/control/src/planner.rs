@@ -267,12 +267,13 @@ impl<'a> Problem<'a> {
             .into_iter()
             .map(|draft| self.elsewhere(draft, room))
             .collect::<Result<Vec<_>, _>>()?;
+        let left_out = optional.len() + elsewhere.len();
         // Room was taken when another target was chosen; it is given back to be taken again.
         for draft in &elsewhere {
             room[draft.to].used_bytes -= draft.step.bytes;
         }
         steps.extend(steps::cut(elsewhere, room, self.spreading).0);
-        Ok((steps, optional.len() as u32))
+        Ok((steps, left_out as u32))
     }
 
     fn may_stay(&self, draft: &Draft) -> bool {

@@ -37,7 +37,8 @@ pub struct Plan {
     /// empty: all that is on those, and what the others have above their shares. Partitions are not
     /// cut, so a plan may move a little less, and end a little less even.
     pub bytes_minimum: u64,
-    /// Moves that an even spread wants and for which there is no room at any time.
+    /// Moves that an even spread wants and for which there is no room at any time. Those among them
+    /// that take a partition off a leaving node are made all the same, to where there is room.
     pub left_out: u32,
     /// By how much the node that is farthest from its share of all bytes is off, of that share; of
     /// 2 % of its memory where the share is smaller.
