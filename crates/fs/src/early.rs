@@ -3,9 +3,11 @@
 //! Most programs write a small file with one call and close it right after. Whoever carried that
 //! write out goes on to make the file once the program has its answer, so that the close finds most
 //! of the way to the store behind it. Where another write follows, a round was made for nothing; so
-//! what followed lately decides whether to do so.
+//! what followed lately decides whether to do so. One thread does it at a time: a store that does not
+//! answer holds it up, and those that serve requests are few.
 
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use tidefs_store::Store;
 
@@ -23,11 +25,21 @@ const MISS: i32 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Foresight {
     score: AtomicI32,
+    seat: Mutex<()>,
 }
 
 impl Foresight {
     pub fn expects_close(&self) -> bool {
         self.score.load(Ordering::Relaxed) >= 0
+    }
+
+    /// The right to make a file early, until it is dropped; `None`: somebody has it.
+    fn seat(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.seat.try_lock() {
+            Ok(seat) => Some(seat),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub fn was_closed(&self) {
@@ -56,7 +68,10 @@ impl<S: Store> Fs<S> {
             return;
         }
         handle.wrote_once.store(true, Ordering::Relaxed);
-        if self.foresight.expects_close() && !handle.node.slot().unlinked {
+        if !self.foresight.expects_close() || handle.node.slot().unlinked {
+            return;
+        }
+        if let Some(_seat) = self.foresight.seat() {
             handle.file.settle_early(&self.membership);
         }
     }
@@ -65,6 +80,15 @@ impl<S: Store> Fs<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_at_a_time_has_the_seat() {
+        let foresight = Foresight::default();
+        let seat = foresight.seat();
+        assert!(seat.is_some() && foresight.seat().is_none());
+        drop(seat);
+        assert!(foresight.seat().is_some());
+    }
 
     #[test]
     fn a_few_files_that_grow_end_it_and_as_many_closes_as_that_weighs_begin_it_anew() {

@@ -13,7 +13,7 @@ use crate::inode::{Inode, u32_at, u64_at};
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
 /// Inodes with lower numbers may have lost records with a node.
@@ -105,12 +105,16 @@ fn encode(format: &Format) -> Vec<u8> {
 
 fn decode(record: &[u8]) -> Result<Format, Error> {
     let corrupt = Error::Corrupt { what: "superblock", ino: 0 };
-    if record.len() < 28 {
+    if record.len() < 4 {
         return Err(corrupt);
     }
+    // Before the length, which another version may have changed.
     let found = u32_at(record, 0);
     if found != FORMAT_VERSION {
         return Err(Error::WrongFormat { found, needed: FORMAT_VERSION });
+    }
+    if record.len() < 28 {
+        return Err(corrupt);
     }
     let cipher = match u32_at(record, 24) {
         0 => None,
@@ -165,6 +169,15 @@ mod tests {
     use super::*;
 
     const NOW: Time = Time(1_000_000_000_000);
+
+    #[test]
+    fn another_version_is_told_from_a_record_that_does_not_decode() {
+        let other = 1_u32.to_be_bytes();
+        let needed = FORMAT_VERSION;
+        assert_eq!(decode(&other), Err(Error::WrongFormat { found: 1, needed }));
+        assert!(matches!(decode(&needed.to_be_bytes()), Err(Error::Corrupt { .. })));
+        assert!(matches!(decode(&[0; 3]), Err(Error::Corrupt { .. })));
+    }
 
     #[test]
     fn what_was_lost_is_made_anew_and_no_number_is_granted_twice() {

@@ -22,7 +22,7 @@ impl ShardKey {
     /// The shards of one directory lie as far apart in the metadata range as can be, from a place that
     /// follows from the directory: of 2, 4, 8 ... shards any two neighbours are equally far from each
     /// other (van der Corput's sequence). Nodes begin with runs of partitions, so that one busy
-    /// directory uses every node alike.
+    /// directory uses them alike; where nodes came and went they no longer hold runs.
     pub fn partition(self) -> Partition {
         let first = Partition::of_metadata_hash(xxh3_64(&self.directory.0.to_be_bytes())).number();
         let bits = METADATA_PARTITIONS.trailing_zeros();
