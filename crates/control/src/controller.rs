@@ -71,6 +71,7 @@ pub struct Controller {
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
     last_rebalance: Option<Time>,
+    moved_nothing: Option<Time>,
     failures: u32,
     hold_until: Option<(Time, String)>,
     decision: Option<Decision>,
@@ -95,6 +96,7 @@ impl Controller {
             full: None,
             requests: VecDeque::new(),
             last_rebalance: None,
+            moved_nothing: None,
             failures: 0,
             hold_until: None,
             decision: None,
@@ -329,6 +331,7 @@ impl Controller {
         }
         if summary.kind == Kind::Rebalance {
             self.last_rebalance = Some(now);
+            self.moved_nothing = (summary.partitions_moved == 0).then_some(now);
         }
         self.changed_at = Some(now);
         self.quiet.reset();

@@ -125,6 +125,8 @@ pub struct Situation<'a> {
     /// A writer waits for room; on this node, where it is known.
     pub full: Option<Option<NodeId>>,
     pub last_rebalance: Option<Time>,
+    /// When a rebalance last found nothing to move.
+    pub moved_nothing: Option<Time>,
     /// A bandwidth is another than the shares rest on.
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
@@ -199,8 +201,10 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         }
         None => return None,
     };
-    // Room that is there, and that the wanted share does not let anybody use.
-    if let Some(off) = situation.shares.off().filter(|_| full.is_some()) {
+    // Room that is there, and that the wanted share does not let anybody use. Where partitions are too
+    // large for the share it stays off, and the writer needs another node.
+    let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
+    if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain) {
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
     let room_elsewhere = used_percent < ROOM_ELSEWHERE_PERCENT || nodes >= max;
@@ -263,7 +267,11 @@ fn uneven(situation: &Situation<'_>) -> Option<Cause> {
 }
 
 fn paused(situation: &Situation<'_>, pause: Duration) -> bool {
-    situation.last_rebalance.is_some_and(|last| situation.now - last < pause)
+    is_within(situation, situation.last_rebalance, pause)
+}
+
+fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> bool {
+    then.is_some_and(|then| situation.now - then < pause)
 }
 
 /// A writer met a node full that has a large share because its link is fast, and others have room:

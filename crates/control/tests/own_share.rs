@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidefs_control::{
-    EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation, OwnShare, Plan, SharesHeld,
-    Spreading, check, plan,
+    Cause, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation, OwnShare, Plan, Quiet,
+    Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict, check, decide, plan,
 };
-use tidefs_model::{METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
+use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
 
 const MIB: u64 = 1 << 20;
 const DATA: u16 = PARTITIONS - METADATA_PARTITIONS;
@@ -163,6 +163,45 @@ fn a_share_that_is_off_is_noticed_and_put_right_once() {
     // Nobody wants a share.
     shares.observe(at(6), &Observation::new(world.nodes()), &Spreading::default());
     assert_eq!(shares.off(), None);
+}
+
+/// A share that cannot be met, since partitions are too large, is tried once; then a node comes.
+#[test]
+fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
+    let at = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
+    let world = World::new(1, 2, 1_024, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let mut settings = Settings::new("nso".parse().unwrap(), 1, 4, ByteSize::mib(1_024));
+    settings.spreading = spreading(share("0.5"));
+    let observed = Observation::new(world.nodes());
+    let mut shares = SharesHeld::default();
+    shares.observe(at(0), &observed, &settings.spreading);
+    assert!(shares.off().is_some());
+    let decided = |last_rebalance: Option<Time>, moved_nothing: Option<Time>| {
+        decide(&Situation {
+            silence: &Silence::default(),
+            now: at(5),
+            settings: &settings,
+            observed: &observed,
+            quiet: Quiet::default(),
+            uneven: Uneven::default(),
+            shares: &shares,
+            full: Some(Some(id(0))),
+            last_rebalance,
+            moved_nothing,
+            shift: None,
+            advice: None,
+        })
+    };
+    let spreads = |it: &Verdict| matches!(it, Verdict::Rebalance { cause: Cause::OwnShare(off) } if off.own_percent == 100.0);
+    for (last_rebalance, moved_nothing) in
+        [(None, None), (Some(at(4)), None), (Some(at(4)), Some(at(-60)))]
+    {
+        let decided = decided(last_rebalance, moved_nothing);
+        assert!(spreads(&decided), "{decided:?}");
+    }
+    let grown = decided(Some(at(4)), Some(at(4)));
+    let full = Cause::NodeFull { node: Some(id(0)) };
+    assert!(matches!(&grown, Verdict::Grow { cause, .. } if *cause == full), "{grown:?}");
 }
 
 fn world() -> impl Strategy<Value = (World, usize, OwnShare)> {

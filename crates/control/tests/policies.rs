@@ -60,6 +60,7 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
         silence,
         full,
         last_rebalance,
+        moved_nothing: None,
         shift: None,
         advice,
     })

@@ -37,6 +37,7 @@ impl Controller {
             shares: &self.shares,
             full: self.full,
             last_rebalance: self.last_rebalance,
+            moved_nothing: self.moved_nothing,
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
         })
