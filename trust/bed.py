@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import zlib
 from pathlib import Path
@@ -216,9 +217,28 @@ def free_network(name: str) -> ipaddress.IPv4Network:
 
 
 def beds() -> list[Bed]:
-    """All whose folders are there."""
-    folders = sorted(Path("/tmp").glob(f"{PREFIX}*/bed.json"))
-    return [Bed(folder.parent.name.removeprefix(PREFIX)) for folder in folders]
+    """All of this user whose folders are there; in /tmp others may have put what looks like one."""
+    found = []
+    for record in sorted(Path("/tmp").glob(f"{PREFIX}*/bed.json")):
+        with contextlib.suppress(Failure, OSError, ValueError):
+            folder = record.parent.lstat()
+            is_ours = stat.S_ISDIR(folder.st_mode) and folder.st_uid == os.geteuid()
+            bed = Bed(record.parent.name.removeprefix(PREFIX))
+            if is_ours and is_record(bed.read()):
+                found.append(bed)
+    return found
+
+
+def is_record(found: object) -> bool:
+    """Whether this is what `up` writes down."""
+    if not isinstance(found, dict):
+        return False
+    try:
+        ipaddress.ip_network(found["network"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    hosts, owner = found.get("hosts"), found.get("owner", 0)
+    return type(hosts) is int and 1 <= hosts <= HOSTS_MAX and type(owner) is int and owner >= 0
 
 
 def sweep() -> None:

@@ -12,6 +12,7 @@ A frame that finds the queue full is lost too, as on a real link.
 
 import argparse
 import collections
+import errno
 import fcntl
 import os
 import random
@@ -25,6 +26,8 @@ SET_INTERFACE = 0x400454CA
 ETHERNET, NO_HEADER = 0x0002, 0x1000
 FRAME_BYTES_MAX = 65_536
 QUEUE_BYTES_MAX = 16 << 20
+GONE = (errno.EBADFD, errno.EBADF, errno.ENODEV)
+DOWN_PAUSE_SECONDS = 0.01
 
 
 def interface(name: str) -> int:
@@ -50,8 +53,11 @@ class Direction:
                 frame = os.read(self.source, FRAME_BYTES_MAX)
             except BlockingIOError:
                 return
-            except OSError:
-                # The interface is down.
+            except OSError as error:
+                # Whether the interface has gone or is only down, `select` takes it for ready.
+                if error.errno in GONE:
+                    sys.exit(0)
+                time.sleep(DOWN_PAUSE_SECONDS)
                 return
             is_full = self.bytes + len(frame) > QUEUE_BYTES_MAX
             if not is_full and self.random.random() >= self.loss:
