@@ -109,7 +109,7 @@ impl<S: Store> Sealed<S> {
     /// others may be waiting.
     pub fn tidy(&self) {
         let Some(seals) = &self.seals else { return };
-        while let Some(key) = seals.left().pop_first() {
+        while let Some(key) = seals.next_left() {
             let _lock = seals.locks.lock([key]);
             if let Err(error) = self.tidy_one(seals, key) {
                 // One that was forged cannot be withdrawn by anybody.
@@ -138,6 +138,11 @@ impl Seals {
         if left.len() < LEFT_MAX {
             left.insert(key);
         }
+    }
+
+    /// The list is free again when this returns, since whoever works on a stripe may need it.
+    fn next_left(&self) -> Option<StripeKey> {
+        self.left().pop_first()
     }
 
     fn left(&self) -> MutexGuard<'_, BTreeSet<StripeKey>> {

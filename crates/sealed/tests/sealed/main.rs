@@ -7,4 +7,5 @@ mod left_behind;
 mod losses;
 mod promises;
 mod rounds;
+mod silence;
 mod support;
