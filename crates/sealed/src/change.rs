@@ -65,8 +65,10 @@ impl<S: Store> Sealed<S> {
         changes: &[Change],
         reclaims: bool,
     ) -> Result<bool, StoreError> {
+        let before = seals.time_alone();
         let changed = self.change_all(changes, reclaims);
-        let alone = seals.time_alone();
+        // Others that came or went meanwhile may have changed the records since.
+        let alone = before.filter(|_| before == seals.time_alone());
         for Change { key, after, .. } in changes {
             match (&changed, alone) {
                 (Ok(true), Some(_)) if after.is_absent => seals.cache.remove(*key),

@@ -1,13 +1,17 @@
 //! Several clients, and several threads of one, at work on one stripe: every byte is kept.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tidefs_model::ByteSize;
-use tidefs_store::Store;
+use tidefs_store::{Faulty, Operation, Store, When};
 
-use crate::support::{BLOCK, client, heap, read, stripe, write};
+use crate::support::{BLOCK, client, client_when, heap, read, stripe, write};
 
 const ROUNDS: usize = 40;
+/// Below what a paused call waits, far beyond what it takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 #[test]
 fn clients_that_write_parts_of_one_block_lose_none() {
@@ -59,6 +63,31 @@ fn a_reader_beside_writers_sees_whole_blocks_and_no_error() {
         let last = read(&other, stripe(0), 0, 2 * BLOCK).unwrap();
         assert!(last.iter().all(|byte| *byte == ROUNDS as u8 - 1));
     }
+}
+
+/// What a client changed while it had company, it must not remember as the last word because it is
+/// alone when it looks up from that.
+#[test]
+fn a_change_that_ends_in_another_time_is_not_remembered() {
+    let kept = Arc::new(heap(ByteSize::mib(16)));
+    let store = Arc::new(Faulty::new(Arc::clone(&kept), Vec::new()));
+    let alone = Arc::new(AtomicBool::new(false));
+    let time = Arc::clone(&alone);
+    let first = client_when(&store, 1, move || time.load(Ordering::SeqCst).then_some(1));
+    let other = client(&kept, 2, false);
+    std::thread::scope(|scope| {
+        let bytes = store.pause(Operation::Write, When::After);
+        let writing = scope.spawn(|| write(&first, stripe(0), 0, b"mine"));
+        assert!(bytes.wait_until_held(1, PATIENCE), "the bytes are there");
+        let settled = store.pause(Operation::Batch, When::After);
+        drop(bytes);
+        assert!(settled.wait_until_held(1, PATIENCE), "they are settled");
+        write(&other, stripe(0), BLOCK, b"theirs").unwrap();
+        alone.store(true, Ordering::SeqCst);
+        drop(settled);
+        writing.join().unwrap().unwrap();
+    });
+    assert_eq!(read(&first, stripe(0), BLOCK, 6).unwrap(), b"theirs");
 }
 
 #[test]

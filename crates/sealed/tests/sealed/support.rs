@@ -25,11 +25,27 @@ pub fn client<S: Store>(store: &Arc<S>, number: u8, alone: bool) -> Sealed<S> {
 }
 
 pub fn client_with<S: Store>(store: &Arc<S>, number: u8, alone: bool, cipher: Cipher) -> Sealed<S> {
+    make(store, number, move || alone.then_some(1), cipher)
+}
+
+/// A client whose company changes.
+pub fn client_when<S: Store>(
+    store: &Arc<S>,
+    number: u8,
+    time_alone: impl Fn() -> Option<u64> + Send + Sync + 'static,
+) -> Sealed<S> {
+    make(store, number, time_alone, cipher())
+}
+
+fn make<S: Store>(
+    store: &Arc<S>,
+    number: u8,
+    time_alone: impl Fn() -> Option<u64> + Send + Sync + 'static,
+    cipher: Cipher,
+) -> Sealed<S> {
     let sealing = Sealing { key: Key([7; 32]), salt: [number; 16] };
-    let circumstances = Circumstances {
-        time_alone: Box::new(move || alone.then_some(1)),
-        losses: (LOSSES.0, LOSSES.1.to_vec()),
-    };
+    let circumstances =
+        Circumstances { time_alone: Box::new(time_alone), losses: (LOSSES.0, LOSSES.1.to_vec()) };
     let store = Arc::clone(store);
     Sealed::new(store, cipher, Some(sealing), StripeSize::DEFAULT, circumstances)
 }
