@@ -11,7 +11,7 @@ use tidefs_store::StoreError;
 
 use crate::key::{SALT_BYTES, Salt};
 
-const TAG_BYTES: usize = 16;
+pub const TAG_BYTES: usize = 16;
 const SEAL_BYTES: usize = SALT_BYTES + 8 + TAG_BYTES + 4 + 4;
 const BLOCKS_PER_STRIPE: u32 = 16;
 const HEADER_BYTES: usize = 3;

@@ -13,9 +13,9 @@ use tidefs_store::{
 use crate::buffers::Buffers;
 use crate::cache::Cache;
 use crate::change::Locks;
-use crate::key::{Cipher, Sealing};
+use crate::key::{Cipher, SALT_BYTES, Sealing};
 use crate::keyring::Keyring;
-use crate::record::Geometry;
+use crate::record::{Geometry, Seal, TAG_BYTES};
 use crate::table::{is_of_seals, stripe_of};
 
 /// What a client that seals must be told of the world around it.
@@ -42,7 +42,9 @@ pub(crate) struct Seals {
     pub circumstances: Circumstances,
     /// Stripes that a failed call of this client has left announced.
     pub left_behind: Mutex<BTreeSet<StripeKey>>,
-    /// Writes under way of which others could not know, so that they must not begin to work.
+    /// How many cuts were marked.
+    marks: AtomicU64,
+    /// Writes and cuts under way of which others could not know, so that they must not begin to work.
     unannounced: AtomicU64,
 }
 
@@ -68,6 +70,7 @@ impl<S: Store> Sealed<S> {
             buffers: Buffers::default(),
             circumstances,
             left_behind: Mutex::default(),
+            marks: AtomicU64::new(0),
             unannounced: AtomicU64::new(0),
         };
         Sealed { inner, seals: Some(seals) }
@@ -121,7 +124,15 @@ impl Seals {
         self.keyring.as_ref().ok_or_else(denied)
     }
 
-    /// Leave to write what is new without announcing it; others wait until it is given back.
+    /// What keeps others from a stripe while it is cut: a seal of this client, unlike every other of
+    /// its marks, that opens nothing.
+    pub fn mark(&self) -> Seal {
+        let salt = self.keyring.as_ref().map_or([0; SALT_BYTES], |keyring| *keyring.salt());
+        let number = self.marks.fetch_add(1, Ordering::Relaxed);
+        Seal { salt, number, tag: [0; TAG_BYTES], sealed: 1, visible: 0 }
+    }
+
+    /// Leave to cut, and to write what is new, without announcing it; others wait until it is given back.
     pub fn go_unannounced(&self) -> Option<Unannounced<'_>> {
         self.unannounced.fetch_add(1, Ordering::SeqCst);
         let leave = Unannounced(&self.unannounced);

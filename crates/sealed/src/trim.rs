@@ -1,7 +1,11 @@
 //! Cutting stripes: the seals go first, so that what is cut off reads as zeros from then on; a block
 //! that is cut in its middle keeps its bytes, and less of them is seen.
+//!
+//! Between both steps nobody may write what the second one would cut off. A client that is alone keeps
+//! its own threads away; one with company leaves a mark, which is an announcement that nothing opens.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidefs_model::StripeKey;
 use tidefs_store::{Batch, Store, StoreError};
@@ -27,22 +31,38 @@ impl<S: Store> Sealed<S> {
         let (whole, parts): (BTreeMap<_, _>, BTreeMap<_, _>) =
             least.into_iter().partition(|(_, length)| *length == 0);
         let _locks = seals.locks.lock(whole.keys().chain(parts.keys()).copied());
-        self.remove_seals(seals, whole.keys().copied())?;
-        let mut cuts = self.cut_seals(seals, &parts)?;
-        cuts.extend(whole);
-        self.inner.trim(&cuts)
+        let leave = seals.go_unannounced();
+        let mark = leave.is_none().then(|| seals.mark());
+        let mut marked = self.remove_seals(seals, whole.keys().copied(), mark)?;
+        let done = self.cut_seals(seals, &parts, mark).and_then(|(mut cuts, changes)| {
+            marked.extend(changes);
+            cuts.extend(whole);
+            self.inner.trim(&cuts)
+        });
+        match (mark, &done) {
+            (None, _) => {}
+            (Some(_), Err(error)) => self.withdraw(seals, &marked, error),
+            (Some(_), Ok(())) => self.take_away(seals, &marked),
+        }
+        done
     }
 
-    /// Whatever the seals are, also where somebody has announced others.
+    /// Whatever the seals are, also where somebody has announced others: they begin anew.
     fn remove_seals(
         &self,
         seals: &Seals,
         keys: impl Iterator<Item = StripeKey> + Clone,
-    ) -> Result<(), StoreError> {
+        mark: Option<Seal>,
+    ) -> Result<Vec<Change>, StoreError> {
+        let mut left = Record::default();
+        left.announced.extend(mark.map(|mark| (0, mark)));
         let remove = |(shard, stripes): (_, Vec<(StripeKey, ())>)| {
-            let batch = Batch::new().reclaims();
             let fields = stripes.into_iter().map(|(key, ())| field_of(key));
-            (shard, fields.fold(batch, Batch::delete))
+            let batch = fields.fold(Batch::new().reclaims(), |batch, field| match mark {
+                Some(_) => batch.put(field, left.encode()),
+                None => batch.delete(field),
+            });
+            (shard, batch)
         };
         let batches: Vec<_> =
             by_shard(keys.clone().map(|key| (key, ()))).into_iter().map(remove).collect();
@@ -51,38 +71,68 @@ impl<S: Store> Sealed<S> {
             [(shard, batch)] => self.inner.batch(*shard, batch).map(drop),
             batches => self.inner.batches(batches).map(drop),
         };
-        for key in keys {
-            if removed.is_ok() { seals.cache.remove(key) } else { seals.cache.forget(key) }
+        for key in keys.clone() {
+            match (&removed, mark) {
+                (Ok(()), None) => seals.cache.remove(key),
+                _ => seals.cache.forget(key),
+            }
         }
-        removed
+        let marked: Vec<_> =
+            keys.map(|key| Change::new(key, &Arc::default(), left.clone())).collect();
+        if let (Err(error), Some(_)) = (&removed, mark) {
+            self.withdraw(seals, &marked, error);
+        }
+        removed.map(|()| marked)
     }
 
-    /// What is left to be cut of the bytes.
+    /// What is left to be cut of the bytes, and the changes that were made.
     fn cut_seals(
         &self,
         seals: &Seals,
         trims: &BTreeMap<StripeKey, u32>,
-    ) -> Result<Vec<(StripeKey, u32)>, StoreError> {
+        mark: Option<Seal>,
+    ) -> Result<(Vec<(StripeKey, u32)>, Vec<Change>), StoreError> {
         let keys: Vec<_> = trims.keys().copied().collect();
         if keys.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         for _ in 0..ATTEMPTS {
             let held = self.claim(seals, &keys)?;
             let mut cuts = Vec::with_capacity(keys.len());
             let mut changes = Vec::new();
             for ((&key, &length), held) in trims.iter().zip(&held) {
-                let record = cut(&held.record, length, seals.geometry);
+                let mut record = cut(&held.record, length, seals.geometry);
                 cuts.push((key, end_of(&record, length, seals.geometry)));
+                record.announced.extend(mark.map(|mark| (0, mark)));
                 if record != held.record {
                     changes.push(Change::new(key, held, record));
                 }
             }
-            if self.change(seals, &changes, true)? {
-                return Ok(cuts);
+            match self.change(seals, &changes, true) {
+                Ok(true) => return Ok((cuts, changes)),
+                Ok(false) => {}
+                Err(error) => {
+                    self.withdraw(seals, &changes, &error);
+                    return Err(error);
+                }
             }
         }
         Err(StoreError::Unavailable { endpoint: "a stripe that others keep changing".into() })
+    }
+
+    /// The bytes are cut, so others may go on. Where that cannot be said now, it is said later, and
+    /// the cut is done all the same.
+    fn take_away(&self, seals: &Seals, marked: &[Change]) {
+        let clear = |marked: &Change| {
+            let mut record = marked.after.record.clone();
+            record.announced.clear();
+            Change::new(marked.key, &marked.after, record)
+        };
+        let cleared: Vec<_> = marked.iter().map(clear).collect();
+        // Refused where another one has cut the stripe meanwhile: the mark is its own then.
+        if let Err(error) = self.change(seals, &cleared, true) {
+            self.withdraw(seals, marked, &error);
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidefs_model::ByteSize;
-use tidefs_store::{Faulty, Operation, Store, When};
+use tidefs_store::{Embedded, Faulty, Operation, Store, When};
 
-use crate::support::{BLOCK, client, client_when, heap, read, stripe, write};
+use crate::support::{BLOCK, client, client_when, heap, noise, read, stripe, write};
 
 const ROUNDS: usize = 40;
 /// Below what a paused call waits, far beyond what it takes on a busy machine.
@@ -62,6 +62,59 @@ fn a_reader_beside_writers_sees_whole_blocks_and_no_error() {
         });
         let last = read(&other, stripe(0), 0, 2 * BLOCK).unwrap();
         assert!(last.iter().all(|byte| *byte == ROUNDS as u8 - 1));
+    }
+}
+
+/// What is written while another client cuts is there afterwards: the cut comes before or after it as
+/// a whole, not its seals before and its bytes after.
+#[test]
+fn a_write_beside_a_cut_keeps_its_bytes() {
+    for length in [0, 300] {
+        let store = Arc::new(Faulty::<Embedded>::new(heap(ByteSize::mib(16)), Vec::new()));
+        let (cutter, writer) = (client(&store, 1, false), client(&store, 2, false));
+        write(&cutter, stripe(0), 0, &noise(1, 2 * BLOCK)).unwrap();
+        std::thread::scope(|scope| {
+            let pause = store.pause(Operation::Trim, When::Before);
+            let cutting = scope.spawn(|| cutter.trim(&[(stripe(0), length)]));
+            assert!(pause.wait_until_held(1, PATIENCE), "the seals are cut");
+            let asked = store.count(Operation::Batch);
+            let writing = scope.spawn(|| write(&writer, stripe(0), 1_000, &noise(2, 2 * BLOCK)));
+            // Until it is over or has seen for some time that it has to wait.
+            while !writing.is_finished() && store.count(Operation::Batch) < asked + 10 {
+                std::thread::yield_now();
+            }
+            drop(pause);
+            cutting.join().unwrap().unwrap();
+            writing.join().unwrap().unwrap();
+        });
+        for client in [&cutter, &writer] {
+            let mut wanted = noise(1, length as usize);
+            wanted.resize(1_000, 0);
+            wanted.extend(noise(2, 2 * BLOCK));
+            let found = read(client, stripe(0), 0, wanted.len());
+            assert!(found.unwrap() == wanted, "cut to {length}");
+        }
+    }
+}
+
+/// A write that meets a cut between its announcement and its settling begins anew.
+#[test]
+fn a_cut_beside_a_write_costs_it_nothing() {
+    let store = Arc::new(Faulty::<Embedded>::new(heap(ByteSize::mib(16)), Vec::new()));
+    let (cutter, writer) = (client(&store, 1, false), client(&store, 2, false));
+    write(&writer, stripe(0), 0, &noise(1, 500)).unwrap();
+    for (round, when) in [When::Before, When::After].into_iter().enumerate() {
+        let bytes = noise(10 + round as u64, 700);
+        std::thread::scope(|scope| {
+            let pause = store.pause(Operation::Write, when);
+            let writing = scope.spawn(|| write(&writer, stripe(0), 100, &bytes));
+            assert!(pause.wait_until_held(1, PATIENCE), "it is announced");
+            cutter.trim(&[(stripe(0), 0)]).unwrap();
+            drop(pause);
+            writing.join().unwrap().unwrap();
+        });
+        assert!(read(&cutter, stripe(0), 100, 700).unwrap() == bytes, "{when:?}");
+        assert!(read(&cutter, stripe(0), 0, 100).unwrap() == [0; 100], "{when:?}");
     }
 }
 
