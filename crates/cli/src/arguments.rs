@@ -78,7 +78,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  \
         tidefs lend --memory 4GiB --join 10.0.0.1:7400 --secret-file lend-secret\n\n\
         The file system keeps the secret in its state directory, in the file lend-secret. Ctrl-C gives\n\
-        back what is held here, then ends; a second one ends at once, and what was left is lost.")]
+        back what is held here, then ends; a second one ends at once, and what was left is lost.\n\n\
+        The file system must trust this machine: whoever has it can learn the secrets of its nodes from\n\
+        what they send here, and with them read and change what is on all nodes that it reaches, except\n\
+        that bytes of files that are sealed cannot be read.")]
     Lend(Lend),
     /// Watch nodes, usage and what the manager does
     #[command(after_help = "Example:\n  tidefs top")]
@@ -138,7 +141,8 @@ pub struct StorageOptions {
     pub mount: PathBuf,
 
     /// Let lenders join at this address and port (`tidefs lend --join`); nodes listen there too, on
-    /// ports of their own; port 0 chooses one [default: this machine only, and no lenders]
+    /// ports of their own; port 0 chooses one. Let in only lenders that you trust: they can learn the
+    /// secrets of the nodes (`tidefs lend --help`) [default: this machine only, and no lenders]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
 

@@ -28,7 +28,8 @@ pub enum ToBorrower {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromBorrower {
-    /// Who is to be let in by the node: hashes of secrets, from which nobody gets in.
+    /// Who is to be let in by the node: hashes of secrets, from which nobody gets in. Once the node is
+    /// used, its clients send it the secrets themselves.
     Terms {
         accounts: String,
     },
