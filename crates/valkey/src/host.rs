@@ -37,7 +37,18 @@ impl Host {
 
 /// Whether the address belongs to this machine, or to the network name space of this process.
 pub fn is_here(address: IpAddr) -> bool {
-    address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()
+    address.is_loopback() || addresses().contains(&address.to_canonical())
+}
+
+/// Those of the interfaces. Where they cannot be asked for nobody is here, and TCP reaches everybody;
+/// whether an address can be bound to says nothing, since a machine may allow that for any.
+fn addresses() -> Vec<IpAddr> {
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let ip = |address: nix::sys::socket::SockaddrStorage| match address.as_sockaddr_in() {
+        Some(address) => Some(IpAddr::V4(address.ip())),
+        None => address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())),
+    };
+    interfaces.filter_map(|interface| interface.address.and_then(ip)).collect()
 }
 
 /// How this process reaches a node: a node of the same host by its socket, another one by its
@@ -53,6 +64,21 @@ pub fn endpoint(address: std::net::SocketAddr, socket: &Path) -> Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a packet to somewhere would be sent from is an address of this machine.
+    #[test]
+    fn addresses_of_the_interfaces_are_here() {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        assert!(
+            is_here("127.0.0.1".parse().unwrap()) && addresses().iter().any(IpAddr::is_loopback)
+        );
+        if socket.connect("192.0.2.7:9").is_ok() {
+            assert!(is_here(socket.local_addr().unwrap().ip()));
+        }
+        for elsewhere in ["192.0.2.7", "2001:db8::7", "::ffff:192.0.2.7"] {
+            assert!(!is_here(elsewhere.parse().unwrap()), "{elsewhere}");
+        }
+    }
 
     #[test]
     fn only_a_node_of_this_host_is_reached_by_its_socket() {
