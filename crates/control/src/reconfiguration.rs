@@ -60,6 +60,8 @@ pub struct Reconfiguration {
     nodes_after: u16,
     /// A writer waits for it.
     urgent: bool,
+    /// Nobody waits for what it does, so it ends early where a lender waits.
+    gives_way: bool,
     /// Why a decommission is to be given up at the next opportunity.
     cancelled: Option<String>,
     /// Somebody else comes first, and this goes no further than it must.
@@ -80,6 +82,7 @@ impl Reconfiguration {
         record: Record,
         start: Action,
         urgent: bool,
+        gives_way: bool,
         request: Option<RequestId>,
     ) -> Reconfiguration {
         Reconfiguration {
@@ -100,6 +103,7 @@ impl Reconfiguration {
             imbalance_percent: None,
             nodes_after: record.nodes_before.len() as u16,
             urgent,
+            gives_way,
             cancelled: None,
             cut_short: false,
             resumed: false,
@@ -175,8 +179,7 @@ impl Reconfiguration {
 
     /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
     pub fn make_way(&mut self) {
-        let comes_first = self.kind() == Kind::Decommission;
-        self.cut_short = self.cut_short || !comes_first;
+        self.cut_short = self.cut_short || self.gives_way;
     }
 
     pub fn summary(&self, now: Time) -> Summary {

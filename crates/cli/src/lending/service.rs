@@ -19,8 +19,10 @@ use crate::nodes::{LocalNodes, Supervision, ToManager};
 
 /// Lenders at the same time.
 const LENDERS_MOST: usize = 256;
-/// Before a node that could not be emptied is tried again; its lender says when to stop.
+/// Before a node that could not be emptied is tried again, and the most that this grows to; its lender
+/// says when to stop.
 const RETRY: Duration = Duration::from_millis(200);
+const RETRY_MOST: Duration = Duration::from_millis(500);
 
 pub struct Service {
     pub nodes: LocalNodes,
@@ -187,11 +189,16 @@ impl Service {
 
     /// Until it has left, or its lender has gone.
     fn give_back(&self, id: NodeId) {
+        let mut pause = RETRY;
         while self.offers.still_leaves(id) {
-            if let Err(failure) = self.manager.change(&ToManager::GiveBack(id.to_string())) {
-                tracing::info!(node = %id, "a lent node cannot be given back yet: {failure}");
-                self.offers.note(id, failure.to_string());
-                sleep(RETRY);
+            match self.manager.change(&ToManager::GiveBack(id.to_string())) {
+                Ok(_) => pause = RETRY,
+                Err(failure) => {
+                    tracing::info!(node = %id, "a lent node cannot be given back yet: {failure}");
+                    self.offers.note(id, failure.to_string());
+                    sleep(pause);
+                    pause = (pause * 2).min(RETRY_MOST);
+                }
             }
         }
     }

@@ -65,6 +65,7 @@ impl Controller {
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
             Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
         };
+        let gives_way = self.gives_way(&verdict);
         let start = match verdict {
             Verdict::TakeIn => Action::TakeIn,
             _ => Action::StartNode,
@@ -82,9 +83,23 @@ impl Controller {
         self.decision = Some(decision);
         self.adopt_bandwidths(now);
         let urgent = matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. });
-        let mut reconfiguration = Reconfiguration::new(record, start, urgent, request);
+        let mut reconfiguration = Reconfiguration::new(record, start, urgent, gives_way, request);
         reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);
         self.state = State::Busy(Box::new(reconfiguration));
+    }
+
+    /// Whether nobody needs it soon: neither a writer without room nor a lender nor whoever asked for
+    /// nodes of the own class.
+    fn gives_way(&self, verdict: &Verdict) -> bool {
+        let spreads = match verdict {
+            Verdict::TakeIn => true,
+            Verdict::Rebalance { cause } => !matches!(
+                cause,
+                Cause::NodeFull { .. } | Cause::OverBudget { .. } | Cause::Lender { .. }
+            ),
+            _ => false,
+        };
+        spreads && self.full.is_none()
     }
 }

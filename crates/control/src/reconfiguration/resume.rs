@@ -9,7 +9,8 @@ impl Reconfiguration {
     /// Half-made moves have been put right already. What was meant is in the record, how far it
     /// came is found out by a survey.
     pub fn resume(record: Record, tasks: &mut Tasks) -> Reconfiguration {
-        let mut resumed = Reconfiguration::new(record, Action::StartNode, false, None);
+        // Nobody remembers who waited for it.
+        let mut resumed = Reconfiguration::new(record, Action::StartNode, false, false, None);
         resumed.resumed = true;
         resumed.to_start = 0;
         if resumed.record.undoing {

@@ -1,6 +1,6 @@
 //! Lenders offer nodes and want them back while a workload writes.
 
-use tidefs_control::{Answer, Outcome, OwnShare, Refused, Request, Settings};
+use tidefs_control::{Answer, Kind, Outcome, OwnShare, Refused, Request, Settings};
 use tidefs_model::NodeId;
 
 use crate::settings;
@@ -112,6 +112,22 @@ fn what_cannot_be_given_back_is_refused_with_the_reason() {
     assert!(world.cluster.victims.contains(&lent), "everything stays as it was");
     let nobody = world.ask(Request::GiveBack(NodeId([9; 20])));
     assert!(matches!(nobody, Answer::Refused(Refused::UnknownNode { .. })), "{nobody:?}");
+}
+
+/// A lender that cannot be emptied asks again and again; what a writer waits for is done meanwhile.
+#[test]
+fn a_lender_that_cannot_be_emptied_does_not_keep_others_from_growing() {
+    let mut world = World::new(with_share("nso", 1, 2, "0.5"), 1, Faults::NONE, 17);
+    let lent = take_in(&mut world);
+    world.wish_mib(600);
+    world.run_until(200, |world| world.own_nodes() == 2 && world.moving());
+    while !world.is_idle() {
+        world.submit(Request::GiveBack(lent));
+        world.run_ticks(1);
+    }
+    let grown =
+        world.summaries.iter().rfind(|it| it.kind == Kind::Commission).expect("it has grown");
+    assert!(grown.bytes_moved > 100 << 20, "cut short: {grown:?}");
 }
 
 #[test]

@@ -135,7 +135,11 @@ impl World {
     }
 
     pub fn run(&mut self, seconds: u64) {
-        (0..seconds * TICKS_PER_SECOND).for_each(|_| self.step());
+        self.run_ticks(seconds * TICKS_PER_SECOND);
+    }
+
+    pub fn run_ticks(&mut self, ticks: u64) {
+        (0..ticks).for_each(|_| self.step());
     }
 
     pub fn run_until(&mut self, seconds: u64, there: impl Fn(&World) -> bool) {
