@@ -49,6 +49,7 @@ pub use admin::{
     Admin, AdminError, Finished, Move, MoveFailure, MoveOptions, MoveReport, Observation, Owner,
     Ownership, Pace, PartitionSizes, Probe, Readings, Step, StepKind, Unfinished,
 };
+pub use awake::{Awake, LOOK_EVERY};
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
     find_nodes,

@@ -2,18 +2,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{Account, Accounts, Host, LentNode, LentUsage, Lifetime, NewNode, Secret};
 
 use super::{Folder, Group, tenant};
 use crate::failure::Failure;
-use crate::lending::{Channel, ChannelError, FromBorrower, LEASE, State, ToBorrower};
+use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
 use crate::storage::find_server;
 
-/// For an answer: less than the lease, and longer than a loaded machine stands still.
-const ANSWER_WAIT: Duration = Duration::from_secs(12);
 /// The borrower asks the node who it is before it answers.
 const JOIN_WAIT: Duration = Duration::from_secs(15);
 
@@ -34,7 +32,6 @@ pub enum Ended {
 pub struct Loan {
     channel: Channel,
     node: LentNode,
-    heard: Instant,
     /// What was told last.
     pub why: Option<String>,
     // In this order: the node has ended before its group and folder go.
@@ -69,7 +66,7 @@ impl Loan {
             id: NodeId(id),
             class: NodeClass::Victim,
             memory,
-            host: Host::here(channel.addresses()?.0.ip()),
+            host: Host::here(channel.addresses()?.0),
             accounts: accounts.with_lender(&lender),
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,
@@ -82,15 +79,14 @@ impl Loan {
             bus_port: described.bus_port,
             memory_bytes: memory.0,
         };
-        channel.patience(JOIN_WAIT)?;
+        channel.patience(JOIN_WAIT);
         channel.say(&join).map_err(refused)?;
         match channel.hear().map_err(refused)? {
             FromBorrower::Standing { .. } => {}
             other => return Err(unwanted(address, other).into()),
         }
-        channel.patience(ANSWER_WAIT)?;
-        let heard = Instant::now();
-        Ok(Loan { channel, node, heard, why: None, group, _folder: folder })
+        channel.patience(ANSWER_WAIT);
+        Ok(Loan { channel, node, why: None, group, _folder: folder })
     }
 
     pub fn id(&self) -> NodeId {
@@ -139,25 +135,19 @@ impl Loan {
         match said.and_then(|()| self.channel.hear()) {
             Ok(FromBorrower::Standing { state: State::Free, why }) => Err(Ended::Free(why)),
             Ok(FromBorrower::Standing { state, why }) => {
-                self.heard = Instant::now();
                 self.why = why;
                 Ok(state)
             }
             Ok(FromBorrower::Refused(why)) => Err(Ended::Free(Some(why))),
             Ok(FromBorrower::Terms { .. }) => Err(Ended::Closed),
-            Err(error) if error.is_silence() => Err(self.silence()),
+            // An answer that is late cannot be told from the next one, so the conversation is over. The
+            // node is ended before the borrower takes it for lost.
+            Err(error) if error.is_silence() => Err(Ended::OutOfTouch),
             Err(error) => {
                 tracing::debug!("the borrower: {error}");
                 Err(Ended::Closed)
             }
         }
-    }
-
-    /// An answer that is late cannot be told from the next one, so the conversation is over. The node
-    /// is ended before the borrower takes it for lost.
-    fn silence(&self) -> Ended {
-        debug_assert!(self.heard.elapsed() < LEASE, "it has been given up already");
-        Ended::OutOfTouch
     }
 
     /// Ends the node, and clears away its group and its folder.

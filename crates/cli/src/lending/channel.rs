@@ -5,17 +5,19 @@
 //! Both sides draw a number for each connection, and the key follows from the secret and both. The
 //! code of a line is HMAC-SHA-256 (RFC 2104) over who speaks, the line's number, and the line.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use tidefs_valkey::{Awake, LOOK_EVERY};
 
 const LABEL: &[u8] = b"tidefs lend 1";
 /// No word is nearly as long.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// For a connection, and then for everything until it is known that both know the secret.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// In front of a reason that is told to somebody who has not shown that he knows the secret.
 const REFUSAL: char = '!';
@@ -48,6 +50,9 @@ impl ChannelError {
 
 pub struct Channel {
     stream: BufReader<TcpStream>,
+    patience: Duration,
+    /// Until when the other side has to show that it knows the secret; it has where there is none.
+    handshake: Option<Awake>,
     key: [u8; 32],
     is_lender: bool,
     said: u64,
@@ -59,7 +64,6 @@ impl Channel {
     pub fn connect(address: SocketAddr, secret: &[u8; 32]) -> Result<Channel, ChannelError> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
         let mut channel = Channel::new(stream, true)?;
-        channel.patience(CONNECT_WAIT)?;
         let greeting = channel.line()?;
         let theirs =
             greeting.strip_prefix("tidefs-lend 1 ").ok_or(ChannelError::Stranger)?.to_owned();
@@ -72,7 +76,6 @@ impl Channel {
     /// As the borrower.
     pub fn accept(stream: TcpStream, secret: &[u8; 32]) -> Result<Channel, ChannelError> {
         let mut channel = Channel::new(stream, false)?;
-        channel.patience(CONNECT_WAIT)?;
         let ours = number()?;
         channel.write(&format!("tidefs-lend 1 {ours}"))?;
         let theirs = channel.line()?;
@@ -83,18 +86,22 @@ impl Channel {
     fn new(stream: TcpStream, is_lender: bool) -> io::Result<Channel> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(CONNECT_WAIT))?;
+        stream.set_read_timeout(Some(LOOK_EVERY))?;
         let stream = BufReader::new(stream);
-        Ok(Channel { stream, key: [0; 32], is_lender, said: 0, heard: 0 })
+        let (patience, handshake) = (CONNECT_WAIT, Some(Awake::now() + CONNECT_WAIT));
+        Ok(Channel { stream, patience, handshake, key: [0; 32], is_lender, said: 0, heard: 0 })
     }
 
-    /// For how long a word is waited for.
-    pub fn patience(&self, wait: Duration) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(Some(wait))
+    /// For how long a word is waited for, in time in which this process runs.
+    pub fn patience(&mut self, wait: Duration) {
+        self.patience = wait;
     }
 
-    /// This side's address, and the other's.
-    pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
-        Ok((self.stream.get_ref().local_addr()?, self.stream.get_ref().peer_addr()?))
+    /// This side's address, and the other's, as others call them too.
+    pub fn addresses(&self) -> io::Result<(IpAddr, IpAddr)> {
+        let stream = self.stream.get_ref();
+        let canonical = |address: SocketAddr| address.ip().to_canonical();
+        Ok((canonical(stream.local_addr()?), canonical(stream.peer_addr()?)))
     }
 
     pub fn say<T: Serialize>(&mut self, word: &T) -> Result<(), ChannelError> {
@@ -115,6 +122,7 @@ impl Channel {
             return Err(ChannelError::Forged);
         }
         self.heard += 1;
+        self.handshake = None;
         serde_json::from_str(text).map_err(ChannelError::Unknown)
     }
 
@@ -129,19 +137,47 @@ impl Channel {
         Ok(stream.write_all(format!("{line}\n").as_bytes())?)
     }
 
+    /// All of a line within one wait, so that nobody keeps this waiting with a byte now and then.
     fn line(&mut self) -> Result<String, ChannelError> {
+        let ends = self.handshake.unwrap_or_else(|| Awake::now() + self.patience);
         let mut line = Vec::new();
-        (&mut self.stream).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
-        if line.pop() != Some(b'\n') {
-            return Err(ChannelError::Gone);
+        loop {
+            let found = match self.stream.fill_buf() {
+                Ok([]) => return Err(ChannelError::Gone),
+                Ok(found) => found,
+                Err(error) if is_pause(&error) => {
+                    if Awake::now() >= ends {
+                        return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let end = found.iter().position(|byte| *byte == b'\n');
+            let part = end.unwrap_or(found.len());
+            line.extend_from_slice(&found[..part]);
+            self.stream.consume(part + usize::from(end.is_some()));
+            match end {
+                _ if line.len() > LINE_BYTES_MAX => return Err(ChannelError::Stranger),
+                Some(_) => return String::from_utf8(line).map_err(|_| ChannelError::Stranger),
+                None if Awake::now() >= ends => {
+                    return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                }
+                None => {}
+            }
         }
-        String::from_utf8(line).map_err(|_| ChannelError::Stranger)
     }
 
     fn code(&self, from_lender: bool, number: u64, text: &str) -> String {
         let who: &[u8] = if from_lender { b"lender" } else { b"borrower" };
         digits(&hmac(&self.key, &[who, &number.to_be_bytes(), text.as_bytes()]))
     }
+}
+
+/// Nothing has come since the last look; also where the process was stopped and goes on.
+fn is_pause(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 fn key(secret: &[u8; 32], borrower: &str, lender: &str) -> [u8; 32] {
@@ -235,6 +271,25 @@ mod tests {
         // What the lender said comes back to it.
         borrower.write(&line).unwrap();
         assert!(matches!(lender.hear::<String>(), Err(ChannelError::Forged)));
+    }
+
+    /// Whoever says a byte now and then is not listened to for longer than others.
+    #[test]
+    fn a_handshake_has_one_end() {
+        let (mut lender, borrower) = pair([1; 32], [1; 32]);
+        assert!(lender.handshake.is_some(), "the other side has said nothing yet");
+        let ends = Awake::now() + Duration::from_millis(300);
+        lender.handshake = Some(ends);
+        let mut stream = borrower.stream.into_inner();
+        let drip = std::thread::spawn(move || {
+            while stream.write_all(b"a").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert!(lender.hear::<String>().unwrap_err().is_silence());
+        assert!(Awake::now() >= ends);
+        drop(lender);
+        drip.join().unwrap();
     }
 
     #[test]

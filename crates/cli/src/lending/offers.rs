@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use tidefs_model::NodeId;
-use tidefs_valkey::NodeDescription;
+use tidefs_valkey::{Awake, NodeDescription};
 
 use super::words::{LEASE, State};
 
@@ -17,7 +16,8 @@ pub struct Offers(Arc<Mutex<BTreeMap<NodeId, Offer>>>);
 struct Offer {
     node: NodeDescription,
     state: State,
-    heard: Instant,
+    /// In time in which this process runs: lenders cannot be heard while it is stopped.
+    heard: Awake,
     /// The lender has hung up.
     is_closed: bool,
     why: Option<String>,
@@ -34,7 +34,7 @@ impl Offers {
         let offer = |node| Offer {
             node,
             state: State::Waiting,
-            heard: Instant::now(),
+            heard: Awake::now(),
             is_closed: false,
             why: None,
         };
@@ -58,7 +58,7 @@ impl Offers {
     pub fn heard(&self, id: NodeId) -> Option<(State, Option<String>)> {
         let mut all = self.all();
         let offer = all.get_mut(&id)?;
-        offer.heard = Instant::now();
+        offer.heard = Awake::now();
         Some((offer.state, offer.why.clone()))
     }
 
@@ -127,7 +127,7 @@ impl Offers {
 
 impl Offer {
     fn is_over(&self) -> bool {
-        self.is_closed || self.heard.elapsed() > LEASE
+        self.is_closed || Awake::now() > self.heard + LEASE
     }
 }
 

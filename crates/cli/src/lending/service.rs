@@ -68,7 +68,7 @@ impl Service {
     fn loan(self: &Arc<Self>, stream: TcpStream) {
         let mut lent = None;
         let ended = Channel::accept(stream, &self.secret).and_then(|channel| {
-            let peer = channel.addresses()?.1.ip();
+            let peer = channel.addresses()?.1;
             self.converse(channel, peer, &mut lent)
         });
         if let Err(error) = ended {
@@ -94,7 +94,7 @@ impl Service {
                 }
                 heard => heard?,
             };
-            channel.patience(LEASE)?;
+            channel.patience(LEASE);
             let answer = match (word, *lent) {
                 (ToBorrower::Offer { memory_bytes }, _) => self.terms(ByteSize(memory_bytes)),
                 (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),

@@ -2,8 +2,9 @@
 //!
 //! The lender asks, the borrower answers, on one connection that lasts as long as the loan. A lender
 //! that has not been heard for [`LEASE`] counts as gone with all that its node held, and a lender
-//! that has not been answered for half as long ends its node: so neither goes on with what the other
-//! has given up, also when no word gets through.
+//! that has not been answered for [`ANSWER_WAIT`], which is much less, ends its node: so neither goes on
+//! with what the other has given up, also when no word gets through. Both count only time in which
+//! they run, so a whole job may be stopped and go on.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Longer than a loaded machine stands still.
 pub const LEASE: Duration = Duration::from_secs(20);
+/// For an answer to a beat.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(12);
 
 /// What a lender asks.
 #[derive(Debug, Serialize, Deserialize)]
