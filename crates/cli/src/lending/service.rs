@@ -19,6 +19,8 @@ use crate::nodes::{LocalNodes, Supervision, ToManager};
 
 /// Lenders at the same time.
 const LENDERS_MOST: usize = 256;
+/// After a connection that could not be accepted: what is short may come back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Before a node that could not be emptied is tried again, and the most that this grows to; its lender
 /// says when to stop.
 const RETRY: Duration = Duration::from_millis(200);
@@ -39,28 +41,36 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 impl Service {
     /// Serves lenders for the rest of this process's life.
     pub fn serve(self, listener: TcpListener) {
-        let (service, served) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
+        let service = Arc::new(self);
         let loans = move || {
+            let served = Arc::new(AtomicUsize::new(0));
             for stream in listener.incoming() {
-                let Ok(stream) = stream else { continue };
-                if served.load(Ordering::Relaxed) >= LENDERS_MOST {
-                    tracing::warn!("a lender is turned away: {LENDERS_MOST} are there already");
-                    continue;
-                }
-                served.fetch_add(1, Ordering::Relaxed);
-                let (service, done) = (Arc::clone(&service), Arc::clone(&served));
-                let loan = move || {
-                    service.loan(stream);
-                    done.fetch_sub(1, Ordering::Relaxed);
-                };
-                if Builder::new().name("lender".to_owned()).spawn(loan).is_err() {
-                    served.fetch_sub(1, Ordering::Relaxed);
-                    tracing::warn!("no thread for a lender");
+                match stream {
+                    Ok(stream) => service.begin(stream, &served),
+                    Err(error) => {
+                        tracing::warn!("a lender cannot connect: {error}");
+                        sleep(ACCEPT_PAUSE);
+                    }
                 }
             }
         };
         if Builder::new().name("lenders".to_owned()).spawn(loans).is_err() {
             tracing::warn!("no thread that listens to lenders");
+        }
+    }
+
+    fn begin(self: &Arc<Self>, stream: TcpStream, served: &Arc<AtomicUsize>) {
+        let Some(place) = Place::take(served) else {
+            tracing::warn!("a lender is turned away: {LENDERS_MOST} are there already");
+            return;
+        };
+        let service = Arc::clone(self);
+        let loan = move || {
+            let _place = place;
+            service.loan(stream);
+        };
+        if Builder::new().name("lender".to_owned()).spawn(loan).is_err() {
+            tracing::warn!("no thread for a lender");
         }
     }
 
@@ -201,6 +211,22 @@ impl Service {
                 }
             }
         }
+    }
+}
+
+/// One of those that are served at the same time; free again when it is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(served: &Arc<AtomicUsize>) -> Option<Place> {
+        let place = Place(Arc::clone(served));
+        (served.fetch_add(1, Ordering::Relaxed) < LENDERS_MOST).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
