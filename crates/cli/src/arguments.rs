@@ -128,7 +128,8 @@ pub struct StorageOptions {
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
 
-    /// Memory that each node offers, such as 256MiB or 4GiB [default: a share of what is free]
+    /// Memory that each node offers, such as 256MiB or 4GiB; must be given with --hosts [default: a
+    /// share of what is free]
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]
     pub node_memory: Option<ByteSize>,
 

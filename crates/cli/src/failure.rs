@@ -72,6 +72,16 @@ pub enum Failure {
          nodes, such as --nodes 2"
     )]
     NothingToLendTo { address: SocketAddr },
+    #[error(
+        "nodes cannot be called by the address {}; give one of this machine's that lenders reach, \
+         such as --listen 10.0.0.1:{}", address.ip(), address.port()
+    )]
+    ListenEverywhere { address: SocketAddr },
+    #[error(
+        "how much memory other hosts have is not known here; say how much each node offers, such as \
+         --node-memory 4GiB"
+    )]
+    HostsOfUnknownMemory,
     #[error("cannot listen for lenders at {address}: {cause}; give another address with --listen")]
     ListenUnusable { address: SocketAddr, cause: io::Error },
     #[error(
@@ -176,6 +186,8 @@ impl Failure {
             Failure::CommandNotRun { .. } => 126,
             Failure::NothingToScale
             | Failure::NothingToLendTo { .. }
+            | Failure::ListenEverywhere { .. }
+            | Failure::HostsOfUnknownMemory
             | Failure::Contradiction(_)
             | Failure::Unplannable(_) => MISUSED,
             Failure::Interrupted(signal) => signalled(*signal),

@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use tidefs_model::ByteSize;
 
 use crate::arguments::StorageOptions;
 use crate::elasticity::NodeRange;
@@ -28,12 +31,10 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     if nodes.is_none() && elasticity.is_asked_for() {
         return Err(Failure::NothingToScale.into());
     }
-    if let (None, Some(address)) = (options.nodes, options.listen) {
-        return Err(Failure::NothingToLendTo { address }.into());
+    if let Some(address) = options.listen {
+        listening(address, nodes)?;
     }
-    // What may come later must fit as well.
-    let most = nodes.map_or(1, |nodes| nodes.max);
-    let each = Memory::of_this_machine().share(most, options.node_memory)?;
+    let each = each(options, nodes, &hosts)?;
     if let Some(nodes) = nodes {
         elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
         foresight::forecaster(&elasticity, nodes)?;
@@ -43,6 +44,29 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     }
     let sealed = options.sealed.is_on(options.listen.is_some());
     Ok(Size { nodes, each_bytes: each.0, elasticity, listen: options.listen, hosts, sealed })
+}
+
+/// Lenders and mounts call nodes by the address that is listened at.
+fn listening(address: SocketAddr, nodes: Option<NodeRange>) -> Result<(), Failure> {
+    let ip = address.ip().to_canonical();
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Err(Failure::ListenEverywhere { address });
+    }
+    nodes.map(|_| ()).ok_or(Failure::NothingToLendTo { address })
+}
+
+/// What a node offers. This machine's memory says nothing about that of other hosts.
+fn each(
+    options: &StorageOptions,
+    nodes: Option<NodeRange>,
+    hosts: &[HostEntry],
+) -> Result<ByteSize, Failure> {
+    if !hosts.is_empty() {
+        return options.node_memory.ok_or(Failure::HostsOfUnknownMemory);
+    }
+    // What may come later must fit as well.
+    let most = nodes.map_or(1, |nodes| nodes.max);
+    Memory::of_this_machine().share(most, options.node_memory)
 }
 
 fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {
@@ -90,5 +114,32 @@ pub fn describe(size: &Size) -> String {
     match size.nodes {
         None => format!("{} of this process's memory", size.each()),
         Some(nodes) => format!("{nodes} of {}", size.each()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lenders_need_an_address_that_others_can_call_and_nodes_to_join() {
+        let two = Some(NodeRange { min: 2, max: 2 });
+        let at = |text: &str, nodes| listening(text.parse().unwrap(), nodes);
+        for text in ["0.0.0.0:7400", "[::]:0", "224.0.0.1:1", "[ff02::1]:1", "[::ffff:0.0.0.0]:1"] {
+            let refused = at(text, two).unwrap_err();
+            assert!(matches!(refused, Failure::ListenEverywhere { .. }), "{text}: {refused}");
+        }
+        for text in ["127.0.0.1:0", "10.0.0.1:7400", "[fd00::1]:7400"] {
+            at(text, two).unwrap();
+        }
+        // Hosts give nodes without their number being asked for.
+        let host = HostEntry {
+            name: "h1".to_owned(),
+            address: "10.0.0.1".parse().unwrap(),
+            command: vec!["nsenter".to_owned()],
+        };
+        at("10.0.0.1:7400", one_on_each(&[host])).unwrap();
+        let refused = at("10.0.0.1:7400", one_on_each(&[])).unwrap_err();
+        assert!(matches!(refused, Failure::NothingToLendTo { .. }), "{refused}");
     }
 }
