@@ -94,13 +94,14 @@ mod tests {
 
     #[test]
     fn a_host_is_a_name_an_address_and_the_words_before_a_command() {
-        let hosts =
-            parse("# a test bed\n\nh1 10.0.0.1 nsenter --net=/n/h1  # first\nh2 ::2 ssh h2\n");
+        let hosts = parse(
+            "# a test bed\n\nh1 10.0.0.1 nsenter --net=/n/h1  # first\nh2 ::2 ip netns exec h2\n",
+        );
         let hosts = hosts.unwrap();
         assert_eq!(hosts.len(), 2);
         assert_eq!((hosts[0].name.as_str(), hosts[0].address), ("h1", "10.0.0.1".parse().unwrap()));
         assert_eq!(hosts[0].command, ["nsenter", "--net=/n/h1"]);
-        assert_eq!(hosts[1].command, ["ssh", "h2"]);
+        assert_eq!(hosts[1].command, ["ip", "netns", "exec", "h2"]);
     }
 
     #[test]
