@@ -1,6 +1,7 @@
 //! The lender's side of a loan: a storage node in a control group of its own, and the conversation
 //! with the file system that uses it. What both sides say is in `lending`.
 
+mod claim;
 mod folder;
 mod group;
 mod loan;

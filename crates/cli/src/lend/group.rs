@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use tidefs_model::ByteSize;
 
-use super::folder::{is_left, name};
+use super::claim::{Claim, sweep};
 
 /// One with files to write limits to; removed when it is dropped, after what was in it has ended.
 #[derive(Debug)]
 pub struct Group {
-    memory: PathBuf,
+    memory: Claim,
     /// Of version 1, where the processors have groups of their own.
-    cpu: Option<PathBuf>,
+    cpu: Option<Claim>,
     /// The file with the share of the processors, and what every other group has.
     weight: Option<(PathBuf, &'static str)>,
 }
@@ -57,7 +57,7 @@ impl Group {
     pub fn take(&self, process: u32) -> io::Result<()> {
         let directories = std::iter::once(&self.memory).chain(&self.cpu);
         directories
-            .map(|directory| fs::write(directory.join("cgroup.procs"), process.to_string()))
+            .map(|directory| fs::write(directory.path().join("cgroup.procs"), process.to_string()))
             .fold(Ok(()), Result::and)
     }
 }
@@ -75,7 +75,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for directory in std::iter::once(&self.memory).chain(&self.cpu) {
+        for directory in std::iter::once(&self.memory).chain(&self.cpu).map(Claim::path) {
             // A process that was killed is in its group until the kernel has taken it apart.
             let removed = (0..200).any(|_| match fs::remove_dir(directory) {
                 Ok(()) => true,
@@ -96,49 +96,50 @@ impl Drop for Group {
 fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
     let mut why = String::new();
     for parent in found.own.ancestors().take_while(|it| it.starts_with(&found.root)) {
-        sweep(parent);
+        sweep(parent, |path| fs::remove_dir(path));
         // A group with processes of its own can give its children none, unless it is the root.
         let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
         let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
-        let directory = parent.join(name());
-        let made = make(&directory, &[("memory.max", &cap.0.to_string())]);
-        if let Err(error) = made {
-            why = error;
-            continue;
-        }
-        let _ = fs::write(directory.join("memory.swap.max"), "0");
-        let weight = directory.join("cpu.weight");
+        let memory = match make(parent, &[("memory.max", &cap.0.to_string())]) {
+            Ok(memory) => memory,
+            Err(error) => {
+                why = error;
+                continue;
+            }
+        };
+        let _ = fs::write(memory.path().join("memory.swap.max"), "0");
+        let weight = memory.path().join("cpu.weight");
         let lowered = fs::write(&weight, LOW_WEIGHT.0).is_ok();
         let weight = lowered.then_some((weight, LOW_WEIGHT.1));
-        return Ok(Group { memory: directory, cpu: None, weight });
+        return Ok(Group { memory, cpu: None, weight });
     }
     Err(why)
 }
 
 fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<Group, String> {
-    let directory = memory.own.join(name());
-    sweep(&memory.own);
-    make(&directory, &[("memory.limit_in_bytes", &cap.0.to_string())])?;
+    let remove = |path: &Path| fs::remove_dir(path);
+    sweep(&memory.own, remove);
+    let memory = make(&memory.own, &[("memory.limit_in_bytes", &cap.0.to_string())])?;
     let slow = cpu.map(|cpu| {
-        sweep(&cpu.own);
-        let directory = cpu.own.join(name());
-        make(&directory, &[("cpu.shares", LOW_SHARES.0)]).map(|()| directory)
+        sweep(&cpu.own, remove);
+        make(&cpu.own, &[("cpu.shares", LOW_SHARES.0)])
     });
     let cpu = slow.and_then(|made| match made {
-        Ok(directory) => Some(directory),
+        Ok(cpu) => Some(cpu),
         Err(why) => {
             tracing::warn!("the node's share of the processors is not lowered: {why}");
             None
         }
     });
-    let weight = cpu.as_ref().map(|cpu| (cpu.join("cpu.shares"), LOW_SHARES.1));
-    Ok(Group { memory: directory, cpu, weight })
+    let weight = cpu.as_ref().map(|cpu| (cpu.path().join("cpu.shares"), LOW_SHARES.1));
+    Ok(Group { memory, cpu, weight })
 }
 
 /// A group with these limits, or none.
-fn make(directory: &Path, limits: &[(&str, &str)]) -> Result<(), String> {
+fn make(parent: &Path, limits: &[(&str, &str)]) -> Result<Claim, String> {
     let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    fs::create_dir(directory).map_err(|error| said(directory, error))?;
+    let made = Claim::make(parent).map_err(|error| said(parent, error))?;
+    let directory = made.path();
     for (name, value) in limits {
         let path = directory.join(name);
         // The kernel has made the files of the controllers that there are.
@@ -150,16 +151,7 @@ fn make(directory: &Path, limits: &[(&str, &str)]) -> Result<(), String> {
             return Err(said(&path, error));
         }
     }
-    Ok(())
-}
-
-/// Removes groups of lenders that were killed; one with a process in it stays.
-fn sweep(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_left) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
+    Ok(made)
 }
 
 /// `None` of a controller is version 2. A path that is not visible here, as in a container, is taken
@@ -221,6 +213,8 @@ mod tests {
         assert!(why.contains("memory.max"), "{why}");
         let why = first(&found, None, ByteSize::mib(64)).unwrap_err();
         assert!(why.contains("memory.limit_in_bytes"), "{why}");
-        assert!(!found.own.join(name()).exists(), "nothing is left");
+        let left =
+            fs::read_dir(&found.own).unwrap().filter(|it| it.as_ref().unwrap().path().is_dir());
+        assert_eq!(left.count(), 0, "nothing is left");
     }
 }
