@@ -97,13 +97,12 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
     let mut why = String::new();
     for parent in found.own.ancestors().take_while(|it| it.starts_with(&found.root)) {
         sweep(parent, |path| fs::remove_dir(path));
-        // A group with processes of its own can give its children none, unless it is the root.
-        let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
-        let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+        let enabled = enable(parent);
         let memory = match make(parent, &[("memory.max", &cap.0.to_string())]) {
             Ok(memory) => memory,
             Err(error) => {
                 why = error;
+                disable(parent, &enabled);
                 continue;
             }
         };
@@ -114,6 +113,27 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
         return Ok(Group { memory, cpu: None, weight });
     }
     Err(why)
+}
+
+/// Has groups below have the controllers, where they have not; says which they had not.
+///
+/// A group with processes of its own can give its children none, unless it is the root.
+fn enable(parent: &Path) -> Vec<&'static str> {
+    let control = parent.join("cgroup.subtree_control");
+    let there = fs::read_to_string(&control).unwrap_or_default();
+    let is_missing = |name: &&str| !there.split_whitespace().any(|it| it == *name);
+    let enabled = |name: &&str| fs::write(&control, format!("+{name}")).is_ok();
+    ["memory", "cpu"].into_iter().filter(is_missing).filter(enabled).collect()
+}
+
+/// Where nobody got a group by it. What a lender got one by stays: others may have come to rely on
+/// it, and would lose their limits without being told.
+fn disable(parent: &Path, names: &[&str]) {
+    for name in names {
+        if let Err(error) = fs::write(parent.join("cgroup.subtree_control"), format!("-{name}")) {
+            tracing::warn!("{} still gives its groups {name}: {error}", parent.display());
+        }
+    }
 }
 
 fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<Group, String> {
@@ -200,6 +220,19 @@ mod tests {
         let unified = hierarchy(&mounts, membership, None).unwrap();
         assert_eq!(unified.own, directory.path().join("unified"));
         assert_eq!(hierarchy(&mounts, membership, Some("cpu")), None);
+    }
+
+    #[test]
+    fn only_controllers_that_are_missing_are_asked_for_and_taken_back() {
+        let parent = tempfile::tempdir().unwrap();
+        let control = parent.path().join("cgroup.subtree_control");
+        fs::write(&control, "memory pids\n").unwrap();
+        assert_eq!(enable(parent.path()), ["cpu"]);
+        assert_eq!(fs::read_to_string(&control).unwrap(), "+cpu");
+        disable(parent.path(), &["cpu"]);
+        assert_eq!(fs::read_to_string(&control).unwrap(), "-cpu");
+        fs::write(&control, "cpu memory\n").unwrap();
+        assert!(enable(parent.path()).is_empty());
     }
 
     /// A plain directory has no controllers, so no limit can be set.
