@@ -17,6 +17,9 @@ use crate::table::{by_shard, field_of};
 
 const ATTEMPTS: u32 = 1_000;
 
+/// To how many bytes each stripe is cut.
+type Cuts = Vec<(StripeKey, u32)>;
+
 impl<S: Store> Sealed<S> {
     pub(crate) fn trim_sealed(
         &self,
@@ -91,7 +94,7 @@ impl<S: Store> Sealed<S> {
         seals: &Seals,
         trims: &BTreeMap<StripeKey, u32>,
         mark: Option<Seal>,
-    ) -> Result<(Vec<(StripeKey, u32)>, Vec<Change>), StoreError> {
+    ) -> Result<(Cuts, Vec<Change>), StoreError> {
         let keys: Vec<_> = trims.keys().copied().collect();
         if keys.is_empty() {
             return Ok(Default::default());
