@@ -54,7 +54,9 @@ impl<'s> Draft<'s> {
             let at = usize::from(number - first) * geometry.block_bytes as usize;
             let held = before.record.block(number);
             let end = parts.iter().map(|part| part.end).max().unwrap_or(0);
-            let length = held.map_or(0, |seal| seal.visible).max(end);
+            // As long as it is seen with whichever seal opens it.
+            let seen = before.record.candidates(number).map(|seal| seal.visible).max();
+            let length = seen.unwrap_or(0).max(end);
             let is_covered = parts.iter().any(|part| part.start == 0 && part.end == length);
             if held.is_none() && before.record.rests_lost && !is_covered {
                 return Err(lost(key));

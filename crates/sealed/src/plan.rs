@@ -1,7 +1,7 @@
 //! Which bytes to ask the store for, and where they go.
 //!
 //! A block is opened whole. One that the caller's buffer has room for is read into it and opened
-//! there; any other one, and one that two seals may open, is read aside. Blocks that lie one after
+//! there; any other one, and one that several seals may open, is read aside. Blocks that lie one after
 //! the other in both places are read in one piece.
 
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Plan {
                     return Err(lost(key));
                 }
                 plan.holes.push(at..at + wanted.len());
-            } else if record.announced.contains_key(&block) || from > 0 || to < sealed {
+            } else if record.is_in_doubt(block) || from > 0 || to < sealed {
                 plan.asides.push(Aside {
                     block,
                     candidates: record.candidates(block).copied().collect(),

@@ -1,9 +1,10 @@
 //! The seals of one stripe, as they lie in a shard.
 //!
 //! Layout, big-endian: flags (1 byte), blocks `n` (2), then `n` seals of blocks 0 to `n` - 1, all
-//! zeros for a block that is not there, then announced seals, each after its block's number (2).
+//! zeros for a block that is not there, then announced seals, each after its block's number (2), and
+//! with the highest bit of that number set those that were given up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 
 use tidefs_model::StripeSize;
@@ -15,6 +16,10 @@ pub const TAG_BYTES: usize = 16;
 const SEAL_BYTES: usize = SALT_BYTES + 8 + TAG_BYTES + 4 + 4;
 const BLOCKS_PER_STRIPE: u32 = 16;
 const HEADER_BYTES: usize = 3;
+/// In a block's number: its seal was given up.
+const LATE: u16 = 1 << 15;
+/// Seals of one block that were given up and are remembered.
+const LATE_MAX: usize = 4;
 /// What is not there was lost with a node.
 const RESTS_LOST: u8 = 1;
 
@@ -73,6 +78,10 @@ pub struct Record {
     blocks: Vec<Option<Seal>>,
     /// Seals of bytes that are on their way, all of one client.
     pub announced: BTreeMap<u16, Seal>,
+    /// Seals of bytes that were given up since they were not there when somebody looked, the last
+    /// ones last: a request that nobody waits for any more may still be carried out. Only of blocks
+    /// that are there, until their next change.
+    late: BTreeMap<u16, Vec<Seal>>,
     /// A block without a seal is no hole: its seal was lost.
     pub rests_lost: bool,
 }
@@ -82,7 +91,9 @@ impl Record {
         self.blocks.get(usize::from(block))?.as_ref()
     }
 
+    /// The block is changed; what was given up before counts no more.
     pub fn set(&mut self, block: u16, seal: Option<Seal>) {
+        self.late.remove(&block);
         let at = usize::from(block);
         if self.blocks.len() <= at {
             self.blocks.resize(at + 1, None);
@@ -93,9 +104,49 @@ impl Record {
         }
     }
 
-    /// What may open a block's bytes: what was announced last, then what held before.
+    /// One of the candidates opened the block: it holds, and the others may still arrive.
+    pub fn found(&mut self, block: u16, seal: Seal) {
+        let announced = self.announced.get(&block).filter(|seal| !seal.is_mark());
+        let in_doubt = self.late(block).iter().chain(announced).filter(|it| **it != seal);
+        let mut late: Vec<Seal> = in_doubt.copied().collect();
+        late.drain(..late.len().saturating_sub(LATE_MAX));
+        self.set(block, Some(seal));
+        self.give_up(block, late);
+    }
+
+    /// Cuts a block to so many bytes.
+    pub fn cut(&mut self, block: u16, length: u32) {
+        let cut = |seal: &Seal| Seal { visible: seal.visible.min(length), ..*seal };
+        let held = self.block(block).filter(|_| length > 0).map(cut);
+        let late = self.late(block).iter().map(cut).collect();
+        self.set(block, held);
+        if held.is_some() {
+            self.give_up(block, late);
+        }
+    }
+
+    fn give_up(&mut self, block: u16, late: Vec<Seal>) {
+        if !late.is_empty() {
+            self.late.insert(block, late);
+        }
+    }
+
+    fn late(&self, block: u16) -> &[Seal] {
+        self.late.get(&block).map_or(&[], Vec::as_slice)
+    }
+
+    /// Blocks of which it is not known which seal opens them.
+    pub fn in_doubt(&self) -> BTreeSet<u16> {
+        self.announced.keys().chain(self.late.keys()).copied().collect()
+    }
+
+    pub fn is_in_doubt(&self, block: u16) -> bool {
+        self.announced.contains_key(&block) || self.late.contains_key(&block)
+    }
+
+    /// What may open a block's bytes: what was announced last, what holds, what was given up.
     pub fn candidates(&self, block: u16) -> impl Iterator<Item = &Seal> {
-        self.announced.get(&block).into_iter().chain(self.block(block))
+        self.announced.get(&block).into_iter().chain(self.block(block)).chain(self.late(block))
     }
 
     /// The bytes to ask for so that any of the candidates can be tried.
@@ -141,6 +192,12 @@ impl Record {
             bytes.extend(block.to_be_bytes());
             seal.encode(&mut bytes);
         }
+        for (block, seal) in
+            self.late.iter().flat_map(|(at, late)| late.iter().map(move |it| (at, it)))
+        {
+            bytes.extend((block | LATE).to_be_bytes());
+            seal.encode(&mut bytes);
+        }
         bytes
     }
 
@@ -152,26 +209,36 @@ impl Record {
         if count > blocks_max || header[0] > RESTS_LOST {
             return None;
         }
-        let (held, announced) = rest.split_at_checked(usize::from(count) * SEAL_BYTES)?;
+        let (held, in_doubt) = rest.split_at_checked(usize::from(count) * SEAL_BYTES)?;
         let mut record = Record { rests_lost: header[0] == RESTS_LOST, ..Record::default() };
         for (block, bytes) in (0..).zip(held.chunks_exact(SEAL_BYTES)) {
             if bytes != [0; SEAL_BYTES] {
                 record.set(block, Some(Seal::decode(bytes, geometry)?));
             }
         }
-        for entry in announced.chunks(2 + SEAL_BYTES) {
-            let (block, seal) = entry.split_first_chunk::<2>()?;
-            let block = u16::from_be_bytes(*block);
+        for entry in in_doubt.chunks(2 + SEAL_BYTES) {
+            let (number, seal) = entry.split_first_chunk::<2>()?;
+            let number = u16::from_be_bytes(*number);
+            let block = number & !LATE;
             if seal.len() != SEAL_BYTES || block >= blocks_max {
                 return None;
             }
-            record.announced.insert(block, Seal::decode(seal, geometry)?);
+            let seal = Seal::decode(seal, geometry)?;
+            match number == block {
+                true => drop(record.announced.insert(block, seal)),
+                false => record.late.entry(block).or_default().push(seal),
+            }
         }
         Some(record)
     }
 }
 
 impl Seal {
+    /// It keeps others away and opens nothing.
+    pub fn is_mark(&self) -> bool {
+        self.tag == [0; TAG_BYTES]
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.salt);
         bytes.extend(self.number.to_be_bytes());
@@ -212,6 +279,7 @@ mod tests {
         let mut record = Record::default();
         record.set(2, Some(seal(1)));
         record.announced.insert(5, seal(2));
+        record.give_up(2, vec![seal(3), seal(4)]);
         record
     }
 
@@ -229,7 +297,7 @@ mod tests {
         let bytes = record().encode();
         for length in 0..bytes.len() {
             let cut = Record::decode(&bytes[..length], GEOMETRY);
-            assert!(cut.is_none_or(|cut| cut.announced.is_empty()), "{length} bytes");
+            assert!(cut.is_none_or(|cut| cut != record()), "{length} bytes");
         }
         let smaller = |blocks: u32| Geometry { stripe_bytes: blocks * 4_096, ..GEOMETRY };
         assert_eq!(Record::decode(&bytes, smaller(2)), None, "more blocks than there can be");

@@ -4,6 +4,9 @@
 //! earlier call left when it failed, and so are all while nobody else is there: the bytes say which
 //! of both seals holds. Those of others are waited for, but not for ever: a client that is at work
 //! has long given up by then.
+//!
+//! What was not there may still come: a server may carry out a request that nobody waits for any more.
+//! So a seal that lost is remembered until its block is changed again; until then either opens.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -59,7 +62,7 @@ impl<S: Store> Sealed<S> {
         Err(StoreError::Unavailable { endpoint: "a stripe that others keep changing".into() })
     }
 
-    /// Finds out which of the announced bytes are there, and makes the record say so; unless
+    /// Finds out which of the bytes in doubt are there, and makes the record say so; unless
     /// somebody else has changed it.
     pub(crate) fn resolve(
         &self,
@@ -69,7 +72,7 @@ impl<S: Store> Sealed<S> {
     ) -> Result<(), StoreError> {
         let keyring = seals.keyring()?;
         let mut record = held.record.clone();
-        let blocks: Vec<u16> = record.announced.keys().copied().collect();
+        let blocks = record.in_doubt();
         let mut bytes: Vec<_> =
             blocks.iter().map(|block| vec![0; record.sealed(*block) as usize]).collect();
         let places = blocks.iter().map(|block| seals.geometry.start_of(*block));
@@ -78,18 +81,20 @@ impl<S: Store> Sealed<S> {
             .map(|(offset, buffer)| StripeRead { key, offset, buffer })
             .collect();
         self.inner.read(&mut reads)?;
-        for (block, mut bytes) in blocks.into_iter().zip(bytes) {
+        for (&block, mut bytes) in blocks.iter().zip(bytes) {
             let candidates: Vec<_> = record.candidates(block).copied().collect();
             let place = Place { stripe: key, block };
             match open_any(keyring, place, &candidates, &mut bytes) {
-                Some(seal) => record.set(block, Some(seal)),
+                Some(seal) => record.found(block, seal),
                 // It never arrived, and there was nothing before it.
                 None if record.block(block).is_none() => {}
                 None => return Err(forged(key)),
             }
         }
         record.announced.clear();
-        self.change(seals, &[Change::new(key, held, record)], true)?;
+        if record != held.record {
+            self.change(seals, &[Change::new(key, held, record)], true)?;
+        }
         Ok(())
     }
 

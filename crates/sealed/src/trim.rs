@@ -142,15 +142,12 @@ impl<S: Store> Sealed<S> {
 fn cut(record: &Record, length: u32, geometry: Geometry) -> Record {
     let mut cut = record.clone();
     for block in 0..record.count() {
-        let left = length.saturating_sub(geometry.start_of(block));
-        let seal = record.block(block).filter(|_| left > 0);
-        cut.set(block, seal.map(|seal| Seal { visible: seal.visible.min(left), ..*seal }));
+        cut.cut(block, length.saturating_sub(geometry.start_of(block)));
     }
     cut
 }
 
-/// Where the bytes end that the last block needs to open.
+/// Where the bytes end that the last block needs to open, with whichever seal.
 fn end_of(record: &Record, length: u32, geometry: Geometry) -> u32 {
-    let last = record.last().and_then(|(last, _)| Some((last, record.block(last)?)));
-    last.map_or(length, |(last, seal)| geometry.start_of(last) + seal.sealed)
+    record.last().map_or(length, |(last, _)| geometry.start_of(last) + record.sealed(last))
 }

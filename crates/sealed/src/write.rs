@@ -140,7 +140,11 @@ impl<S: Store> Sealed<S> {
             }
             let now = self.fetch(seals, &[draft.key], 1)?;
             if now.first() == Some(&draft.before) {
-                return Err(forged(draft.key));
+                if draft.before.record.in_doubt().is_empty() {
+                    return Err(forged(draft.key));
+                }
+                // Something that was given up has come after all.
+                self.resolve(seals, draft.key, &draft.before)?;
             }
             seals.cache.forget(draft.key);
             return Ok(false);

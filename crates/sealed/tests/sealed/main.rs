@@ -3,6 +3,7 @@
 
 mod concurrent;
 mod hostile;
+mod late;
 mod left_behind;
 mod losses;
 mod promises;

@@ -55,7 +55,7 @@ pub fn stripe(index: u32) -> StripeKey {
 }
 
 pub fn write(
-    store: &impl Store,
+    store: &(impl Store + ?Sized),
     key: StripeKey,
     offset: usize,
     bytes: &[u8],
@@ -64,7 +64,7 @@ pub fn write(
 }
 
 pub fn read(
-    store: &impl Store,
+    store: &(impl Store + ?Sized),
     key: StripeKey,
     offset: usize,
     length: usize,
