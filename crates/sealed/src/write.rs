@@ -93,8 +93,13 @@ impl<S: Store> Sealed<S> {
         }
         drop(leave);
         let announced: Vec<_> = drafts.iter().map(Draft::announcement).collect();
-        if !self.change(seals, &announced, false)? {
-            return Ok(false);
+        match self.change(seals, &announced, false) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                self.withdraw(seals, &announced, &error);
+                return Err(error);
+            }
         }
         let of_announced = |(announced, settled): (&Change, Change)| Change {
             before: Arc::clone(&announced.after),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidefs_model::ByteSize;
 use tidefs_sealed::Sealed;
-use tidefs_store::{Embedded, Fault, Faulty, Operation, StoreError};
+use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError};
 
 use crate::support::{client, heap, noise, read, stripe, write};
 
@@ -66,6 +66,31 @@ fn tidying_up_while_a_node_is_silent_ends_and_is_done_when_it_speaks() {
     write(&other, stripe(0), 0, b"other").unwrap();
     assert!(store.count(Operation::Batch) - before < 10, "it waited");
     assert!(read(&other, stripe(0), 5, 495).unwrap() == noise(1, 500)[5..]);
+}
+
+/// The answer to an announcement, or to the mark of a cut, is lost: nobody waits for it afterwards.
+#[test]
+fn an_announcement_in_doubt_is_withdrawn() {
+    let indeterminate = StoreError::Indeterminate { endpoint: "a node".into() };
+    for (error, cuts) in
+        [silent(), indeterminate].into_iter().flat_map(|it| [(it.clone(), false), (it, true)])
+    {
+        let store = node();
+        let (first, other) = (client(&store, 1, false), client(&store, 2, false));
+        write(&first, stripe(0), 0, &noise(1, 500)).unwrap();
+        // After the look at the record.
+        let nth = store.count(Operation::Batch) + 2;
+        store.add(Fault::nth(Operation::Batch, nth, error).after());
+        match cuts {
+            false => write(&first, stripe(0), 0, &noise(2, 500)).unwrap_err(),
+            true => first.trim(&[(stripe(0), 300)]).unwrap_err(),
+        };
+        first.tidy();
+        let before = store.count(Operation::Batch);
+        write(&other, stripe(0), 0, b"other").unwrap();
+        assert!(store.count(Operation::Batch) - before < 10, "it waited; a cut: {cuts}");
+        assert!(read(&other, stripe(0), 5, 295).unwrap() == noise(1, 500)[5..300]);
+    }
 }
 
 /// Whoever writes has the stripe and then the list of what was left; tidying up must not want them
