@@ -278,6 +278,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=2, help="mounts that are killed at most")
     parser.add_argument("--seconds", type=float, default=20, help="no new one after that long")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sealed", default="victims", choices=("always", "victims", "never"))
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -288,7 +289,7 @@ def main() -> int:
         parser.error("no such program, or nothing to kill")
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="tc", dir="/tmp") as folder:
-        nodes = ("--nodes", "2", "--node-memory", "128MiB")
+        nodes = ("--nodes", "2", "--node-memory", "128MiB", "--sealed", options.sealed)
         system = Mounted(
             options.tidefs.resolve(), Path(folder), *nodes, mounts=2, server=options.server
         )

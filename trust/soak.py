@@ -36,6 +36,7 @@ class FileSystem(Mounted):
     def __init__(self, options, server: str | None, scratch: Path):
         self.most = options.nodes_max
         up = ("--nodes", f"1..{self.most}", "--policy", "static", "--node-memory", options.node_memory)
+        up += ("--sealed", options.sealed)
         super().__init__(options.tidefs, scratch, *up, mounts=2, server=server)
         # Which request failed, and why, is told to programs as a number and otherwise not logged.
         self.environment["TIDEFS_LOG"] = "warn,tidefs_manager=info,fuser::reply=off"
@@ -201,6 +202,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(KINDS))
     parser.add_argument("--nodes-max", type=int, default=5)
     parser.add_argument("--node-memory", default="256MiB")
+    parser.add_argument("--sealed", default="victims", choices=("always", "victims", "never"))
     parser.add_argument("--live-mib", type=int, default=96, help="what the workers leave, at most")
     parser.add_argument("--verbose", action="store_true", help="a line for each change")
     options = parser.parse_args()
