@@ -23,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A greeting arrives within a tenth of a second; then it may be repeated.
 const GREET_EVERY: Duration = Duration::from_millis(400);
 
+/// Each time something else must have raised an epoch in between, which needs two that are alike.
+const RAISES_MAX: u32 = 16;
+
 /// A node that answers, and what it knows.
 pub type Knowing = (Managed, Vec<ViewNode>);
 
@@ -30,15 +33,10 @@ impl Admin {
     /// Sees to it that nodes which are about to take partitions key by key have epochs above those
     /// of the nodes that give them. `ways` are from whom to whom.
     pub(super) fn raise_epochs(&self, ways: &[(NodeId, NodeId)]) -> Result<(), AdminError> {
-        let known = self.ready_to_move()?;
-        let epoch = |id| known.iter().find(|(node, _)| node.id() == id).and_then(own_epoch);
-        let highest = ways.iter().filter_map(|&(from, _)| epoch(from)).max();
         let takers: BTreeSet<_> = ways.iter().map(|&(_, to)| to).collect();
-        let low: Vec<_> = takers.into_iter().filter(|&taker| epoch(taker) <= highest).collect();
-        for &taker in &low {
-            self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;
-        }
-        if low.is_empty() { Ok(()) } else { self.settle_epochs().map(|_| ()) }
+        let givers: BTreeSet<_> = ways.iter().map(|&(from, _)| from).collect();
+        let known = self.ready_to_move()?;
+        self.raise_above(known, &takers, |node| givers.contains(&node))
     }
 
     /// Sees to it that nodes which are about to take what a dead node held have epochs above all
@@ -47,11 +45,38 @@ impl Admin {
         &self,
         takers: impl Iterator<Item = NodeId>,
     ) -> Result<(), AdminError> {
+        let takers: BTreeSet<_> = takers.collect();
         self.ready_to_move()?;
-        for taker in takers {
-            self.managed(taker)?.say(&["CLUSTER", "BUMPEPOCH"])?;
+        self.bump(&takers)?;
+        let known = self.settle_epochs()?;
+        self.raise_above(known, &takers, |node| !takers.contains(&node))
+    }
+
+    /// Until it is so: what settles two epochs that happen to be alike, the servers' doing or this
+    /// program's, may raise the one that is to be the lower.
+    fn raise_above(
+        &self,
+        mut known: Vec<Knowing>,
+        takers: &BTreeSet<NodeId>,
+        is_giver: impl Fn(NodeId) -> bool,
+    ) -> Result<(), AdminError> {
+        for _ in 0..RAISES_MAX {
+            let low = too_low(&known, takers, &is_giver);
+            if low.is_empty() {
+                return Ok(());
+            }
+            self.bump(&low)?;
+            known = self.settle_epochs()?;
         }
-        self.settle_epochs().map(|_| ())
+        let said = "epochs of nodes that are to take partitions stay below others".to_owned();
+        Err(AdminError::NotAgreed { waited: AGREED_WITHIN, said })
+    }
+
+    fn bump(&self, nodes: &BTreeSet<NodeId>) -> Result<(), AdminError> {
+        for &node in nodes {
+            self.managed(node)?.say(&["CLUSTER", "BUMPEPOCH"])?;
+        }
+        Ok(())
     }
 
     /// Waits until all nodes that answer have links to each other and agree about their epochs;
@@ -110,6 +135,18 @@ fn epoch_of(view: &[ViewNode], node: NodeId) -> Option<u64> {
 
 fn own_epoch(knowing: &Knowing) -> Option<u64> {
     epoch_of(&knowing.1, knowing.0.id())
+}
+
+/// Takers whose epochs are not above those of all givers, as anybody knows them.
+fn too_low(
+    known: &[Knowing],
+    takers: &BTreeSet<NodeId>,
+    is_giver: impl Fn(NodeId) -> bool,
+) -> BTreeSet<NodeId> {
+    let seen = known.iter().flat_map(|(_, view)| view);
+    let highest = seen.filter(|seen| is_giver(seen.id)).map(|seen| seen.epoch).max();
+    let own = |taker| known.iter().find(|(node, _)| node.id() == taker).and_then(own_epoch);
+    takers.iter().copied().filter(|&taker| own(taker) <= highest).collect()
 }
 
 /// A node whose epoch another has too, or that has none.
