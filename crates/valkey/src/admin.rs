@@ -13,6 +13,7 @@ mod halves;
 mod keywise;
 mod limit;
 mod links;
+mod marks;
 mod members;
 mod moves;
 mod observe;

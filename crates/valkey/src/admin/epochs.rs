@@ -18,10 +18,10 @@ use super::{Admin, AdminError, Managed};
 use crate::view::ViewNode;
 
 /// Nodes that do not agree after this long never will.
-const AGREED_WITHIN: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+pub const AGREED_WITHIN: Duration = Duration::from_secs(20);
+pub const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A greeting arrives within a tenth of a second; then it may be repeated.
-const GREET_EVERY: Duration = Duration::from_millis(400);
+pub const GREET_EVERY: Duration = Duration::from_millis(400);
 
 /// Each time something else must have raised an epoch in between, which needs two that are alike.
 const RAISES_MAX: u32 = 16;

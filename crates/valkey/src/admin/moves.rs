@@ -167,6 +167,7 @@ impl Admin {
         } else {
             let ways: Vec<_> = phase.iter().map(|pair| (pair.from, pair.to)).collect();
             self.raise_epochs(&ways)?;
+            self.clear_marks(&ways)?;
         }
         tracing::debug!(pairs = phase.len(), took = ?begun.elapsed(), "nodes agree on epochs");
         Ok(())

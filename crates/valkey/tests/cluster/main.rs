@@ -14,6 +14,7 @@ mod interrupted;
 mod leaving;
 mod lent;
 mod load;
+mod marks;
 mod moving;
 mod scripted;
 mod stale;
