@@ -29,6 +29,8 @@ impl Admin {
         let mut gaps = Vec::with_capacity(ways.len());
         for (giver, taker) in ways {
             let (giver, taker) = (self.managed(giver)?, self.managed(taker)?);
+            // Of a giver that cannot greet the taker would not hear again.
+            greet(&giver, &taker)?;
             if let Some(slot) = known_slot(&taker, giver.id())? {
                 taker.say(&["CLUSTER", "DELSLOTS", &slot.to_string()])?;
                 gaps.push((giver, taker, slot));
