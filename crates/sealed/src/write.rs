@@ -16,6 +16,8 @@ const ATTEMPTS: u32 = 1_000;
 
 /// The writes of one call, by stripe, each stripe's in order.
 type Groups<'w> = BTreeMap<StripeKey, Vec<StripeWrite<'w>>>;
+/// How a call's writes and its batch ended, each for itself.
+type Both = (Result<(), StoreError>, Result<Outcome, StoreError>);
 
 impl<S: Store> Sealed<S> {
     pub(crate) fn write_sealed(
@@ -40,7 +42,7 @@ impl<S: Store> Sealed<S> {
         writes: &[StripeWrite<'_>],
         shard: ShardKey,
         batch: &Batch,
-    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+    ) -> Both {
         match self.try_new_with(seals, writes, shard, batch) {
             Ok(Some(both)) => both,
             Ok(None) => (self.write_sealed(seals, writes), self.inner.batch(shard, batch)),
@@ -48,14 +50,13 @@ impl<S: Store> Sealed<S> {
         }
     }
 
-    #[allow(clippy::type_complexity)]
     fn try_new_with(
         &self,
         seals: &Seals,
         writes: &[StripeWrite<'_>],
         shard: ShardKey,
         batch: &Batch,
-    ) -> Result<Option<(Result<(), StoreError>, Result<Outcome, StoreError>)>, StoreError> {
+    ) -> Result<Option<Both>, StoreError> {
         let groups = groups(seals, writes)?;
         let _locks = seals.locks.lock(groups.keys().copied());
         let Some(_leave) = seals.go_unannounced() else { return Ok(None) };

@@ -30,6 +30,7 @@ mod updates;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+pub use fixture::noise;
 pub use oracle::Oracle;
 pub use random::{random_batches, random_stripes};
 

@@ -10,7 +10,7 @@ use tidefs_store::{
     StripeWrite,
 };
 
-use crate::support::{BLOCK, STRIPE, client, heap, noise, read, stripe, write};
+use crate::support::{BLOCK, STRIPE, client, heap, laid, noise, read, stripe, write};
 
 /// What the node does with the bytes of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +133,6 @@ impl Store for Node {
 
 /// How a stripe came to what it holds; the answer is that.
 type History = fn(&Node, &dyn Fn(usize, &[u8]), StripeKey) -> Vec<u8>;
-
-fn laid(base: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut all = base.to_vec();
-    all.resize(all.len().max(at + bytes.len()), 0);
-    all[at..at + bytes.len()].copy_from_slice(bytes);
-    all
-}
 
 const HISTORIES: [(&str, History); 5] = [
     ("written once", |_, write, _| {

@@ -9,7 +9,7 @@ use tidefs_store::{
     StripeWrite,
 };
 
-use crate::support::{BLOCK, client, heap, noise, read, stripe, write};
+use crate::support::{BLOCK, client, heap, laid, noise, read, stripe, write};
 
 /// Keeps one write back until after some reads.
 struct Node {
@@ -100,13 +100,6 @@ fn errors() -> [StoreError; 2] {
         StoreError::Indeterminate { endpoint: endpoint.into() },
         StoreError::Unavailable { endpoint: endpoint.into() },
     ]
-}
-
-fn laid(base: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut all = base.to_vec();
-    all.resize(all.len().max(at + bytes.len()), 0);
-    all[at..at + bytes.len()].copy_from_slice(bytes);
-    all
 }
 
 /// Longer than the block was, and inside it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidefs_model::{ByteSize, Ino, ShardKey, StripeKey, StripeSize};
 use tidefs_sealed::{Cipher, Circumstances, Key, Sealed, Sealing};
+pub use tidefs_store::conformance::noise;
 use tidefs_store::{Embedded, Store, StoreError, StripeRead, StripeWrite};
 
 pub const BLOCK: usize = 64 << 10;
@@ -74,14 +75,10 @@ pub fn read(
     Ok(buffer)
 }
 
-/// Bytes that differ from place to place and from seed to seed.
-pub fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    (0..length).map(|_| next()).collect()
+/// What lies in a stripe once bytes were written over it at an offset.
+pub fn laid(base: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut all = base.to_vec();
+    all.resize(all.len().max(at + bytes.len()), 0);
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+    all
 }
