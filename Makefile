@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz testbed hosts network lent shares yields
+  bench clean programs litmus crashes crashed fuzz testbed hosts network growth lent shares yields
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -160,6 +160,11 @@ fsx: ## ten million random operations on each store; takes hours
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 10000000 --valkey 10000000
+
+growth: ## what more nodes on this machine cost, and directories of up to a million files
+	scripts/setup bench
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 bench/growth.py --tidefs $(TIDEFS) --check
 
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench

@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+"""What growth costs: more nodes on this machine, and more files in a directory.
+
+Nodes.  In each round a file system of each number of nodes is started, measured and taken down, the
+order turned from round to round: a file of --file-mib written and read back by 1 MiB, and --files
+files of 4 KiB made in one directory.  More servers on the same processors do the same work, so what
+is lost with them is the cost of being many.  Each rate is divided by the best of its round; the
+median counts, and the goal is that none falls below 0.8.
+
+Directories.  Empty files are made in a directory of each size, which is then listed, each name looked
+at, and each removed.  What a file takes is divided by what it takes in the smallest directory; the
+goal is at most 1.5, since the time is to be proportional to the size.
+
+    bench/growth.py --nodes 1,4 --rounds 3 --directories 10000,100000
+
+With --check it fails when a goal is missed.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT / "trust"))
+
+from mounted import TIDEFS, Mounted  # noqa: E402
+
+MIB = 1 << 20
+GOAL_NODES, GOAL_DIRECTORIES = 0.8, 1.5
+# The nodes' memory in all, whatever their number.
+MEMORY_MIB = 2_048
+# Removed files' bytes go in the background.
+PAUSE_SECONDS = 1
+KINDS = ("write", "read", "create")
+STEPS = ("make", "list", "stat", "remove")
+
+
+def write(path: Path, mib: int) -> None:
+    block = hashlib.shake_256(b"tidefs").digest(MIB)
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    for _ in range(mib):
+        assert os.write(file, block) == MIB
+    os.fsync(file)
+    os.close(file)
+
+
+def read(path: Path, mib: int) -> None:
+    file = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    held = sum(len(os.read(file, MIB)) for _ in range(mib))
+    os.close(file)
+    assert held == mib * MIB, f"{path} has {held} bytes"
+
+
+def create(directory: Path, files: int) -> None:
+    block = b"t" * 4_096
+    directory.mkdir()
+    for number in range(files):
+        file = os.open(directory / f"{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        assert os.write(file, block) == len(block)
+        os.close(file)
+
+
+def per_second(amount: int, work, *arguments) -> float:
+    begun = time.monotonic()
+    work(*arguments)
+    return amount / (time.monotonic() - begun)
+
+
+def on_nodes(count: int, options) -> dict[str, float]:
+    """Rates with so many nodes."""
+    with tempfile.TemporaryDirectory(prefix="tg", dir="/tmp") as scratch:
+        memory = f"{MEMORY_MIB // count}MiB"
+        up = ("--nodes", str(count), "--node-memory", memory)
+        with Mounted(options.tidefs, Path(scratch), *up) as mounted:
+            mount = mounted.mounts[0]
+            large, mib = mount / "large", options.file_mib
+            # Once unmeasured: connections are made with the first use of each node.
+            write(mount / "first", 4 * count)
+            rates = {
+                "write": per_second(mib, write, large, mib),
+                "read": per_second(mib, read, large, mib),
+            }
+            large.unlink()
+            time.sleep(PAUSE_SECONDS)
+            rates["create"] = per_second(options.files, create, mount / "files", options.files)
+    return rates
+
+
+def nodes(options) -> dict:
+    counts = [int(count) for count in options.nodes.split(",")]
+    rounds = []
+    for number in range(options.rounds):
+        turn = number % len(counts)
+        taken = {count: on_nodes(count, options) for count in counts[turn:] + counts[:turn]}
+        rounds.append({count: taken[count] for count in counts})
+    return {"rounds": rounds, "judged": judge_nodes(counts, rounds)}
+
+
+def judge_nodes(counts: list[int], rounds: list[dict]) -> dict:
+    """Of each rate, the median over the rounds of its part of the round's best."""
+
+    def part(one: dict, count: int, kind: str) -> float:
+        return one[count][kind] / max(rates[kind] for rates in one.values())
+
+    return {
+        count: {kind: statistics.median(part(one, count, kind) for one in rounds) for kind in KINDS}
+        for count in counts
+    }
+
+
+def in_directory(directory: Path, files: int) -> dict[str, float]:
+    """Microseconds a file."""
+    took = {}
+
+    def timed(step: str, work) -> None:
+        begun = time.monotonic()
+        work()
+        took[step] = (time.monotonic() - begun) / files * 1e6
+
+    def make() -> None:
+        for number in range(files):
+            os.close(os.open(directory / f"{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+
+    def names() -> list[str]:
+        return [entry.name for entry in os.scandir(directory)]
+
+    directory.mkdir()
+    timed("make", make)
+    found: list[str] = []
+    timed("list", lambda: found.extend(names()))
+    assert sorted(found, key=int) == [str(number) for number in range(files)]
+    timed("stat", lambda: [os.stat(directory / name) for name in found])
+    timed("remove", lambda: [os.unlink(directory / name) for name in found])
+    assert not names()
+    directory.rmdir()
+    return took
+
+
+def directories(options) -> dict:
+    sizes = sorted(int(size) for size in options.directories.split(","))
+    taken = {}
+    with tempfile.TemporaryDirectory(prefix="tg", dir="/tmp") as scratch:
+        up = ("--nodes", "2", "--node-memory", f"{MEMORY_MIB}MiB")
+        with Mounted(options.tidefs, Path(scratch), *up) as mounted:
+            for size in sizes:
+                # The smaller ones as often as to take as long as noise does not matter.
+                times = [
+                    in_directory(mounted.mounts[0] / f"{size}-{number}", size)
+                    for number in range(1 if size == sizes[-1] else options.rounds)
+                ]
+                taken[size] = {it: statistics.median(one[it] for one in times) for it in STEPS}
+    return {
+        "micros": taken,
+        "judged": {
+            size: {it: taken[size][it] / taken[sizes[0]][it] for it in STEPS} for size in sizes
+        },
+    }
+
+
+def table(of: str, columns: tuple[str, ...], judged: dict) -> None:
+    print(of.ljust(12) + "".join(name.rjust(10) for name in columns))
+    for row, values in judged.items():
+        print(f"{row:<12}" + "".join(f"{values[name]:10.2f}" for name in columns), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tidefs", type=Path, default=TIDEFS)
+    parser.add_argument("--nodes", default="1,2,4,8,16")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--file-mib", type=int, default=256)
+    parser.add_argument("--files", type=int, default=5_000)
+    parser.add_argument("--directories", default="10000,100000,1000000")
+    parser.add_argument("--results", type=Path, default=PROJECT / "bench/results")
+    parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
+    options = parser.parse_args()
+    options.tidefs = options.tidefs.resolve()
+    report = {"load_before": os.getloadavg()[0]}
+
+    report["nodes"] = nodes(options)
+    table("nodes", KINDS, report["nodes"]["judged"])
+    report["directories"] = directories(options)
+    table("files", STEPS, report["directories"]["judged"])
+    for size, micros in report["directories"]["micros"].items():
+        print(f"{size} files: " + ", ".join(f"{it} {micros[it]:.1f} us" for it in STEPS))
+
+    report["load_after"] = os.getloadavg()[0]
+    print(f"load {report['load_before']:.1f} before and {report['load_after']:.1f} after")
+    options.results.mkdir(parents=True, exist_ok=True)
+    when = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    file = options.results / f"growth-{when}.json"
+    file.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"figures in {file}")
+    missed = [
+        f"{count} nodes, {kind}: {part:.2f} of the best is below {GOAL_NODES}"
+        for count, parts in report["nodes"]["judged"].items()
+        for kind, part in parts.items()
+        if part < GOAL_NODES
+    ] + [
+        f"{size} files, {step}: {part:.2f} times the smallest directory's is above"
+        f" {GOAL_DIRECTORIES}"
+        for size, parts in report["directories"]["judged"].items()
+        for step, part in parts.items()
+        if part > GOAL_DIRECTORIES
+    ]
+    for one in missed:
+        print(f"missed: {one}", file=sys.stderr)
+    sys.exit(1 if missed and options.check else 0)
+
+
+if __name__ == "__main__":
+    main()
