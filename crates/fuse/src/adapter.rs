@@ -18,11 +18,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fuser::Errno;
+use fuser::{Errno, Request};
 use tidefs_fs::{Error, Fs, Lifetimes};
 use tidefs_store::Store;
 
 use crate::errno;
+use crate::following::Following;
 use crate::lock_waits::LockWaits;
 use crate::passthrough::Backings;
 
@@ -37,6 +38,7 @@ pub struct Adapter<S: Store> {
     passthrough: bool,
     backings: Backings,
     lock_waits: Arc<LockWaits<S>>,
+    following: Following,
 }
 
 impl<S: Store> Drop for Adapter<S> {
@@ -48,18 +50,38 @@ impl<S: Store> Drop for Adapter<S> {
 impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
-        Adapter { fs, kernel, passthrough, backings: Backings::default(), lock_waits }
+        Adapter {
+            fs,
+            kernel,
+            passthrough,
+            backings: Backings::default(),
+            lock_waits,
+            following: Following::new(),
+        }
     }
 
     /// Carries out one request. What fails by the store's or this program's doing is logged,
     /// because the program that asked learns only a number.
     fn run<T>(
         &self,
-        request: &'static str,
+        request: &Request,
+        name: &'static str,
+        work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        self.run_with_bytes(request, 0, name, work)
+    }
+
+    /// The same for a request that carries bytes, or asks for them.
+    fn run_with_bytes<T>(
+        &self,
+        request: &Request,
+        bytes: usize,
+        name: &'static str,
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         let begun = Instant::now();
+        let _served = self.following.serve(request.pid(), bytes, begun);
         let done = catch_unwind(AssertUnwindSafe(|| work(&self.fs)));
         self.kernel.latencies.count(begun.elapsed());
         match done {
@@ -70,13 +92,16 @@ impl<S: Store> Adapter<S> {
                     self.kernel.latencies.failed();
                 }
                 if number == Errno::EIO {
-                    tracing::warn!(request, %error, "a request failed");
+                    tracing::warn!(request = name, %error, "a request failed");
                 }
                 Err(number)
             }
             Err(_) => {
                 self.kernel.latencies.failed();
-                tracing::error!(request, "a request panicked; it is answered with an I/O error");
+                tracing::error!(
+                    request = name,
+                    "a request panicked; it is answered with an I/O error"
+                );
                 Err(errno::PANICKED)
             }
         }

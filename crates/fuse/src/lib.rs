@@ -12,6 +12,7 @@ mod clock;
 mod device;
 mod errno;
 mod error;
+mod following;
 mod interrupted;
 mod latency;
 mod lock_waits;

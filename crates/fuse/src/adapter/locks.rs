@@ -21,8 +21,14 @@ pub struct Asked {
 }
 
 impl<S: Store> Adapter<S> {
-    pub(super) fn find_lock(&self, fh: FileHandle, asked: &Asked, reply: ReplyLock) {
-        let found = self.run("getlk", |fs| {
+    pub(super) fn find_lock(
+        &self,
+        request: &fuser::Request,
+        fh: FileHandle,
+        asked: &Asked,
+        reply: ReplyLock,
+    ) {
+        let found = self.run(request, "getlk", |fs| {
             // Only fcntl can ask.
             let wanted = asked.lock(LockFamily::Record).ok_or(Error::Invalid)?;
             fs.find_lock(Handle(fh.0), &wanted)
@@ -51,7 +57,7 @@ impl<S: Store> Adapter<S> {
     ) {
         let family = family_of(request);
         let Some(wanted) = asked.lock(family) else {
-            let given = self.run("setlk", |fs| {
+            let given = self.run(request, "setlk", |fs| {
                 let lock = asked.range(family, LockKind::Shared).ok_or(Error::Invalid)?;
                 fs.unlock(Handle(fh.0), &lock)
             });
@@ -59,7 +65,7 @@ impl<S: Store> Adapter<S> {
         };
         let handle = Handle(fh.0);
         let mut is_refused = false;
-        let taken = self.run("setlk", |fs| match fs.lock(handle, &wanted) {
+        let taken = self.run(request, "setlk", |fs| match fs.lock(handle, &wanted) {
             Err(Error::WouldBlock | Error::Contended) => {
                 is_refused = true;
                 Ok(Taken { with_company: false })

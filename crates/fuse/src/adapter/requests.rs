@@ -32,21 +32,27 @@ impl<S: Store> Filesystem for Adapter<S> {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.run("lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.run(request, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
         self.reply_looked_up(reply, found);
     }
 
-    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+    fn forget(&self, request: &Request, number: INodeNo, lookups: u64) {
         // A forget has no answer.
-        let _ = self.run("forget", |fs| {
+        let _ = self.run(request, "forget", |fs| {
             fs.forget(ino(number), lookups);
             Ok(())
         });
     }
 
-    fn getattr(&self, _: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        let attr = self.run("getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
+    fn getattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        fh: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let attr = self.run(request, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
         self.reply_attr(reply, attr);
     }
 
@@ -81,12 +87,13 @@ impl<S: Store> Filesystem for Adapter<S> {
             ctime: ctime.map(Into::into),
             clear_privileges,
         };
-        let attr = self.run("setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
+        let attr =
+            self.run(request, "setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
         self.reply_attr(reply, attr);
     }
 
-    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        match self.run("readlink", |fs| fs.readlink(ino(number))) {
+    fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
+        match self.run(request, "readlink", |fs| fs.readlink(ino(number))) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -102,7 +109,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.run("mknod", |fs| {
+        let made = self.run(request, "mknod", |fs| {
             let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
             let permissions = mode & 0o7777;
             fs.mknod(caller(request), ino(parent), name.as_bytes(), kind, permissions, rdev)
@@ -119,18 +126,21 @@ impl<S: Store> Filesystem for Adapter<S> {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.run("mkdir", |fs| {
+        let made = self.run(request, "mkdir", |fs| {
             fs.mkdir(caller(request), ino(parent), name.as_bytes(), mode & 0o7777)
         });
         self.reply_entry(reply, made);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("unlink", |fs| fs.unlink(ino(parent), name.as_bytes())));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(
+            reply,
+            self.run(request, "unlink", |fs| fs.unlink(ino(parent), name.as_bytes())),
+        );
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(request, "rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
     }
 
     fn symlink(
@@ -142,14 +152,15 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes();
-        let made = self
-            .run("symlink", |fs| fs.symlink(caller(request), ino(parent), name.as_bytes(), target));
+        let made = self.run(request, "symlink", |fs| {
+            fs.symlink(caller(request), ino(parent), name.as_bytes(), target)
+        });
         self.reply_entry(reply, made);
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -157,7 +168,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.run("rename", |fs| {
+        let renamed = self.run(request, "rename", |fs| {
             let (from, to) = (name.as_bytes(), new_name.as_bytes());
             fs.rename(ino(parent), from, ino(new_parent), to, rename_mode(flags.bits())?)
         });
@@ -166,14 +177,14 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn link(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let linked =
-            self.run("link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
+        let linked = self
+            .run(request, "link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
         self.reply_entry(reply, linked);
     }
 
@@ -181,7 +192,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let mode = open_mode(flags);
         // As with a cut: the library does not pass on the kernel's own flag.
         let clear_privileges = mode.truncate && request.uid() != 0;
-        let opened = self.run("open", |fs| {
+        let opened = self.run(request, "open", |fs| {
             let opened = fs.open(ino(number), mode)?;
             if clear_privileges {
                 let changes = SetAttr { clear_privileges, ..SetAttr::default() };
@@ -209,7 +220,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyCreate,
     ) {
         let open = open_mode(OpenFlags(flags));
-        let created = self.run("create", |fs| {
+        let created = self.run(request, "create", |fs| {
             fs.create(caller(request), ino(parent), name.as_bytes(), mode & 0o7777, open)
         });
         match created {
@@ -220,7 +231,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -229,7 +240,9 @@ impl<S: Store> Filesystem for Adapter<S> {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.run("read", |fs| fs.read(handle(fh), offset, size as usize)) {
+        match self.run_with_bytes(request, size as usize, "read", |fs| {
+            fs.read(handle(fh), offset, size as usize)
+        }) {
             Ok(bytes) => reply.data(bytes.as_slice()),
             Err(error) => reply.error(error),
         }
@@ -237,7 +250,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -251,7 +264,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let append = flags.0 & libc::O_APPEND != 0;
         let write =
             |fs: &tidefs_fs::Fs<S>| fs.write(handle(fh), offset, data, append, clear_privileges);
-        match self.run("write", write) {
+        match self.run_with_bytes(request, data.len(), "write", write) {
             // No more than was given, so it fits.
             Ok(written) => {
                 reply.written(written as u32);
@@ -261,8 +274,15 @@ impl<S: Store> Filesystem for Adapter<S> {
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        let flushed = self.run("flush", |fs| {
+    fn flush(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let flushed = self.run(request, "flush", |fs| {
             // Bytes first: whoever gets a lock then sees them.
             let flushed = fs.flush(handle(fh));
             flushed.and(fs.end_locks(handle(fh), owner.0))
@@ -272,7 +292,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn getlk(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         owner: LockOwner,
@@ -282,7 +302,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         pid: u32,
         reply: ReplyLock,
     ) {
-        self.find_lock(fh, &Asked { owner, start, end, kind, pid }, reply);
+        self.find_lock(request, fh, &Asked { owner, start, end, kind, pid }, reply);
     }
 
     fn setlk(
@@ -302,13 +322,20 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.set_lock(request, number, fh, &asked, waits, reply);
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("fsync", |fs| fs.fsync(handle(fh))));
+    fn fsync(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(reply, self.run(request, "fsync", |fs| fs.fsync(handle(fh))));
     }
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
@@ -319,12 +346,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         if self.kernel.passes_through() {
             self.backings.leave(ino(number));
         }
-        reply_empty(reply, self.run("release", |fs| fs.release(handle(fh))));
+        reply_empty(reply, self.run(request, "release", |fs| fs.release(handle(fh))));
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -332,21 +359,22 @@ impl<S: Store> Filesystem for Adapter<S> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated =
-            self.run("fallocate", |fs| fs.allocate(handle(fh), offset, length, space_mode(mode)?));
+        let allocated = self.run(request, "fallocate", |fs| {
+            fs.allocate(handle(fh), offset, length, space_mode(mode)?)
+        });
         reply_empty(reply, allocated);
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let found = self.run("lseek", |fs| {
+        let found = self.run(request, "lseek", |fs| {
             let offset = u64::try_from(offset).map_err(|_| Error::NoSuchOffset)?;
             fs.seek(handle(fh), offset, seek(whence)?)
         });
@@ -358,7 +386,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _source: INodeNo,
         source: FileHandle,
         source_offset: u64,
@@ -371,7 +399,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         // The answer has 32 bits for the length; the kernel hands the shorter copy on.
         let length = length.min(u64::from(u32::MAX));
-        let copied = self.run("copy_file_range", |fs| {
+        let copied = self.run(request, "copy_file_range", |fs| {
             fs.copy_range(handle(source), source_offset, handle(target), target_offset, length)
         });
         match copied {
@@ -380,8 +408,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         }
     }
 
-    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.run("opendir", |fs| fs.opendir(ino(number))) {
+    fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.run(request, "opendir", |fs| fs.opendir(ino(number))) {
             Ok(handle) => reply.opened(FileHandle(handle.0), fuser::FopenFlags::empty()),
             Err(error) => reply.error(error),
         }
@@ -389,13 +417,13 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.list(handle(fh), offset, &mut reply);
+        let listed = self.list(request, handle(fh), offset, &mut reply);
         match listed {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
@@ -404,33 +432,42 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.answer(|lifetimes| match self.list_plus(handle(fh), offset, lifetimes, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
+        self.answer(|lifetimes| {
+            match self.list_plus(request, handle(fh), offset, lifetimes, &mut reply) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
         });
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("releasedir", |fs| fs.releasedir(handle(fh))));
+    fn releasedir(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(reply, self.run(request, "releasedir", |fs| fs.releasedir(handle(fh))));
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply_empty(reply, self.run("fsyncdir", |fs| fs.sync_directory()));
+    fn fsyncdir(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(request, "fsyncdir", |fs| fs.sync_directory()));
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        reply_statfs(reply, self.run("statfs", |fs| fs.statfs()));
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        reply_statfs(reply, self.run(request, "statfs", |fs| fs.statfs()));
     }
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -438,24 +475,32 @@ impl<S: Store> Filesystem for Adapter<S> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self.run("setxattr", |fs| {
+        let set = self.run(request, "setxattr", |fs| {
             let name = enforced(name)?;
             fs.setxattr(ino(number), name, value, xattr_mode(flags)?)
         });
         reply_empty(reply, set);
     }
 
-    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = self.run("getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
+    fn getxattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let value = self.run(request, "getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
         reply_xattr(reply, size, value);
     }
 
-    fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, size, self.run("listxattr", |fs| fs.listxattr(ino(number))));
+    fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(reply, size, self.run(request, "listxattr", |fs| fs.listxattr(ino(number))));
     }
 
-    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.run("removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
+    fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed =
+            self.run(request, "removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
         reply_empty(reply, removed);
     }
 

@@ -1,0 +1,171 @@
+//! The threads that serve a mount, and the processors that they may run on.
+
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+
+thread_local! {
+    static IS_ENLISTED: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Debug, Default)]
+pub struct Threads(Mutex<Enlisted>);
+
+#[derive(Debug, Default)]
+struct Enlisted {
+    threads: Vec<Pid>,
+    /// Where they may run; `None` before the first one came, and where that cannot be said.
+    allowed: Option<CpuSet>,
+    /// The one processor to which they keep.
+    keep_to: Option<usize>,
+    /// Does not keep to it yet.
+    behind: Option<Pid>,
+}
+
+impl Threads {
+    /// Counts the calling thread among those that serve. It serves this mount until it ends.
+    pub fn enlist(&self) {
+        if IS_ENLISTED.replace(true) {
+            return;
+        }
+        let mut enlisted = self.lock();
+        if enlisted.threads.is_empty() {
+            enlisted.allowed = sched_getaffinity(None).ok();
+        }
+        enlisted.threads.push(gettid());
+        if let Some(processor) = enlisted.keep_to {
+            confine(gettid(), &only(processor));
+        }
+    }
+
+    /// Keeps all to the processor on which the thread with this number is; whether that is another
+    /// one than before. `None`: it cannot be seen, they may not run there, or there is only one.
+    ///
+    /// The calling thread stays where it is until another one calls: one that runs is moved by
+    /// stopping two processors, one that sleeps at no cost.
+    pub fn follow(&self, caller: u32) -> Option<bool> {
+        let mut enlisted = self.lock();
+        let allowed = enlisted.allowed.filter(|allowed| allowed.count() > 1)?;
+        let seen = processor_of(caller).filter(|&at| at < CpuSet::MAX_CPU && allowed.is_set(at));
+        let Some(processor) = seen else {
+            enlisted.disperse();
+            return None;
+        };
+        if enlisted.keep_to == Some(processor) {
+            return Some(false);
+        }
+        enlisted.keep_to = Some(processor);
+        enlisted.confine_all_but(gettid(), &only(processor));
+        enlisted.behind = Some(gettid());
+        Some(true)
+    }
+
+    /// Has the thread that [`Threads::follow`] left where it was catch up; to be called by another
+    /// one.
+    pub fn catch_up(&self) {
+        let mut enlisted = self.lock();
+        if enlisted.behind.is_some_and(|behind| behind != gettid())
+            && let (Some(behind), Some(processor)) = (enlisted.behind.take(), enlisted.keep_to)
+        {
+            confine(behind, &only(processor));
+        }
+    }
+
+    /// Lets all run wherever they could at first.
+    pub fn let_go(&self) {
+        self.lock().disperse();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Enlisted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Enlisted {
+    fn disperse(&mut self) {
+        self.behind = None;
+        if self.keep_to.take().is_some()
+            && let Some(allowed) = self.allowed
+        {
+            self.threads.iter().for_each(|&thread| confine(thread, &allowed));
+        }
+    }
+
+    fn confine_all_but(&self, this: Pid, to: &CpuSet) {
+        self.threads.iter().filter(|&&it| it != this).for_each(|&it| confine(it, to));
+    }
+}
+
+/// What may not be set stays as it is: it is only about speed.
+fn confine(thread: Pid, to: &CpuSet) {
+    if let Err(error) = sched_setaffinity(Some(thread), to) {
+        tracing::debug!(%error, "a serving thread stays on its processors");
+    }
+}
+
+fn only(processor: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    set
+}
+
+/// The processor on which a thread of this machine ran last, by proc(5).
+fn processor_of(thread: u32) -> Option<usize> {
+    let stat = std::fs::read(format!("/proc/{thread}/stat")).ok()?;
+    processor_in(&stat)
+}
+
+/// The name may hold anything, also blanks and brackets; the fields after its last bracket are
+/// numbers. The processor is field 39, and field 3 is the first of them.
+fn processor_in(stat: &[u8]) -> Option<usize> {
+    let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;
+    fields.split_ascii_whitespace().nth(39 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_read_behind_any_name() {
+        let numbers: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
+        for name in ["cat", "a b", "(x) 1 2 3", ") R 9"] {
+            let stat = format!("12 ({name}) S {}\n", numbers.join(" "));
+            assert_eq!(processor_in(stat.as_bytes()), Some(39), "{name}");
+        }
+        for stat in ["", "12 (cat", "12 (cat) S 1 2 3"] {
+            assert_eq!(processor_in(stat.as_bytes()), None, "{stat}");
+        }
+    }
+
+    #[test]
+    fn all_keep_to_the_callers_processor_until_they_are_let_go() {
+        let at_first = sched_getaffinity(None).unwrap();
+        assert!(at_first.count() > 1, "it takes two processors to follow anybody");
+        let threads = Threads::default();
+        threads.enlist();
+        assert_eq!(threads.follow(gettid().as_raw_nonzero().get() as u32), Some(true));
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                threads.enlist();
+                threads.catch_up();
+                sched_getaffinity(None).unwrap().count()
+            });
+            assert_eq!(late.join().unwrap(), 1);
+        });
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        threads.let_go();
+        assert_eq!(sched_getaffinity(None).unwrap(), at_first);
+    }
+
+    #[test]
+    fn nobody_follows_who_is_not_there() {
+        let at_first = sched_getaffinity(None).unwrap();
+        let threads = Threads::default();
+        threads.enlist();
+        assert_eq!(threads.follow(u32::MAX), None);
+        assert_eq!(sched_getaffinity(None).unwrap(), at_first);
+    }
+}
