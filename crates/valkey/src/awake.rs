@@ -31,6 +31,26 @@ impl Awake {
     pub fn until(self, later: Awake) -> Duration {
         later.0.saturating_sub(self.0).min(LOOK_EVERY)
     }
+
+    pub fn since(self, earlier: Awake) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// When something happened last, for several threads.
+#[derive(Debug, Default)]
+pub struct Last(AtomicU64);
+
+impl Last {
+    pub fn note(&self, now: Awake) {
+        self.0.fetch_max(now.0.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// `false` where it has never happened.
+    pub fn is_within(&self, time: Duration, now: Awake) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        last > 0 && now.since(Awake(Duration::from_nanos(last))) < time
+    }
 }
 
 impl Add<Duration> for Awake {
@@ -103,6 +123,16 @@ mod tests {
             });
             assert_eq!(seen, [Awake(Duration::from_millis(1_500)); 4]);
         }
+    }
+
+    #[test]
+    fn what_happened_last_counts() {
+        let (last, at) = (Last::default(), |seconds| Awake(Duration::from_secs(seconds)));
+        assert!(!last.is_within(Duration::from_secs(9), at(1)), "it has never happened");
+        last.note(at(5));
+        last.note(at(4));
+        assert!(last.is_within(Duration::from_secs(2), at(6)));
+        assert!(!last.is_within(Duration::from_secs(2), at(7)));
     }
 
     #[test]

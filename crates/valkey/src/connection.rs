@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
@@ -27,6 +28,8 @@ use crate::wire::{Malformed, Reply, Request};
 const CLIENT_NAME: &str = "tidefs";
 /// Slices given to the kernel at once: about 20 requests.
 const SLICES_MAX: usize = 64;
+/// `SIOCOUTQ` in tcp(7).
+const SENT_AND_UNCONFIRMED: Opcode = nix::libc::TIOCOUTQ as Opcode;
 /// Short requests that are sent together: what a server reads at once.
 const TOGETHER_BYTES: usize = 16 << 10;
 
@@ -154,6 +157,14 @@ impl Connection {
                 Err(_) => Err(Fault::Broken),
             };
         }
+    }
+
+    /// Bytes that the kernel has taken and whose arrival the other side's has not confirmed. Of a unix
+    /// socket, where nothing waits on a link, it says something else.
+    pub fn unconfirmed_bytes(&self) -> u32 {
+        // SAFETY: for this request the kernel writes one int (tcp(7)).
+        let asked = unsafe { ioctl(&self.socket, Getter::<SENT_AND_UNCONFIRMED, i32>::new()) };
+        asked.map_or(0, |bytes| bytes.max(0) as u32)
     }
 
     pub fn as_fd(&self) -> BorrowedFd<'_> {

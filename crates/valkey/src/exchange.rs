@@ -20,7 +20,7 @@ pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
             // The common case: one node, all sent. Waiting in the receive saves the poll.
             let result = match lane.receive(false) {
                 Ok(true) => lane.send(),
-                Ok(false) if lane.deadline() <= Awake::now() => Err(Fault::TimedOut),
+                Ok(false) if lane.is_late(Awake::now()) => Err(Fault::TimedOut),
                 Ok(false) => Ok(()),
                 Err(fault) => Err(fault),
             };
@@ -41,7 +41,7 @@ fn wait_and_move(lanes: &mut Vec<Lane<'_, '_>>) {
     for at in (0..lanes.len()).rev() {
         let lane = &mut lanes[at];
         let result = match ready[at] {
-            flags if flags.is_empty() && lane.deadline() <= now => Err(Fault::TimedOut),
+            flags if flags.is_empty() && lane.is_late(now) => Err(Fault::TimedOut),
             flags if flags.is_empty() => continue,
             PollFlags::NVAL => Err(Fault::Broken),
             PollFlags::OUT => lane.send(),

@@ -71,6 +71,11 @@ impl<'a> Job<'a> {
         matches!(self.result, JobResult::Open)
     }
 
+    /// A node has said something to it, or nothing more is asked for it.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.result, JobResult::Answered(_) | JobResult::Failed(_))
+    }
+
     /// The error message that the server answered with.
     pub fn error(&self) -> Option<&[u8]> {
         match &self.result {

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::awake::Awake;
+use crate::awake::{Awake, LOOK_EVERY};
 use crate::fault::Fault;
 use crate::inbound::Landed;
 use crate::job::{Answer, Job, JobResult};
@@ -18,6 +18,9 @@ use crate::wire::Request;
 const WINDOW_BYTES: usize = 4 << 20;
 /// Requests offered to the kernel at once.
 const REQUESTS_MAX: usize = 20;
+/// A lane over a network waits so much longer than its time-out while others get through to the node:
+/// on a link that many share, TCP may leave one of them out for that long.
+const LEFT_OUT_MOST: u32 = 6;
 /// With no more than this in flight the reply is a matter of microseconds.
 const SOON_BYTES_MAX: usize = 32 << 10;
 
@@ -37,11 +40,16 @@ pub struct Lane<'j, 'a> {
     asked: usize,
     timeout: Duration,
     deadline: Awake,
+    /// When this lane is given up whatever becomes of others.
+    end: Awake,
+    /// Of the bytes that were sent, at the last look.
+    unconfirmed_bytes: u32,
+    look_at: Awake,
 }
 
 impl<'j, 'a> Lane<'j, 'a> {
     pub fn new(lease: Lease, jobs: Vec<&'j mut Job<'a>>, asking: bool, timeout: Duration) -> Self {
-        let deadline = Awake::now() + timeout;
+        let now = Awake::now();
         Lane {
             lease,
             jobs,
@@ -53,7 +61,10 @@ impl<'j, 'a> Lane<'j, 'a> {
             in_flight_bytes: 0,
             asked: 0,
             timeout,
-            deadline,
+            deadline: now + timeout,
+            end: now + timeout * LEFT_OUT_MOST,
+            unconfirmed_bytes: 0,
+            look_at: now + LOOK_EVERY,
         }
     }
 
@@ -67,6 +78,36 @@ impl<'j, 'a> Lane<'j, 'a> {
 
     pub fn deadline(&self) -> Awake {
         self.deadline
+    }
+
+    /// The node has answered something, or has got something.
+    fn note_progress(&mut self, now: Awake) {
+        self.deadline = now + self.timeout;
+        if self.lease.is_over_a_network() {
+            self.end = now + self.timeout * LEFT_OUT_MOST;
+            self.lease.hear(now);
+        }
+    }
+
+    /// Nothing has come for too long. On a slow link the kernel takes what is sent at once and hands it
+    /// over bit by bit: what it got rid of since the last look is progress as well. While others get
+    /// through, the node is there and the link is what is slow.
+    pub fn is_late(&mut self, now: Awake) -> bool {
+        if self.lease.is_over_a_network() && self.look_at <= now {
+            self.look_at = now + LOOK_EVERY;
+            let left = self.lease.connection().unconfirmed_bytes();
+            if left < std::mem::replace(&mut self.unconfirmed_bytes, left) {
+                self.note_progress(now);
+            }
+        }
+        if self.deadline > now {
+            return false;
+        }
+        if self.lease.was_heard(now) && self.end > now {
+            self.deadline = now + LOOK_EVERY.min(self.timeout);
+            return false;
+        }
+        true
     }
 
     pub fn as_fd(&self) -> BorrowedFd<'_> {
@@ -94,6 +135,7 @@ impl<'j, 'a> Lane<'j, 'a> {
             let Some(bytes) = self.lease.connection().send(&slices, true)? else { return Ok(()) };
             drop(slices);
             self.count_sent(bytes, asking.bytes());
+            self.unconfirmed_bytes = self.unconfirmed_bytes.saturating_add(bytes as u32);
             self.deadline = Awake::now() + self.timeout;
         }
     }
@@ -137,7 +179,7 @@ impl<'j, 'a> Lane<'j, 'a> {
             }
             self.take_answers()?;
         }
-        self.deadline = Awake::now() + self.timeout;
+        self.note_progress(Awake::now());
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_store::StoreError;
 
-use crate::awake::Awake;
+use crate::awake::{Awake, LOOK_EVERY, Last};
 use crate::connection::Connection;
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
@@ -47,6 +47,8 @@ pub struct Node {
     gate: Mutex<Gate>,
     freed: Condvar,
     waits: Waits,
+    /// When anything got through to it, or from it, over a network.
+    heard: Last,
 }
 
 #[derive(Default)]
@@ -79,7 +81,8 @@ impl Node {
         access: Arc<Access>,
     ) -> Arc<Node> {
         let (gate, freed, waits) = (Mutex::default(), Condvar::new(), Waits::default());
-        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, waits })
+        let heard = Last::default();
+        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, waits, heard })
     }
 
     pub fn name(&self) -> Box<str> {
@@ -90,7 +93,8 @@ impl Node {
         fault.into_store_error(self.name())
     }
 
-    /// Lends a connection; waits for one when all are in use, at most for the reply time-out.
+    /// Lends a connection; waits for one when all are in use, at most for the reply time-out, or, of a
+    /// node on a slow link, for as long as the others get through.
     pub fn lease(self: &Arc<Node>) -> Result<Lease, Fault> {
         let deadline = Awake::now() + self.access.timeouts.reply;
         let mut gate = self.gate();
@@ -106,7 +110,9 @@ impl Node {
             if gate.open < self.access.connections_per_node.max(1) {
                 return self.connect(gate);
             }
-            let left = Awake::now().until(deadline);
+            let now = Awake::now();
+            let left = now.until(deadline);
+            let left = if self.is_heard(now) { LOOK_EVERY } else { left };
             if left.is_zero() {
                 return Err(Fault::Busy);
             }
@@ -166,7 +172,10 @@ impl Node {
                 gate.open -= 1;
                 let now = Instant::now();
                 let since = gate.down.as_ref().map_or(now, |down| down.since);
-                gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
+                // Where others get through, there was no room on the link.
+                if !(fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
+                    gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
+                }
                 self.tell_a_waiter(gate);
                 tracing::debug!(node = %self.id, endpoint = %self.endpoint, %fault, "cannot connect");
                 Err(fault)
@@ -176,7 +185,12 @@ impl Node {
 
     fn open(&self) -> Result<Connection, Fault> {
         let Access { account, timeouts, .. } = &*self.access;
-        let (connection, id) = Connection::open(&self.endpoint, account, *timeouts)?;
+        let mut timeouts = *timeouts;
+        if self.is_heard(Awake::now()) {
+            // What others send is ahead of it on the link.
+            timeouts.connect = timeouts.connect.max(timeouts.reply);
+        }
+        let (connection, id) = Connection::open(&self.endpoint, account, timeouts)?;
         if id.parse() == Ok(self.id) { Ok(connection) } else { Err(Fault::Stranger) }
     }
 
@@ -191,6 +205,15 @@ impl Node {
             }
         }
         false
+    }
+
+    fn is_over_a_network(&self) -> bool {
+        self.endpoint.socket().is_none()
+    }
+
+    /// Something got through to it or from it lately; never of one that is reached by a socket.
+    fn is_heard(&self, now: Awake) -> bool {
+        self.heard.is_within(self.access.timeouts.reply, now)
     }
 
     /// Since when the node cannot be reached.
@@ -231,6 +254,19 @@ pub struct Lease {
 }
 
 impl Lease {
+    pub fn is_over_a_network(&self) -> bool {
+        self.node.is_over_a_network()
+    }
+
+    pub fn hear(&self, now: Awake) {
+        self.node.heard.note(now);
+    }
+
+    /// The node has answered, or got, something of anybody's in this process.
+    pub fn was_heard(&self, now: Awake) -> bool {
+        self.node.is_heard(now)
+    }
+
     pub fn connection(&self) -> &Connection {
         self.connection.as_ref().expect("a lease in use has its connection")
     }
@@ -265,6 +301,9 @@ impl Lease {
     /// Gives the connection back: nothing is under way on it.
     pub fn release(mut self) {
         let Some(connection) = self.connection.take() else { return };
+        if self.is_over_a_network() {
+            self.hear(Awake::now());
+        }
         let mut gate = self.node.gate();
         if gate.generation == self.generation {
             gate.idle.push(connection);
