@@ -160,6 +160,11 @@ impl Controller {
         }
     }
 
+    /// Somebody asks for something, and what is known of the nodes is older than the last change.
+    pub fn waits_for_a_look(&self) -> bool {
+        self.is_idle() && !self.requests.is_empty()
+    }
+
     /// When something is to be done even if nothing happens until then.
     pub fn wake_at(&self) -> Option<Time> {
         match &self.state {

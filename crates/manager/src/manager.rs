@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use tidefs_control::forecast::Forecaster;
 use tidefs_control::{Controller, Observation, Settings, SettingsError};
 use tidefs_model::{Clock, NodeClass};
@@ -122,11 +122,13 @@ where
         };
         thread::scope(|scope| {
             let (quit, quitting) = bounded::<()>(0);
+            let (look, looks) = bounded(1);
             let observer = &self;
             let until = quitting.clone();
-            scope.spawn(move || observer.watch(&until));
+            scope.spawn(move || observer.watch(&until, &looks));
             scope.spawn(move || observer.watch_bandwidths(&quitting));
-            let result = Turn::new(&self, &performer).go(scope, record, bandwidths, stop);
+            let turn = Turn::new(&self, &performer, look);
+            let result = turn.go(scope, record, bandwidths, stop);
             drop(quit);
             result
         })
@@ -171,8 +173,8 @@ where
         }
     }
 
-    /// Observes the nodes until the loop ends.
-    fn watch(&self, quitting: &Receiver<()>) {
+    /// Observes the nodes until the loop ends, at once where it asks for a look.
+    fn watch(&self, quitting: &Receiver<()>, looks: &Receiver<()>) {
         loop {
             let begun = self.parts.clock.now();
             let observed = self.parts.hands.observe().and_then(|mut nodes| {
@@ -183,9 +185,11 @@ where
             {
                 tracing::debug!("an observation was not heard");
             }
-            match quitting.recv_timeout(self.interval) {
-                Err(RecvTimeoutError::Timeout) => {}
-                _ => return,
+            select! {
+                recv(quitting) -> _ => return,
+                // The loop has ended where nobody asks any more.
+                recv(looks) -> look => if look.is_err() { return },
+                default(self.interval) => {}
             }
         }
     }

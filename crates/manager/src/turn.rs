@@ -37,6 +37,8 @@ pub(crate) struct Turn<'m, H, P, S, C> {
     traffic: Traffic,
     /// The kind of decision that was logged last.
     said: Option<String>,
+    /// Has the nodes observed at once.
+    look: Sender<()>,
 }
 
 impl<'m, H, P, S, C> Turn<'m, H, P, S, C>
@@ -49,6 +51,7 @@ where
     pub fn new(
         manager: &'m Manager<H, P, S, C>,
         performer: &'m Performer<'m, H, P, S>,
+        look: Sender<()>,
     ) -> Turn<'m, H, P, S, C> {
         let controller = Controller::new(manager.settings).expect("settings that were checked");
         Turn {
@@ -64,6 +67,7 @@ where
             moving_since: None,
             traffic: Traffic::default(),
             said: None,
+            look,
         }
     }
 
@@ -147,6 +151,10 @@ where
         // Whoever is answered looks next, and must see what the answer says.
         commands.sort_by_key(|command| matches!(command, Command::Answer(..)));
         self.publish(now);
+        if self.controller.waits_for_a_look() {
+            // One that is asked for already will do.
+            let _ = self.look.try_send(());
+        }
         for command in commands {
             match command {
                 Command::Do(task) => self.spawn(scope, task),

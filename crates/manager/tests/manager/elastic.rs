@@ -70,6 +70,18 @@ fn where_there_is_no_hope_for_room_writers_are_told_so() {
 }
 
 #[test]
+fn whoever_asks_does_not_wait_for_the_next_observation() {
+    let stage = stage("static", 1, 4, 1);
+    let never = Duration::from_secs(24 * 60 * 60);
+    let running = stage.start_looking_every(&Life::without_end(), never);
+    for nodes in [2, 4, 3] {
+        let asked = running.handle.request(Request::Scale(nodes)).expect("a queue");
+        let answer = asked.wait(LONG).expect("an answer");
+        assert!(matches!(answer, Answer::Finished(_)), "{answer:?}");
+    }
+}
+
+#[test]
 fn requests_are_answered_when_they_are_done_or_refused_with_the_reason() {
     let stage = stage("static", 1, 4, 2);
     let running = stage.start(&Life::without_end());

@@ -378,10 +378,13 @@ impl Stage {
     }
 
     pub fn start(&self, life: &Arc<Life>) -> Running {
+        self.start_looking_every(life, Duration::from_millis(10))
+    }
+
+    pub fn start_looking_every(&self, life: &Arc<Life>, interval: Duration) -> Running {
         let arms = Arms { world: Arc::clone(&self.world), life: Arc::clone(life) };
         let store = Mortal { inner: Arc::clone(&self.store), life: Arc::clone(life) };
         let parts = Parts { hands: arms.clone(), provisioner: arms, store, clock: SystemClock };
-        let interval = Duration::from_millis(10);
         let (manager, handle) =
             Manager::new(parts, self.settings, interval).expect("sound settings");
         let stop = Arc::new(AtomicBool::new(false));
