@@ -71,6 +71,11 @@ impl LentNode {
         self.connect()?.ask(&Request::of(&["MEMORY", "PURGE"])).map(|_| ())
     }
 
+    /// Ends its process at once: it holds nothing any more, and nobody calls it.
+    pub fn kill(&self) {
+        self.description.process.kill();
+    }
+
     fn connect(&self) -> Result<Connection, Fault> {
         let endpoint = self.description.endpoint();
         Ok(Connection::open(&endpoint, &self.account, Timeouts::default())?.0)

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const BEAT: Duration = Duration::from_millis(250);
 /// While the node is being emptied.
 const QUICK_BEAT: Duration = Duration::from_millis(20);
+/// What has left a node that is being emptied goes back to the machine in pieces of this size.
+const HANDED_OVER: ByteSize = ByteSize::mib(4);
 /// With less a node is of no use.
 const BUDGET_MIN: ByteSize = ByteSize::mib(32);
 
@@ -50,7 +52,10 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         lender.lent(memory);
         let mut keeping = Keeping::new(loan, options);
         let ended = keeping.keep(&mut lender, &signals);
-        keeping.loan.end();
+        match ended {
+            Why::Asked | Why::Needed { empty: true } => keeping.loan.end_empty(),
+            _ => keeping.loan.end(),
+        }
         match ended {
             Why::Asked => {
                 say::note("the memory is given back");
@@ -118,6 +123,8 @@ struct Leaving {
     /// Not by a signal.
     needed: bool,
     is_late: bool,
+    /// What the node used when free pieces last went back to the machine.
+    purged: Option<ByteSize>,
 }
 
 /// A loan while it lasts.
@@ -161,7 +168,7 @@ impl Keeping {
 
     fn leave(&mut self, needed: bool) {
         let since = Instant::now();
-        self.leaving = Some(Leaving { since, needed, is_late: false });
+        self.leaving = Some(Leaving { since, needed, is_late: false, purged: None });
         if !needed {
             say::note(
                 "giving the memory back; once more ends the node at once, with what it holds",
@@ -206,7 +213,20 @@ impl Keeping {
         }
         self.state = Some(state);
         self.look_at_the_budget();
+        self.hand_over();
         self.look_at_the_clock()
+    }
+
+    /// While the node is emptied for a machine that needs its memory, what has left it goes back to the
+    /// machine at once: the server would keep it for ten seconds.
+    fn hand_over(&mut self) {
+        let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.needed) else { return };
+        let Some(used) = self.loan.usage().map(|usage| usage.used) else { return };
+        let before = *leaving.purged.get_or_insert(used);
+        if used.0 + HANDED_OVER.0 <= before.0 {
+            leaving.purged = Some(used);
+            self.loan.purge();
+        }
     }
 
     /// What has become free goes back to the machine; a node that is not relieved in time leaves.

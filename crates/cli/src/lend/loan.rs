@@ -150,6 +150,12 @@ impl Loan {
         }
     }
 
+    /// Ends the node at once where nothing is left on it.
+    pub fn end_empty(self) {
+        self.node.kill();
+        self.end();
+    }
+
     /// Ends the node, and clears away its group and its folder.
     pub fn end(self) {
         let Loan { channel, node, group, _folder, .. } = self;

@@ -8,13 +8,16 @@ use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
 use tidefs_fs::{Cipher, Format, Fs};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Carried, Hands, Loss, Survey};
-use tidefs_model::{Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_model::{ByteSize, Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_valkey::{
     Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Probe, Unfinished, Valkey,
 };
 
 use super::room::Urgency;
 use super::steps::{Moves, Steps};
+
+/// Each batch costs a lender a tenth of a second beside its bytes, however small it is.
+const LENDERS_BATCH: ByteSize = ByteSize::mib(256);
 
 pub struct ClusterHands {
     admin: Admin,
@@ -169,7 +172,8 @@ impl Hands for ClusterHands {
             progress(step.bytes);
         };
         let pace = if self.urgency.is_there() { Pace::Urgent } else { self.options.pace };
-        let options = MoveOptions { pace, ..self.options };
+        let batch = if self.urgency.is_a_lenders() { LENDERS_BATCH } else { self.options.batch };
+        let options = MoveOptions { pace, batch, ..self.options };
         let report = match self.admin.move_partitions(&moves, options, &carried, stop) {
             Ok(report) => report,
             Err(error) => {

@@ -76,6 +76,10 @@ impl Urgency {
         self.lock().waited = Some(Instant::now());
     }
 
+    pub fn is_a_lenders(&self) -> bool {
+        self.lock().lenders > 0
+    }
+
     pub fn is_there(&self) -> bool {
         let urgent = self.lock();
         urgent.lenders > 0 || urgent.waited.is_some_and(|last| last.elapsed() < URGENT_FOR)

@@ -99,7 +99,7 @@ fn next_step(
     let mut bytes = 0;
     for draft in drafts {
         let size = draft.step.bytes;
-        let small_enough = step.is_empty() || bytes + size <= spreading.step_bytes;
+        let small_enough = step.is_empty() || size <= spreading.step_bytes.saturating_sub(bytes);
         let few_enough = step.len() < usize::from(spreading.step_partitions.max(1));
         if small_enough && few_enough && size <= room[draft.to].free() {
             room[draft.to].used_bytes += size;

@@ -11,7 +11,7 @@ use crate::inventory::Inventory;
 use crate::observation::Node;
 use crate::planner::{Plan, Refusal, Step, plan};
 use crate::record::Kind;
-use crate::settings::Settings;
+use crate::settings::{Settings, Spreading};
 
 /// Where files are written meanwhile, a node this far from its share is not worth another round.
 const EVEN_ENOUGH_PERCENT: f64 = 2.0;
@@ -58,9 +58,17 @@ impl Reconfiguration {
         let leaving = self.leaving_in(inventory);
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
-        match plan(inventory, &leaving, &settings.spreading) {
+        match plan(inventory, &leaving, &self.spreading(settings)) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
+        }
+    }
+
+    /// A lender waits, and nothing that could be heard between two steps comes first.
+    fn spreading(&self, settings: &Settings) -> Spreading {
+        match self.kind() == Kind::Decommission && self.urgent {
+            true => Spreading { step_bytes: u64::MAX, ..settings.spreading },
+            false => settings.spreading,
         }
     }
 

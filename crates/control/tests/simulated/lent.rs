@@ -98,6 +98,24 @@ fn a_node_that_may_hold_less_gives_away_what_is_too_much() {
 }
 
 #[test]
+fn a_lender_waits_for_one_step_and_for_no_look_that_comes_by_itself() {
+    let mut world = World::new(with_share("static", 2, 2, "0"), 2, Faults::NONE, 19);
+    let lent = take_in(&mut world);
+    world.wish_mib(200);
+    world.run(60);
+    assert!(world.cluster.used(lent) > 2 * world.step_bytes(), "several steps usually");
+    let second = take_in(&mut world);
+    assert!(!world.waits_for_a_look());
+    world.submit(Request::GiveBack(second));
+    assert!(world.waits_for_a_look(), "what is known is from before it came");
+    world.run_until(30, |world| !world.cluster.victims.contains(&second));
+    world.run(30);
+    let before = world.carried;
+    assert!(matches!(world.ask(Request::GiveBack(lent)), Answer::Finished(_)));
+    assert_eq!(world.carried - before, 1);
+}
+
+#[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);
     let own = world.first_node();

@@ -49,6 +49,8 @@ pub struct World {
     pub summaries: Vec<Summary>,
     pub starts: u32,
     pub kills: u32,
+    /// Steps of plans that were carried out.
+    pub carried: u32,
     pub refused_writes_at_maximum: u32,
     /// A node may hold more than it may for a while.
     pub lenient: bool,
@@ -76,6 +78,7 @@ impl World {
             summaries: Vec::new(),
             starts: 0,
             kills: 0,
+            carried: 0,
             refused_writes_at_maximum: 0,
             lenient: false,
         };
@@ -122,6 +125,14 @@ impl World {
 
     pub fn is_idle(&self) -> bool {
         self.controller.is_idle()
+    }
+
+    pub fn step_bytes(&self) -> u64 {
+        self.settings.spreading.step_bytes
+    }
+
+    pub fn waits_for_a_look(&self) -> bool {
+        self.controller.waits_for_a_look()
     }
 
     pub fn moving(&self) -> bool {
@@ -282,6 +293,7 @@ impl World {
             }
             Action::Move(step) => {
                 assert!(intended, "partitions move without a record");
+                self.carried += 1;
                 let fails = self.happens(self.faults.step);
                 let len = step.moves.len() as u64;
                 let most = if fails { self.random(len) as usize } else { usize::MAX };

@@ -42,6 +42,14 @@ impl ProcessId {
         }
     }
 
+    /// Ends exactly this process by force, and does not wait for that.
+    pub fn kill(self) {
+        if let Some(handle) = self.handle() {
+            // It fails only for a process that has ended meanwhile.
+            let _ = pidfd_send_signal(&handle, Signal::KILL);
+        }
+    }
+
     /// Ends exactly this process; one that has ended is no error.
     pub fn stop(self) -> Result<(), ProcessError> {
         let Some(handle) = self.handle() else { return Ok(()) };
