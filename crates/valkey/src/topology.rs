@@ -108,6 +108,8 @@ pub struct Topology {
     map: RwLock<Arc<Map>>,
     /// When the map was last asked for; held while it is.
     refreshed: Mutex<Option<Instant>>,
+    /// When a node that was named as a holder was last asked for its map.
+    followed: Mutex<Option<Instant>>,
     access: Arc<Access>,
 }
 
@@ -117,7 +119,8 @@ impl Topology {
         members.sort_by_key(|member| member.node.id);
         let owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
         let map = Map { members, epoch: Epoch(0), owners };
-        Topology { map: RwLock::new(Arc::new(map)), refreshed: Mutex::new(None), access }
+        let map = RwLock::new(Arc::new(map));
+        Topology { map, refreshed: Mutex::new(None), followed: Mutex::new(None), access }
     }
 
     pub fn map(&self) -> Arc<Map> {
@@ -128,16 +131,41 @@ impl Topology {
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(map);
     }
 
-    /// Believes a node that says where a partition went.
+    /// Believes a node that says where a partition went. Others will have gone as well, and whoever
+    /// sends a stripe to where it was sends it in vain: so the holder is asked for all of them.
     pub fn moved(&self, partition: Partition, address: SocketAddr) {
-        if self.node_at(address).is_none() {
-            return;
+        let Some(holder) = self.node_at(address) else { return };
+        {
+            let _publishing = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut map = Map::clone(&self.map());
+            if let Some(owner) = map.at_address(address) {
+                map.owners[usize::from(partition.number())] = owner as u16;
+                self.publish(map);
+            }
         }
-        let _publishing = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut map = Map::clone(&self.map());
-        if let Some(owner) = map.at_address(address) {
-            map.owners[usize::from(partition.number())] = owner as u16;
-            self.publish(map);
+        self.follow(&holder);
+    }
+
+    /// Takes a holder's map, at most once in a while. Nobody else waits for its answer.
+    fn follow(&self, holder: &Arc<Node>) {
+        let begun = Instant::now();
+        {
+            let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+            if followed.is_some_and(|at| at.elapsed() < FRESH_FOR) {
+                return;
+            }
+            *followed = Some(begun);
+        }
+        match self.ask(holder) {
+            Ok(heard) if heard.is_complete() => {
+                let refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+                // What others heard meanwhile is newer.
+                if refreshed.is_none_or(|at| at < begun) {
+                    self.publish(heard.map);
+                }
+            }
+            Ok(_) => {}
+            Err(fault) => tracing::debug!(node = %holder.id, %fault, "has no map to give"),
         }
     }
 

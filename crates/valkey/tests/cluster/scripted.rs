@@ -228,6 +228,20 @@ fn a_node_that_is_not_ready_is_asked_again() {
 }
 
 #[test]
+fn where_one_partition_went_the_others_are_looked_for() {
+    let nodes = Scripted::start(&[view(&[1, 2], 1), view(&[1, 2], 1)]);
+    nodes.script.lock().unwrap().views = vec![view(&[1, 2], 2), view(&[1, 2], 2)];
+    nodes.will(&[refuse("MOVED 1 127.0.0.1:2")]);
+    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
+    assert_eq!(nodes.asked(), [1, 1]);
+    for index in 1..=8 {
+        let stripe = StripeKey { index, ..STRIPE };
+        assert_eq!(read(&nodes.store, stripe, 4).unwrap(), b"kept");
+    }
+    assert_eq!(nodes.asked(), [1, 9], "none of them is asked for where it was");
+}
+
+#[test]
 fn what_does_not_pass_is_told_at_once() {
     let nodes = Scripted::alone();
     for (error, expected) in [
