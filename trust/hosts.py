@@ -16,8 +16,11 @@ HOSTS_MAX = 64
 COMMAND_SECONDS_MAX = 120
 # How long processes have to end, and what they started to go.
 END_SECONDS_MAX = 30
-# What passes at once at full speed: several of the largest frames that a host hands out.
+# What passes at once at full speed.
 BURST_BYTES = 128 << 10
+# Of a frame that a host hands out.  The kernel hands out as many at once as one of 64 KiB, and of
+# those four would fill a queue: each that is dropped is a hole that TCP takes seconds to fill.
+FRAME_BYTES = 8_000
 # So much waits for its turn before frames are dropped.
 QUEUE_BYTES = 256 << 10
 # The relay hands over frame by frame; larger ones cost it less.
@@ -119,6 +122,8 @@ class Host:
             run("ip", "link", "add", self.port, "type", "veth", "peer", "eth0", "netns", self.space)
         run("ip", "link", "set", self.port, "master", self.bed.bridge, "up")
         run("ip", "-n", self.space, "link", "set", "eth0", "up")
+        for where, device in ((["-n", self.space], "eth0"), ([], self.port)):
+            run("ip", *where, "link", "set", device, "gso_max_size", FRAME_BYTES)
         width = self.bed.network.prefixlen
         run("ip", "-n", self.space, "addr", "add", f"{self.address}/{width}", "dev", "eth0")
         self.shape(rate)
