@@ -109,14 +109,19 @@ class Bed:
         """The link of a host whose name space is there: half of the latency each way."""
         words = [PROJECT / "trust/relay.py", host.port, "--space", host.space]
         words += [f"--bed={self.name}", "--latency-ms", latency_ms / 2, "--loss", loss]
-        relay = subprocess.Popen(
-            ["/usr/bin/python3", *map(str, words), "--seed", str(host.number)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        log = self.folder / f"relay-{host.name}.log"
+        # Whoever reads what its starter says would wait for its end, if it had the same stream.
+        with log.open("w") as said:
+            relay = subprocess.Popen(
+                ["/usr/bin/python3", *map(str, words), "--seed", str(host.number)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                start_new_session=True,
+            )
         if relay.stdout.readline() != b"ready\n":
-            raise Failure(f"the relay of {host.name} ended with {relay.wait(timeout=10)}")
+            ended_with = relay.wait(timeout=10)
+            raise Failure(f"the relay of {host.name} ended with {ended_with}: {log.read_text()}")
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "TIDEFS_STATE": str(self.state)}
