@@ -111,10 +111,11 @@ yields: ## a tenant takes all its memory within a second, a hundred times, while
 	cargo build --release --locked -p tidefs-cli
 	$(YIELDS)
 
-hosts: ## nodes on several hosts of a test bed: bandwidth that falls, links, metadata, leftovers
+hosts: ## nodes on hosts of a test bed: bandwidth that falls, links, metadata, leftovers, a cable pulled
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 trust/network.py --tidefs $(TIDEFS)
+	/usr/bin/python3 trust/cable.py --tidefs $(TIDEFS)
 
 network: ## network-aware beside network-agnostic placement on eight hosts, clouds A to H
 	scripts/setup bench
