@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Number of an inode: unique in its file system for ever, also after the inode is gone.
+/// Number of an inode: unique in its file system for ever, also after the inode is gone. That of a
+/// local file says where its stripes lie; see [`Ino::run`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);
 

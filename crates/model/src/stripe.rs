@@ -14,8 +14,12 @@ pub struct StripeKey {
 }
 
 impl StripeKey {
-    /// MemEFS's first hashing layer: stripe to partition.
+    /// MemEFS's first hashing layer: stripe to partition. Those of a local file lie in its
+    /// [run](Ino::run).
     pub fn partition(self) -> Partition {
+        if let Some(partition) = self.ino.local_partition(self.index) {
+            return partition;
+        }
         let mut key = [0; 12];
         key[..8].copy_from_slice(&self.ino.0.to_be_bytes());
         key[8..].copy_from_slice(&self.index.to_be_bytes());

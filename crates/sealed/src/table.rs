@@ -129,7 +129,7 @@ impl<S: Store> Sealed<S> {
         if held[..wanted].iter().any(|held| held.is_absent) {
             let lost_below = self.lost_below(seals)?;
             for (key, held) in keys.iter().zip(&mut held[..wanted]) {
-                held.record.rests_lost |= held.is_absent && key.ino.0 < lost_below;
+                held.record.rests_lost |= held.is_absent && key.ino.is_before(lost_below);
             }
         }
         Ok(held.into_iter().map(Arc::new).collect())

@@ -41,8 +41,9 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
                 .ok_or(Malformed::Number),
         })?;
     }
-    let is_lost =
-        |key: &StripeKey| marks[&key.partition().number()].is_some_and(|before| key.ino.0 < before);
+    let is_lost = |key: &StripeKey| {
+        marks[&key.partition().number()].is_some_and(|before| key.ino.is_before(before))
+    };
     Ok(stripes.iter().map(is_lost).collect())
 }
 

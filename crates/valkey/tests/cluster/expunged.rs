@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Ino, NodeId, StripeKey};
+use tidefs_model::{Ino, NodeId, PARTITIONS, Partition, Run, StripeKey, serial_at};
 use tidefs_store::{Batch, Store, StoreError, StripeWrite};
 use tidefs_valkey::{Admin, Valkey};
 
@@ -100,6 +100,27 @@ fn a_loss_goes_where_its_partition_goes(kind: Kind) {
     }
 }
 
+fn what_a_local_file_lost_is_told_from_what_a_later_one_never_had(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let store = running.connect();
+    let on_node = |partition| running.owner(partition) == 1;
+    let partitions = (0..PARTITIONS).map(Partition::new);
+    let run = partitions.filter(|&it| on_node(it)).find_map(|it| Run::around(it, on_node));
+    // A time when there is such a file system.
+    let before = Ino(2_000_000_000_000_000_000);
+    let file = |serial| Ino::local(run.unwrap(), serial).unwrap();
+    let stripe = |ino| StripeKey { ino, index: 3 };
+    let (old, later) = (stripe(file(5)), stripe(file(serial_at(before.0))));
+    write(&store, old, b"bytes").unwrap();
+    let node = running.node(1);
+    node.process.stop().unwrap();
+    running.changer(&[]).expunge(&[node.id], before).unwrap();
+    assert!(is_lost(&read(&store, old, 5)));
+    assert_eq!(read(&store, later, 5).unwrap(), [0; 5]);
+    write(&store, later, b"bytes").unwrap();
+    assert_eq!(read(&store, later, 5).unwrap(), b"bytes");
+}
+
 fn a_node_that_half_joined_is_brought_in(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let newcomer = running.newcomer(kind);
@@ -132,5 +153,6 @@ fn a_node_that_half_joined_is_brought_in(kind: Kind) {
 on_each_server![
     what_was_on_a_dead_node_is_lost_and_never_zeros,
     a_loss_goes_where_its_partition_goes,
+    what_a_local_file_lost_is_told_from_what_a_later_one_never_had,
     a_node_that_half_joined_is_brought_in,
 ];
