@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_model::{Ino, Run, ShardKey, StripeKey};
 use tidefs_sealed::Sealed;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
@@ -212,5 +212,9 @@ impl<S: Store> Store for Deferring<S> {
 
     fn unpin(&self, ino: Ino) {
         self.store.unpin(ino);
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        self.store.near(asker, chance)
     }
 }

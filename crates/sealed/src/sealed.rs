@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidefs_model::{Ino, ShardKey, StripeKey, StripeSize};
+use tidefs_model::{Ino, Run, ShardKey, StripeKey, StripeSize};
 use tidefs_store::{
     Batch, Bytes, Cursor, Key, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError,
     StripeRead, StripeWrite,
@@ -233,5 +233,9 @@ impl<S: Store> Store for Sealed<S> {
         if self.seals.is_none() {
             self.inner.unpin(ino);
         }
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        self.inner.near(asker, chance)
     }
 }

@@ -9,7 +9,7 @@ mod gate;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_model::{Ino, Run, ShardKey, StripeKey};
 
 use self::gate::Gate;
 pub use self::gate::Pause;
@@ -97,6 +97,7 @@ struct Plan {
     faults: Vec<Fault>,
     counts: [u64; OPERATIONS],
     pairs: u64,
+    near: Option<Run>,
 }
 
 impl<S: Store> Faulty<S> {
@@ -119,6 +120,11 @@ impl<S: Store> Faulty<S> {
     /// No call fails from now on. What is paused stays paused.
     pub fn heal(&self) {
         self.plan().faults.clear();
+    }
+
+    /// These partitions are near from now on, whoever asks.
+    pub fn set_near(&self, near: Option<Run>) {
+        self.plan().near = near;
     }
 
     /// How many calls of an operation have begun.
@@ -228,6 +234,10 @@ impl<S: Store> Store for Faulty<S> {
 
     fn unpin(&self, ino: Ino) {
         self.inner.unpin(ino);
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        self.plan().near.or_else(|| self.inner.near(asker, chance))
     }
 }
 

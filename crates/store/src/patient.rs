@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_model::{Ino, Run, ShardKey, StripeKey};
 
 use crate::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
@@ -110,6 +110,10 @@ impl<S: Store> Store for Patient<S> {
 
     fn unpin(&self, ino: Ino) {
         self.inner.unpin(ino);
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        self.inner.near(asker, chance)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use tidefs_model::{Ino, ShardKey, StripeKey};
+use tidefs_model::{Ino, Run, ShardKey, StripeKey};
 
 use crate::batch::Bytes;
 use crate::{Batch, Outcome, Overview, StoreError};
@@ -135,6 +135,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends one pin of an inode; its holder is done with the file.
     fn unpin(&self, _ino: Ino) {}
+
+    /// Data partitions that a node of this host holds, as far as is known here: of several nodes the
+    /// same for the same `asker` as long as they are there, and which of its partitions follows from
+    /// `chance`. Only nodes reserved for this file system count, and nobody is asked. `None`: there are
+    /// none, or all keys lie equally near.
+    fn near(&self, _asker: u64, _chance: u64) -> Option<Run> {
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -197,5 +205,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn unpin(&self, ino: Ino) {
         (**self).unpin(ino)
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        (**self).near(asker, chance)
     }
 }

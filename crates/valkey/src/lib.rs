@@ -30,6 +30,7 @@ mod lane;
 mod lent;
 mod listing;
 mod losses;
+mod near;
 mod options;
 mod overview;
 mod pool;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidefs_model::{NodeId, Partition, ShardKey, StripeKey};
+use tidefs_model::{NodeId, Partition, Run, ShardKey, StripeKey};
 use tidefs_store::StripeWrite;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
@@ -23,6 +23,7 @@ use crate::job::{Answer, Job};
 use crate::key_listing;
 use crate::listing;
 use crate::losses;
+use crate::near::Nearest;
 use crate::options::Options;
 use crate::overview;
 use crate::pool::{Access, Node};
@@ -37,6 +38,7 @@ pub struct Valkey {
     client: Client,
     server: Server,
     stripe_bytes: u32,
+    nearest: Nearest,
 }
 
 impl Valkey {
@@ -90,6 +92,7 @@ impl Valkey {
             client: Client { topology, access, failures: Failures::default() },
             server,
             stripe_bytes,
+            nearest: Nearest::default(),
         })
     }
 
@@ -298,6 +301,10 @@ impl Store for Valkey {
 
     fn overview(&self) -> Result<Overview, StoreError> {
         Ok(overview::overview(&self.client, &self.server))
+    }
+
+    fn near(&self, asker: u64, chance: u64) -> Option<Run> {
+        self.nearest.run(self.client.topology.map(), asker, chance)
     }
 }
 

@@ -16,6 +16,7 @@ mod lent;
 mod load;
 mod marks;
 mod moving;
+mod near;
 mod scripted;
 mod slow_links;
 mod stale;

@@ -1,0 +1,96 @@
+//! The partitions of the node that is nearest to this process: one that it reaches by its socket.
+//!
+//! All of it follows from the map that the client has; nobody is asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidefs_model::{NodeClass, NodeId, PARTITIONS, Partition, Run};
+
+use crate::topology::Map;
+
+/// Partitions that are looked at for one with many neighbours: after moves a node's lie scattered.
+const TRIES: u32 = 4;
+/// Odd, and its multiples have all their bits mixed.
+const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What was found out from the map that was used last.
+#[derive(Default)]
+pub struct Nearest {
+    found: Mutex<Option<Arc<Found>>>,
+}
+
+struct Found {
+    map: Arc<Map>,
+    asker: u64,
+    node: Option<Holding>,
+}
+
+/// The nearest node, as a member of the map, and the data partitions that it holds.
+struct Holding {
+    member: usize,
+    partitions: Vec<Partition>,
+}
+
+impl Nearest {
+    /// A run of the nearest node's partitions; see [`Store::near`](tidefs_store::Store::near).
+    pub fn run(&self, map: Arc<Map>, asker: u64, chance: u64) -> Option<Run> {
+        let found = self.found(map, asker);
+        let Holding { member, partitions } = found.node.as_ref()?;
+        if found.map.members[*member].node.down_since().is_some() {
+            return None;
+        }
+        let is_held = |partition| found.map.owner(partition) == Some(*member);
+        let mut longest: Option<Run> = None;
+        for turn in 0..TRIES {
+            // A quarter of all partitions further on each time.
+            let chance = chance.wrapping_add(u64::from(turn) << (u64::BITS - 2));
+            let at = (u128::from(chance) * partitions.len() as u128) >> u64::BITS;
+            let run = Run::around(partitions[at as usize], is_held)?;
+            if longest.is_none_or(|longest| longest.length() < run.length()) {
+                longest = Some(run);
+            }
+        }
+        longest
+    }
+
+    fn found(&self, map: Arc<Map>, asker: u64) -> Arc<Found> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = &*found
+            && Arc::ptr_eq(&found.map, &map)
+            && found.asker == asker
+        {
+            return Arc::clone(found);
+        }
+        let node = nearest(&map, asker);
+        Arc::clone(found.insert(Arc::new(Found { map, asker, node })))
+    }
+}
+
+/// The node that is near and has the highest score with who asks, so that it stays the same when
+/// others come and go (rendezvous hashing). A client may not have been told that a node is lent, but
+/// lent nodes never hold metadata.
+fn nearest(map: &Map, asker: u64) -> Option<Holding> {
+    let mut held = vec![(0, Vec::new()); map.members.len()];
+    for partition in (0..PARTITIONS).map(Partition::new) {
+        let Some((metadata, data)) = map.owner(partition).and_then(|at| held.get_mut(at)) else {
+            continue;
+        };
+        match partition.is_metadata() {
+            true => *metadata += 1,
+            false => data.push(partition),
+        }
+    }
+    let held = held.into_iter().zip(&map.members).enumerate();
+    let near = held.filter(|(_, ((metadata, data), member))| {
+        let is_own = member.node.class == NodeClass::Own && *metadata > 0;
+        is_own && member.node.endpoint.socket().is_some() && !data.is_empty()
+    });
+    let best = near.max_by_key(|(_, (_, member))| score(member.node.id, asker));
+    best.map(|(member, ((_, partitions), _))| Holding { member, partitions })
+}
+
+/// Ids are drawn at random.
+fn score(node: NodeId, asker: u64) -> u64 {
+    let id = node.0.first_chunk().map_or(0, |id| u64::from_be_bytes(*id));
+    (id ^ asker).wrapping_mul(MIXER)
+}
