@@ -26,7 +26,7 @@ use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::locks::Locks;
 use crate::membership::{LIFETIME_ALONE, Membership, Solitude};
-use crate::superblock::{self, InoSource};
+use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 
 /// One mount of a file system. Every method may be called from many threads, and ends in a time
@@ -48,7 +48,11 @@ pub struct Fs<S: Store> {
     pub(crate) names_budget: Budget,
     /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
     pub(crate) record_changes: AtomicU64,
-    inos: InoSource,
+    pub(crate) inos: NumberSource,
+    /// Of local files.
+    pub(crate) serials: NumberSource,
+    /// Counts local files that this mount set out to make.
+    pub(crate) local_files: AtomicU64,
     transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
@@ -168,7 +172,9 @@ impl<S: Store> Fs<S> {
             foresight: Foresight::default(),
             names_budget: Budget::default(),
             record_changes: AtomicU64::new(0),
-            inos: InoSource::default(),
+            inos: NumberSource::inos(),
+            serials: NumberSource::serials(),
+            local_files: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             closed: Mutex::default(),
             census: Census::default(),
@@ -305,12 +311,6 @@ impl<S: Store> Fs<S> {
 
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
-    }
-
-    pub(crate) fn new_ino(&self) -> Result<Ino, Error> {
-        let ino = self.inos.next(&self.store)?;
-        self.store.note_new(ino);
-        Ok(ino)
     }
 
     /// A number that no other two-shard operation has: mounts draw their ids at random, and the

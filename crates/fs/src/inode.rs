@@ -7,6 +7,7 @@ use tidefs_model::{Ino, Time};
 
 use crate::attr::{Attr, Kind};
 use crate::error::Error;
+use crate::layout::Layout;
 
 pub const KIND: u32 = 0;
 /// Permission bits, 4 bytes.
@@ -23,6 +24,8 @@ pub const BTIME: u32 = 56;
 pub const UID: u32 = 64;
 pub const GID: u32 = 68;
 pub const RDEV: u32 = 72;
+/// Of a directory, 4 bytes.
+pub const LAYOUT: u32 = 76;
 /// Bytes of the fixed part.
 pub const BYTES: usize = 80;
 
@@ -41,6 +44,8 @@ pub struct Inode {
     pub uid: u32,
     pub gid: u32,
     pub rdev: u32,
+    /// Of a directory: where the stripes of files go that are made in it.
+    pub layout: Layout,
     /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
 }
@@ -54,7 +59,7 @@ impl Inode {
         for number in [self.nlink, self.size, self.version].into_iter().chain(times) {
             record.extend(number.to_be_bytes());
         }
-        for number in [self.uid, self.gid, self.rdev, 0] {
+        for number in [self.uid, self.gid, self.rdev, self.layout.number()] {
             record.extend(number.to_be_bytes());
         }
         record.extend(&self.target);
@@ -66,7 +71,8 @@ impl Inode {
         if record.len() < BYTES {
             return Err(corrupt);
         }
-        let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt)?;
+        let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt.clone())?;
+        let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt)?;
         Ok(Inode {
             kind,
             mode: u32_at(record, MODE),
@@ -80,6 +86,7 @@ impl Inode {
             uid: u32_at(record, UID),
             gid: u32_at(record, GID),
             rdev: u32_at(record, RDEV),
+            layout,
             target: record[BYTES..].to_vec(),
         })
     }
@@ -160,6 +167,7 @@ mod tests {
             uid: 1000,
             gid: 100,
             rdev: 0x0102,
+            layout: Layout::Local,
             target: b"a/b/c".to_vec(),
         };
         let record = inode.encode();
@@ -175,5 +183,8 @@ mod tests {
         let corrupt = Err(Error::Corrupt { what: "inode", ino: 3 });
         assert_eq!(Inode::decode(Ino(3), &[0; BYTES - 1]), corrupt);
         assert_eq!(Inode::decode(Ino(3), &[7; BYTES]), corrupt);
+        let mut strange = [0; BYTES];
+        strange[LAYOUT as usize + 3] = 2;
+        assert_eq!(Inode::decode(Ino(3), &strange), corrupt);
     }
 }

@@ -61,7 +61,7 @@ impl<S: Store> Fs<S> {
         let mut inode = Inode::decode(reference.ino, record)?;
         add_headers(&mut inode, headers);
         if let Some(node) = self.table.find(reference.ino) {
-            node.saw(inode.mode, inode.gid);
+            node.saw(&inode);
             if let Some(file) = &node.slot().file {
                 file.overlay(&mut inode);
             }

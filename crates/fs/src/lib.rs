@@ -27,6 +27,7 @@ mod keys;
 mod known_fields;
 mod known_names;
 mod known_records;
+mod layout;
 mod listing;
 mod locks;
 mod membership;
@@ -43,6 +44,7 @@ pub use config::{Config, Format};
 pub use counters::Counters;
 pub use error::Error;
 pub use fs::{Fs, Lifetimes};
+pub use layout::{Layout, PLACEMENT};
 pub use locks::Wait;
 pub use ops::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,

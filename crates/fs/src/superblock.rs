@@ -1,27 +1,33 @@
 //! What the file system as a whole keeps in its store: its format, its root, and the next inode
 //! number.
 
+use std::ops::Range;
 use std::sync::Mutex;
 
-use tidefs_model::{Clock, Ino, StripeSize, Time};
+use tidefs_model::{Clock, Ino, StripeSize, Time, serial_at};
 use tidefs_sealed::Cipher;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::config::Format;
 use crate::error::Error;
 use crate::inode::{Inode, u32_at, u64_at};
+use crate::layout::Layout;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
-/// Inodes with lower numbers may have lost records with a node.
+/// The serial number of the next local file.
+const NEXT_SERIAL: &[u8] = b"next-serial";
+/// Inodes whose numbers are [before](Ino::is_before) this may have lost records with a node.
 pub const LOST_BELOW: &[u8] = b"lost-below";
 /// The first number for a file; those below are for the file system itself.
 const FIRST_INO: u64 = 16;
-/// Inode numbers that a mount takes at a time, so that one create in 4,096 pays for it.
+/// Numbers that a mount takes at a time, so that one create in so many pays for it. Serial numbers are
+/// to stay behind the time.
 const INOS_PER_GRANT: u64 = 4_096;
+const SERIALS_PER_GRANT: u64 = 1_024;
 
 /// Makes an empty file system; leaves one that is there as it is.
 pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(), Error> {
@@ -33,7 +39,8 @@ pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(
     let superblock = Batch::new()
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
-        .put(NEXT_INO, FIRST_INO.to_be_bytes());
+        .put(NEXT_INO, FIRST_INO.to_be_bytes())
+        .put(NEXT_SERIAL, 0_u64.to_be_bytes());
     store.batch(keys::SUPERBLOCK, &superblock)?;
     Ok(())
 }
@@ -52,6 +59,7 @@ fn root(format: &Format, now: Time) -> Inode {
         uid: format.root_uid,
         gid: format.root_gid,
         rdev: 0,
+        layout: Layout::Striped,
         target: Vec::new(),
     }
 }
@@ -59,7 +67,11 @@ fn root(format: &Format, now: Time) -> Inode {
 /// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
 /// all that were granted until now.
 pub fn outdate(store: &impl Store, now: Time) -> Result<(), Error> {
-    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0).max(LOST_BELOW, 0, now.0);
+    let batch = Batch::new()
+        .present(FORMAT)
+        .max(NEXT_INO, 0, now.0)
+        .max(NEXT_SERIAL, 0, serial_at(now.0))
+        .max(LOST_BELOW, 0, now.0);
     store.batch(keys::SUPERBLOCK, &batch.reclaims())?;
     Ok(())
 }
@@ -75,6 +87,7 @@ pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> 
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
         .put(NEXT_INO, now.0.to_be_bytes())
+        .put(NEXT_SERIAL, serial_at(now.0).to_be_bytes())
         .put(LOST_BELOW, now.0.to_be_bytes())
         .reclaims();
     store.batch(keys::SUPERBLOCK, &superblock)?;
@@ -131,34 +144,49 @@ fn decode(record: &[u8]) -> Result<Format, Error> {
     })
 }
 
-/// Hands out inode numbers, none of them twice, from ranges granted by the store.
-#[derive(Debug, Default)]
-pub struct InoSource {
-    granted: Mutex<std::ops::Range<u64>>,
+/// Hands out numbers, none of them twice, from ranges granted by the store.
+#[derive(Debug)]
+pub struct NumberSource {
+    field: &'static [u8],
+    per_grant: u64,
+    granted: Mutex<Range<u64>>,
 }
 
-impl InoSource {
-    pub fn next(&self, store: &impl Store) -> Result<Ino, Error> {
+impl NumberSource {
+    /// Numbers of inodes.
+    pub fn inos() -> NumberSource {
+        NumberSource { field: NEXT_INO, per_grant: INOS_PER_GRANT, granted: Mutex::default() }
+    }
+
+    /// Serial numbers of local files.
+    pub fn serials() -> NumberSource {
+        let per_grant = SERIALS_PER_GRANT;
+        NumberSource { field: NEXT_SERIAL, per_grant, granted: Mutex::default() }
+    }
+
+    pub fn next(&self, store: &impl Store) -> Result<u64, Error> {
         let mut granted = self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if granted.is_empty() {
-            *granted = grant(store)?;
+            *granted = self.grant(store)?;
         }
-        let ino = granted.start;
+        let number = granted.start;
         granted.start += 1;
-        Ok(Ino(ino))
+        Ok(number)
     }
-}
 
-fn grant(store: &impl Store) -> Result<std::ops::Range<u64>, Error> {
-    let batch = Batch::new().add(NEXT_INO, 0, INOS_PER_GRANT as i64).read(NEXT_INO);
-    let mut outcome = match store.batch(keys::SUPERBLOCK, &batch) {
-        // A grant that may have been made is given up: numbers are plenty.
-        Err(StoreError::Indeterminate { .. }) => store.batch(keys::SUPERBLOCK, &batch)?,
-        other => other?,
-    };
-    let record = outcome.take(0).filter(|record| record.len() >= 8);
-    let end = u64_at(&record.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?, 0);
-    Ok(end - INOS_PER_GRANT..end)
+    fn grant(&self, store: &impl Store) -> Result<Range<u64>, Error> {
+        let NumberSource { field, per_grant, .. } = *self;
+        let batch = Batch::new().add(field, 0, per_grant as i64).read(field);
+        let mut outcome = match store.batch(keys::SUPERBLOCK, &batch) {
+            // A grant that may have been made is given up: numbers are plenty.
+            Err(StoreError::Indeterminate { .. }) => store.batch(keys::SUPERBLOCK, &batch)?,
+            other => other?,
+        };
+        let record = outcome.take(0).filter(|record| record.len() >= 8);
+        let end = u64_at(&record.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?, 0);
+        let begin = end.checked_sub(per_grant);
+        Ok(begin.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?..end)
+    }
 }
 
 #[cfg(test)]
@@ -186,12 +214,17 @@ mod tests {
         assert_eq!(read(&store).unwrap(), Format::default());
         let root = store.batch(keys::ROOT_HOME, &Batch::new().read(keys::inode(Ino::ROOT)));
         assert!(root.unwrap().values[0].is_some());
-        assert!(InoSource::default().next(&store).unwrap().0 >= NOW.0);
+        assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0);
         // What is there is left alone.
         mend(&store, Format { root_uid: 7, ..Format::default() }, Time(NOW.0 * 2)).unwrap();
         assert_eq!(read(&store).unwrap(), Format::default());
-        assert!(InoSource::default().next(&store).unwrap().0 < NOW.0 * 2);
+        assert!(NumberSource::inos().next(&store).unwrap() < NOW.0 * 2);
+        let now = Time(2_000_000_000_000_000_000);
+        let serial = NumberSource::serials().next(&store).unwrap();
+        outdate(&store, now).unwrap();
+        assert!(serial < serial_at(now.0), "it was granted before");
+        assert!(NumberSource::serials().next(&store).unwrap() >= serial_at(now.0));
         outdate(&store, Time(NOW.0 * 3)).unwrap();
-        assert!(InoSource::default().next(&store).unwrap().0 >= NOW.0 * 3);
+        assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0 * 3);
     }
 }

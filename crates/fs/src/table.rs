@@ -15,14 +15,26 @@ use crate::data::OpenFile;
 use crate::directories::Memory;
 use crate::entry::Reference;
 use crate::error::Error;
+use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::KnownRecord;
+use crate::layout::Layout;
 
+/// Beyond the bits of a mode.
+const IS_LOCAL: u32 = 1 << 31;
 /// Locks over which the table is spread.
 const STRIPES: usize = 64;
 
 pub struct Table<S: Store> {
     stripes: Vec<Mutex<HashMap<Ino, Arc<Node<S>>>>>,
+}
+
+/// What a new entry of a directory takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    pub mode: u32,
+    pub gid: u32,
+    pub layout: Layout,
 }
 
 /// An inode that the kernel knows.
@@ -33,7 +45,8 @@ pub struct Node<S: Store> {
     lookups: AtomicU64,
     /// Open handles; changed only with the slot locked.
     handles: AtomicU64,
-    /// Mode (low 32 bits) and group (high) as last seen, for what a new entry inherits.
+    /// As last seen, for what a new entry inherits: mode (low 31 bits), whether the layout is local
+    /// (the next bit), and group (high 32 bits).
     inherited: AtomicU64,
     slot: Mutex<Slot<S>>,
     /// Of a directory.
@@ -110,14 +123,18 @@ impl<S: Store> Node<S> {
         Reference { kind: self.kind, ino: self.ino, home: self.home }
     }
 
-    pub fn saw(&self, mode: u32, gid: u32) {
-        self.inherited.store(u64::from(gid) << 32 | u64::from(mode), Ordering::Relaxed);
+    pub fn saw(&self, inode: &Inode) {
+        let local = if inode.layout == Layout::Local { IS_LOCAL } else { 0 };
+        let seen = u64::from(inode.gid) << 32 | u64::from(inode.mode & !IS_LOCAL | local);
+        self.inherited.store(seen, Ordering::Relaxed);
     }
 
-    /// Mode and group as last seen.
-    pub fn inherited(&self) -> (u32, u32) {
+    /// What was seen last of the directory.
+    pub fn inherited(&self) -> Inherited {
         let seen = self.inherited.load(Ordering::Relaxed);
-        (seen as u32, (seen >> 32) as u32)
+        let (low, gid) = (seen as u32, (seen >> 32) as u32);
+        let layout = if low & IS_LOCAL == 0 { Layout::Striped } else { Layout::Local };
+        Inherited { mode: low & !IS_LOCAL, gid, layout }
     }
 }
 

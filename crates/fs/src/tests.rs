@@ -10,6 +10,7 @@ mod holders;
 mod hostile;
 mod interrupted;
 mod known_fields;
+mod layout;
 mod links;
 mod locks;
 mod remembering;

@@ -10,8 +10,10 @@ use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::Inode;
+use crate::layout::Layout;
 use crate::names::{ATTEMPTS, check_name, open_for_entries, recount, touch};
 use crate::ops::{Entry, OpenMode, Opened};
+use crate::table::Inherited;
 use crate::{SYMLINK_BYTES_MAX, inode, keys};
 
 const SET_GROUP_ID: u32 = 0o2000;
@@ -132,8 +134,10 @@ impl<S: Store> Fs<S> {
     ) -> Result<(Reference, Inode), Error> {
         check_name(name)?;
         let place = self.place(parent, name);
-        let reference = Reference { kind: new.kind, ino: self.new_ino()?, home: place.shard };
-        let inode = self.new_inode(caller, parent, new)?;
+        let inherited = self.table.get(parent)?.inherited();
+        let ino = self.new_ino(new.kind, inherited.layout)?;
+        let reference = Reference { kind: new.kind, ino, home: place.shard };
+        let inode = self.new_inode(caller, inherited, new);
         let alone = self.membership.time_alone();
         self.add_entry(&place, reference, |batch| {
             batch.put(keys::inode(reference.ino), inode.encode())
@@ -159,8 +163,10 @@ impl<S: Store> Fs<S> {
         if !self.may_defer() || !self.is_surely_free(&place) {
             return Ok(None);
         }
-        let reference = Reference { kind: new.kind, ino: self.new_ino()?, home: place.shard };
-        let inode = self.new_inode(caller, parent, new)?;
+        let inherited = self.table.get(parent)?.inherited();
+        let ino = self.new_ino(new.kind, inherited.layout)?;
+        let reference = Reference { kind: new.kind, ino, home: place.shard };
+        let inode = self.new_inode(caller, inherited, new);
         let creation = Creation { place: place.clone(), reference, inode: inode.clone() };
         let Some(alone) = self.defer(Change::Creation(creation)) else { return Ok(None) };
         self.hints.made(&place, reference, Some(alone));
@@ -168,15 +174,18 @@ impl<S: Store> Fs<S> {
         Ok(Some((reference, inode)))
     }
 
-    fn new_inode(&self, caller: Caller, parent: Ino, new: &New<'_>) -> Result<Inode, Error> {
-        let (parent_mode, parent_gid) = self.table.get(parent)?.inherited();
-        let inherits_group = parent_mode & SET_GROUP_ID != 0;
+    fn new_inode(&self, caller: Caller, parent: Inherited, new: &New<'_>) -> Inode {
+        let inherits_group = parent.mode & SET_GROUP_ID != 0;
         let mut mode = new.mode & MODE_BITS;
         if inherits_group && new.kind == Kind::Directory {
             mode |= SET_GROUP_ID;
         }
+        let layout = match new.kind {
+            Kind::Directory => parent.layout,
+            _ => Layout::default(),
+        };
         let now = self.now();
-        Ok(Inode {
+        Inode {
             kind: new.kind,
             mode,
             // A directory is also its own "."; its subdirectories are counted in its shards.
@@ -188,10 +197,11 @@ impl<S: Store> Fs<S> {
             atime: now,
             btime: now,
             uid: caller.uid,
-            gid: if inherits_group { parent_gid } else { caller.gid },
+            gid: if inherits_group { parent.gid } else { caller.gid },
             rdev: new.rdev,
+            layout,
             target: new.target.to_vec(),
-        })
+        }
     }
 
     /// Adds an entry where there is none. `also` adds updates of the same shard.

@@ -92,7 +92,7 @@ impl<S: Store> Fs<S> {
                 if !sink(&entry(*position, name, reference), &inode.attr(reference.ino)) {
                     return Ok(());
                 }
-                self.table.look_up(reference).saw(inode.mode, inode.gid);
+                self.table.look_up(reference).saw(&inode);
                 handed_out = true;
             }
         }

@@ -69,7 +69,7 @@ impl<S: Store> Fs<S> {
 
     /// Hands an inode to the kernel: one more look-up.
     pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
-        self.table.look_up(reference).saw(inode.mode, inode.gid);
+        self.table.look_up(reference).saw(inode);
         Entry { attr: inode.attr(reference.ino) }
     }
 

@@ -1,4 +1,5 @@
-//! Extended attributes: one record an inode, beside it in its home shard.
+//! Extended attributes: one record an inode, beside it in its home shard. A directory's placement is
+//! in its own record instead; see [`layout`](crate::layout).
 
 use tidefs_model::Ino;
 use tidefs_store::{Batch, Bytes, Store};
@@ -6,6 +7,7 @@ use tidefs_store::{Batch, Bytes, Store};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::fs::Fs;
+use crate::layout::PLACEMENT;
 use crate::names::ATTEMPTS;
 use crate::ops::XattrMode;
 use crate::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, inode, keys};
@@ -15,6 +17,9 @@ const ACCESS_CONTROL_LISTS: &[u8] = b"system.posix_acl_";
 
 impl<S: Store> Fs<S> {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        if name == PLACEMENT {
+            return self.placement(ino);
+        }
         if self.table.get(ino)?.is_bare(self.membership.time_alone()) {
             return Err(Error::NoAttribute);
         }
@@ -24,8 +29,10 @@ impl<S: Store> Fs<S> {
 
     /// The names, each followed by a zero byte.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>, Error> {
+        let attributes = self.attributes(ino)?;
+        let placement = self.has_placement(ino)?.then_some(PLACEMENT);
         let mut list = Vec::new();
-        for name in self.attributes(ino)?.names() {
+        for name in placement.into_iter().chain(attributes.names()) {
             list.extend(name);
             list.push(0);
         }
@@ -48,6 +55,9 @@ impl<S: Store> Fs<S> {
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::AttributesTooLarge);
         }
+        if name == PLACEMENT {
+            return self.set_placement(ino, value, mode);
+        }
         self.change_attributes(ino, |attributes| {
             match (mode, attributes.get(name).is_some()) {
                 (XattrMode::Create, true) => return Err(Error::Exists),
@@ -59,6 +69,9 @@ impl<S: Store> Fs<S> {
     }
 
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
+        if name == PLACEMENT {
+            return self.remove_placement(ino);
+        }
         self.change_attributes(ino, |attributes| {
             if attributes.remove(name) { Ok(()) } else { Err(Error::NoAttribute) }
         })

@@ -100,6 +100,7 @@ pub fn empty_inode() -> Inode {
         uid: 0,
         gid: 0,
         rdev: 0,
+        layout: crate::Layout::Striped,
         target: Vec::new(),
     }
 }
