@@ -1,5 +1,6 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod placement;
 pub mod planning;
 pub mod simulation;
 
@@ -83,6 +84,14 @@ pub enum Command {
         what they send here, and with them read and change what is on all nodes that it reaches, except\n\
         that bytes of files that are sealed cannot be read.")]
     Lend(Lend),
+    /// Show or set where the bytes of new files in a directory go: to the node of the host that writes
+    /// them, or to all nodes
+    #[command(after_help = "Examples:\n  \
+        tidefs placement fast/scratch local\n  \
+        tidefs placement fast/scratch\n\n\
+        Directories that are made in it later inherit it. The same is the extended attribute\n\
+        user.tidefs.placement: setfattr -n user.tidefs.placement -v local fast/scratch")]
+    Placement(placement::Placement),
     /// Watch nodes, usage and what the manager does
     #[command(after_help = "Example:\n  tidefs top")]
     Top(Top),

@@ -9,6 +9,7 @@ mod holder;
 mod lend;
 mod manager;
 mod mount;
+mod placement;
 mod plan;
 mod run;
 mod scale;
@@ -28,8 +29,10 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let state = arguments.state.as_deref();
     // What only computes touches nothing, and a process of `tidefs` itself was started by a command
     // that has cleaned up already.
-    let computes =
-        matches!(arguments.command, Command::Plan(_) | Command::Sim(_) | Command::Lend(_));
+    let computes = matches!(
+        arguments.command,
+        Command::Plan(_) | Command::Sim(_) | Command::Lend(_) | Command::Placement(_)
+    );
     let is_ours = matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager);
     if !computes && !is_ours {
         cleanup::sweep(state);
@@ -45,6 +48,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Lend(options) => lend::lend(options)?,
+        Command::Placement(options) => placement::placement(options)?,
         Command::Top(options) => top::top(options, state)?,
         Command::Plan(options) => return plan::plan(options),
         Command::Sim(options) => sim::sim(options)?,

@@ -36,6 +36,16 @@ pub enum Failure {
     #[error("{} is still mounted; end what uses it (fuser -vm {}) and try again", .0.display(), .0.display())]
     StillMounted(PathBuf),
 
+    #[error("{} is not in a mount of Tidefs; see where they are: tidefs status", .0.display())]
+    PlacementElsewhere(PathBuf),
+    #[error(
+        "{} is not a directory; a placement is of a directory, for files that are made in it later",
+        .0.display()
+    )]
+    PlacementOfFile(PathBuf),
+    #[error("the placement of {}: {cause}", path.display())]
+    PlacementRefused { path: PathBuf, cause: io::Error },
+
     #[error(
         "there is no /dev/fuse, so nothing can be mounted; load the module as root: modprobe fuse"
     )]

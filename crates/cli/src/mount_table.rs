@@ -38,6 +38,15 @@ pub fn is_ours(path: &Path) -> bool {
     entries().iter().any(|entry| entry.path == path && entry.kind == tidefs_fuse::FS_TYPE)
 }
 
+/// Whether a path without symbolic links lies in a mount of Tidefs.
+pub fn holds_ours(path: &Path) -> bool {
+    let entries = entries();
+    let above = entries.iter().filter(|entry| path.starts_with(&entry.path));
+    // Of several at one place the last one hides the others.
+    let deepest = above.max_by_key(|entry| entry.path.components().count());
+    deepest.is_some_and(|entry| entry.kind == tidefs_fuse::FS_TYPE)
+}
+
 /// Asks the mounted file system too. The path must have no symbolic links in it.
 pub fn at(path: &Path) -> Mounted {
     if !is_mount_point(path) {
@@ -94,6 +103,7 @@ mod tests {
     #[test]
     fn the_root_is_mounted_and_lives() {
         assert_eq!(at(Path::new("/")), Mounted::Live);
+        assert!(!holds_ours(Path::new("/")) && !holds_ours(Path::new("/proc/self")));
         assert_eq!(at(Path::new("/no/such/place")), Mounted::Nothing);
     }
 }

@@ -12,6 +12,7 @@ mod kept;
 mod killed;
 mod lend;
 mod nodes;
+mod placement;
 mod planning;
 mod run;
 mod sealed;
