@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz testbed hosts network growth lent shares yields
+  bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,16 +111,22 @@ yields: ## a tenant takes all its memory within a second, a hundred times, while
 	cargo build --release --locked -p tidefs-cli
 	$(YIELDS)
 
-hosts: ## nodes on hosts of a test bed: bandwidth that falls, links, metadata, leftovers, a cable pulled
+hosts: ## nodes on hosts of a test bed: bandwidth that falls, links, metadata, local files, a cable pulled
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 trust/network.py --tidefs $(TIDEFS)
+	/usr/bin/python3 trust/local.py --tidefs $(TIDEFS)
 	/usr/bin/python3 trust/cable.py --tidefs $(TIDEFS)
 
 network: ## network-aware beside network-agnostic placement on eight hosts, clouds A to H
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 bench/network.py --tidefs $(TIDEFS) --check
+
+local: ## local beside striped placement on 1, 2, 4 and 8 nodes of this machine
+	scripts/setup bench
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 bench/local.py --tidefs $(TIDEFS) --check
 
 fuzz: ## a hundred times as much hostile input as `make test` feeds: replies, records, requests
 	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-fs --lib hostile
