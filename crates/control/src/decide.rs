@@ -153,7 +153,8 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(node) = over_budget(observed).filter(|_| !paused(situation, BUDGET_PAUSE)) {
         return Verdict::Rebalance { cause: Cause::OverBudget { node } };
     }
-    if let Some(cause) = uneven(situation).filter(|_| situation.uneven.lasts(situation.now)) {
+    let is_time = situation.uneven.lasts(situation.now) || only_spreading_helps(situation);
+    if let Some(cause) = uneven(situation).filter(|_| is_time) {
         return Verdict::Rebalance { cause };
     }
     if let Some(cause) = full_for_its_bandwidth(situation) {
@@ -260,10 +261,24 @@ fn over_budget(observed: &Observation) -> Option<NodeId> {
 /// Whether spreading anew may help.
 fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     let Situation { observed, settings, .. } = *situation;
-    if paused(situation, REBALANCE_PAUSE) {
+    let too_soon = match only_spreading_helps(situation) {
+        // What was spread a moment ago is spread again, as long as there is anything to move.
+        true => is_within(situation, situation.moved_nothing, REBALANCE_PAUSE),
+        false => paused(situation, REBALANCE_PAUSE),
+    };
+    if too_soon {
         return None;
     }
     unevenness(observed, &settings.spreading)
+}
+
+/// A writer waits for room, and no node may be added: files of local directories fill one node while
+/// others have room.
+fn only_spreading_helps(situation: &Situation<'_>) -> bool {
+    let Situation { settings, observed, full, .. } = *situation;
+    let may_grow = settings.policy.scale_out.is_some()
+        && observed.own().count() < usize::from(settings.nodes_max);
+    full.is_some() && !may_grow
 }
 
 fn paused(situation: &Situation<'_>, pause: Duration) -> bool {

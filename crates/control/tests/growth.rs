@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tidefs_control::{
     EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Plan, Spreading, check, plan,
 };
-use tidefs_model::{Ino, NodeClass, NodeId, PARTITIONS, Placement, StripeKey};
+use tidefs_model::{Ino, NodeClass, NodeId, PARTITIONS, Placement, Run, StripeKey};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,12 +22,28 @@ fn id(number: usize) -> NodeId {
 impl Cluster {
     /// Nodes of 256 MiB with files of 37 stripes, hashed as the file system hashes them.
     fn new(nodes: usize, stripes: u32) -> Cluster {
+        Cluster::with(nodes, stripes, |_, number| Ino(16 + number))
+    }
+
+    /// The same when all files were made in local directories on the host of the first node.
+    fn of_local_files(nodes: usize, stripes: u32) -> Cluster {
+        Cluster::with(nodes, stripes, |placement, number| {
+            let data = placement.partitions_of(id(0)).filter(|it| !it.is_metadata());
+            let data: Vec<_> = data.collect();
+            let at = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % data.len() as u64;
+            let run = Run::around(data[at as usize], |it| placement.owner(it) == id(0));
+            Ino::local(run.unwrap(), number).unwrap()
+        })
+    }
+
+    fn with(nodes: usize, stripes: u32, ino: impl Fn(&Placement, u64) -> Ino) -> Cluster {
         let nodes: Vec<_> = (0..nodes).map(id).collect();
         let placement = Placement::even(tidefs_model::Epoch(1), nodes.clone());
         let mut bytes = vec![0; usize::from(PARTITIONS)];
         bytes.iter_mut().take(1_024).for_each(|bytes| *bytes = 700);
         for stripe in 0..stripes {
-            let key = StripeKey { ino: Ino(16 + u64::from(stripe / 37)), index: stripe % 37 };
+            let ino = ino(&placement, u64::from(stripe / 37));
+            let key = StripeKey { ino, index: stripe % 37 };
             bytes[usize::from(key.partition().number())] += MIB;
         }
         let held = bytes.iter().enumerate().map(|(number, bytes)| Held {
@@ -88,6 +104,26 @@ fn a_cluster_that_grows_and_shrinks_stays_even_and_moves_little() {
         let plan = cluster.reconfigure(&leaving);
         assert_keeps_the_promises(&plan);
         assert!(cluster.reconfigure(&[]).is_empty(), "nothing is left to do after {plan}");
+    }
+}
+
+#[test]
+fn data_that_is_all_local_to_one_node_is_spread_evenly() {
+    for nodes in [2, 3, 8] {
+        let mut cluster = Cluster::of_local_files(nodes, 230);
+        let held = |cluster: &Cluster, node| {
+            let here = cluster.held.iter().filter(|held| held.owner == Some(node));
+            here.filter_map(|held| held.bytes).sum::<u64>() / MIB
+        };
+        assert!(held(&cluster, id(0)) >= 230 && held(&cluster, id(1)) == 0);
+        let plan = cluster.reconfigure(&[]);
+        let share = 230 / nodes as u64;
+        // A stripe cannot be cut.
+        assert!(plan.imbalance_percent_after <= 100.0 / share as f64, "{plan}");
+        assert_eq!(plan.left_out, 0, "{plan}");
+        for node in (0..nodes).map(id) {
+            assert!(held(&cluster, node).abs_diff(share) <= 2, "{plan}");
+        }
     }
 }
 

@@ -38,6 +38,17 @@ fn settings(policy: &str, min: u16, max: u16, initial: u16) -> Settings {
 
 /// What is decided when usage has been the same for so many seconds.
 fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) -> Verdict {
+    after_rebalance(seconds, settings, observed, full, (None, None))
+}
+
+/// The same when there was a rebalance, and one that moved nothing, at these times.
+fn after_rebalance(
+    seconds: u64,
+    settings: &Settings,
+    observed: &Observation,
+    full: bool,
+    (last_rebalance, moved_nothing): (Option<Time>, Option<Time>),
+) -> Verdict {
     let mut quiet = Quiet::default();
     let now = Time::from_unix(1_000 + seconds as i64, 0);
     quiet.observe(Time::from_unix(1_000, 0), observed, settings.policy.scale_in.as_ref());
@@ -48,7 +59,7 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
     let mut uneven = Uneven::default();
     uneven.observe(Time::from_unix(1_000, 0), observed, &settings.spreading);
     let shares = &SharesHeld::default();
-    let (silence, last_rebalance) = (&silence, None);
+    let silence = &silence;
     let advice = None;
     decide(&Situation {
         now,
@@ -60,7 +71,7 @@ fn after(seconds: u64, settings: &Settings, observed: &Observation, full: bool) 
         silence,
         full,
         last_rebalance,
-        moved_nothing: None,
+        moved_nothing,
         shift: None,
         advice,
     })
@@ -161,6 +172,23 @@ fn a_full_node_is_reason_to_act_at_once() {
     assert_eq!(verdict, Verdict::Hold(Hold::AtMaximum { max: 4 }));
     let verdict = after(0, &settings("static", 1, 4, 1), &nodes(&[99; 2]), true);
     assert_eq!(verdict, Verdict::Hold(Hold::NoScaleOut));
+}
+
+#[test]
+fn where_no_node_may_be_added_data_is_spread_for_a_writer_as_long_as_that_helps() {
+    let (full, just_now) = (nodes(&[100, 10]), Some(Time::from_unix(999, 0)));
+    for settings in [settings("static", 1, 4, 1), settings("nso", 1, 2, 1)] {
+        for rebalanced in [None, just_now] {
+            let verdict = after_rebalance(0, &settings, &full, true, (rebalanced, None));
+            assert!(matches!(verdict, Verdict::Rebalance { .. }), "{verdict}");
+        }
+        let verdict = after_rebalance(0, &settings, &full, true, (just_now, just_now));
+        assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}: the last one moved nothing");
+        let verdict = after_rebalance(6, &settings, &full, false, (just_now, None));
+        assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}: nobody waits for it");
+    }
+    let verdict = after_rebalance(0, &settings("nso", 1, 4, 1), &full, true, (just_now, None));
+    assert!(matches!(verdict, Verdict::Grow { .. }), "{verdict}");
 }
 
 #[test]
