@@ -3,6 +3,7 @@
 //! All of it follows from the map that the client has; nobody is asked.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId, PARTITIONS, Partition, Run};
 
@@ -10,6 +11,8 @@ use crate::topology::Map;
 
 /// Partitions that are looked at for one with many neighbours: after moves a node's lie scattered.
 const TRIES: u32 = 4;
+/// New files go elsewhere for so long after a node had no room.
+const FULL_FOR: Duration = Duration::from_secs(10);
 /// Odd, and its multiples have all their bits mixed.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -36,7 +39,8 @@ impl Nearest {
     pub fn run(&self, map: Arc<Map>, asker: u64, chance: u64) -> Option<Run> {
         let found = self.found(map, asker);
         let Holding { member, partitions } = found.node.as_ref()?;
-        if found.map.members[*member].node.down_since().is_some() {
+        let node = &found.map.members[*member].node;
+        if node.down_since().is_some() || node.was_full_within(FULL_FOR) {
             return None;
         }
         let is_held = |partition| found.map.owner(partition) == Some(*member);

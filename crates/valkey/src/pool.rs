@@ -62,6 +62,8 @@ struct Gate {
     down: Option<Down>,
     /// Grows when all connections made so far are to be dropped.
     generation: u64,
+    /// When it last had no room.
+    full: Option<Instant>,
 }
 
 /// The node could not be reached.
@@ -219,6 +221,16 @@ impl Node {
     /// Since when the node cannot be reached.
     pub fn down_since(&self) -> Option<Instant> {
         self.gate().down.as_ref().map(|down| down.since)
+    }
+
+    /// It had no room for something just now.
+    pub fn note_full(&self) {
+        self.gate().full = Some(Instant::now());
+    }
+
+    /// Whether it had no room a moment ago.
+    pub fn was_full_within(&self, time: Duration) -> bool {
+        self.gate().full.is_some_and(|at| at.elapsed() < time)
     }
 
     /// A connection is free, or may be made again. Waking nobody would cost a system call too.

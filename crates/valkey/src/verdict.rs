@@ -146,7 +146,10 @@ impl Client {
                 LATER
             }
             Said::Full => match &job.node {
-                Some(node) => Verdict::Failed(StoreError::Full { endpoint: node.name() }),
+                Some(node) => {
+                    node.note_full();
+                    Verdict::Failed(StoreError::Full { endpoint: node.name() })
+                }
                 None => malformed(job),
             },
             Said::Moved(None) | Said::Ask(None) => malformed(job),

@@ -1,12 +1,13 @@
 //! Which partitions are near: those of one own node of this host, also after they have moved.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use tidefs_model::{NodeClass, NodeId, Partition, Run};
-use tidefs_store::Store;
-use tidefs_valkey::{Admin, Move, Options, Valkey};
+use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, Run, StripeKey};
+use tidefs_store::{Store, StoreError};
+use tidefs_valkey::{Admin, Cluster, ClusterSpec, Move, Options, Valkey};
 
-use crate::fixture::{Kind, on_each_server, start};
+use crate::fixture::{Kind, Running, on_each_server, spec, start, write};
 use crate::growing::{assert_whole, carry_out, drain, shares};
 
 /// Runs for as many chances, spread over all of them.
@@ -96,6 +97,29 @@ fn a_lent_node_is_never_near(kind: Kind) {
         for asker in 0..50 {
             assert_eq!(holder(store, &runs(store, asker)[..50]), own);
         }
+    }
+}
+
+/// What a client remembers has nothing to do with the kind of server.
+#[test]
+fn a_full_node_is_not_near_until_later() {
+    let Some((small, directory)) = spec(Kind::Valkey, 2) else { return };
+    let small = ClusterSpec { node_memory: ByteSize::mib(48), ..small };
+    let running = Running { cluster: Some(Cluster::start(&small).unwrap()), directory };
+    let store = running.connect();
+    let bytes = vec![7; 1 << 20];
+    let mut serials = 0..1_000;
+    let full = serials.find_map(|serial| {
+        let run = store.near(7, serial << 54).expect("there is room");
+        let key = StripeKey { ino: Ino::local(run, serial).unwrap(), index: 0 };
+        write(&store, key, &bytes).err()
+    });
+    assert!(matches!(full, Some(StoreError::Full { .. })), "{full:?}");
+    assert_eq!(store.near(7, 0), None);
+    let end = Instant::now() + Duration::from_secs(40);
+    while store.near(7, 0).is_none() {
+        assert!(Instant::now() < end, "it is not tried again");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
