@@ -137,7 +137,7 @@ pub trait Store: Send + Sync + 'static {
     fn unpin(&self, _ino: Ino) {}
 
     /// Data partitions that a node of this host holds, as far as is known here: of several nodes the
-    /// same for the same `asker` as long as they are there, and which of its partitions follows from
+    /// same for the same `asker` as long as it has room, and which of its partitions follows from
     /// `chance`. Only nodes reserved for this file system count, and nobody is asked. `None`: there are
     /// none, or all keys lie equally near.
     fn near(&self, _asker: u64, _chance: u64) -> Option<Run> {

@@ -2,16 +2,17 @@
 //!
 //! All of it follows from the map that the client has; nobody is asked.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId, PARTITIONS, Partition, Run};
 
-use crate::topology::Map;
+use crate::topology::{Map, Member};
 
 /// Partitions that are looked at for one with many neighbours: after moves a node's lie scattered.
 const TRIES: u32 = 4;
-/// New files go elsewhere for so long after a node had no room.
+/// A node is left alone for so long after it had no room.
 const FULL_FOR: Duration = Duration::from_secs(10);
 /// Odd, and its multiples have all their bits mixed.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -25,10 +26,11 @@ pub struct Nearest {
 struct Found {
     map: Arc<Map>,
     asker: u64,
-    node: Option<Holding>,
+    /// The nodes that are near, the one to be used first.
+    nodes: Vec<Holding>,
 }
 
-/// The nearest node, as a member of the map, and the data partitions that it holds.
+/// A node as a member of the map, and the data partitions that it holds.
 struct Holding {
     member: usize,
     partitions: Vec<Partition>,
@@ -38,11 +40,11 @@ impl Nearest {
     /// A run of the nearest node's partitions; see [`Store::near`](tidefs_store::Store::near).
     pub fn run(&self, map: Arc<Map>, asker: u64, chance: u64) -> Option<Run> {
         let found = self.found(map, asker);
-        let Holding { member, partitions } = found.node.as_ref()?;
-        let node = &found.map.members[*member].node;
-        if node.down_since().is_some() || node.was_full_within(FULL_FOR) {
-            return None;
-        }
+        let is_usable = |holding: &&Holding| {
+            let node = &found.map.members[holding.member].node;
+            node.down_since().is_none() && !node.was_full_within(FULL_FOR)
+        };
+        let Holding { member, partitions } = found.nodes.iter().find(is_usable)?;
         let is_held = |partition| found.map.owner(partition) == Some(*member);
         let mut longest: Option<Run> = None;
         for turn in 0..TRIES {
@@ -65,15 +67,15 @@ impl Nearest {
         {
             return Arc::clone(found);
         }
-        let node = nearest(&map, asker);
-        Arc::clone(found.insert(Arc::new(Found { map, asker, node })))
+        let nodes = near(&map, asker);
+        Arc::clone(found.insert(Arc::new(Found { map, asker, nodes })))
     }
 }
 
-/// The node that is near and has the highest score with who asks, so that it stays the same when
-/// others come and go (rendezvous hashing). A client may not have been told that a node is lent, but
-/// lent nodes never hold metadata.
-fn nearest(map: &Map, asker: u64) -> Option<Holding> {
+/// The nodes that are near, in an order that is another one for each asker and stays when others come
+/// and go (rendezvous hashing). A client may not have been told that a node is lent, but lent nodes
+/// never hold metadata.
+fn near(map: &Map, asker: u64) -> Vec<Holding> {
     let mut held = vec![(0, Vec::new()); map.members.len()];
     for partition in (0..PARTITIONS).map(Partition::new) {
         let Some((metadata, data)) = map.owner(partition).and_then(|at| held.get_mut(at)) else {
@@ -85,12 +87,14 @@ fn nearest(map: &Map, asker: u64) -> Option<Holding> {
         }
     }
     let held = held.into_iter().zip(&map.members).enumerate();
-    let near = held.filter(|(_, ((metadata, data), member))| {
-        let is_own = member.node.class == NodeClass::Own && *metadata > 0;
-        is_own && member.node.endpoint.socket().is_some() && !data.is_empty()
+    let near = held.filter_map(|(member, ((metadata, partitions), Member { node, .. }))| {
+        let is_own = node.class == NodeClass::Own && metadata > 0;
+        let is_near = is_own && node.endpoint.socket().is_some() && !partitions.is_empty();
+        is_near.then_some(Holding { member, partitions })
     });
-    let best = near.max_by_key(|(_, (_, member))| score(member.node.id, asker));
-    best.map(|(member, ((_, partitions), _))| Holding { member, partitions })
+    let mut near: Vec<_> = near.collect();
+    near.sort_by_key(|holding| Reverse(score(map.members[holding.member].node.id, asker)));
+    near
 }
 
 /// Ids are drawn at random.
