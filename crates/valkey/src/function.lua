@@ -188,6 +188,13 @@ local function write(keys, args)
   return call('SETRANGE', keys[1], offset, args[2])
 end
 
+-- Marks a partition as having lost. A node takes over what a dead one held also when it is full.
+local function mark(keys, args)
+  if not call then bind() end
+  call('SET', keys[1], args[1])
+  return 0
+end
+
 redis.register_function('tidefs_write', write)
 redis.register_function('tidefs_batch', batch)
 redis.register_function{
@@ -195,3 +202,4 @@ redis.register_function{
 }
 redis.register_function{ function_name = 'tidefs_read', callback = batch, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'tidefs_trim', callback = trim, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'tidefs_mark', callback = mark, flags = { 'allow-oom' } }

@@ -15,10 +15,11 @@ use crate::job::Job;
 use crate::slot::mark_name;
 use crate::wire::{Malformed, Request};
 
-/// Marks a partition.
+/// Marks a partition, also on a node that is full.
 pub fn mark_request(slot: u16, before: Ino) -> Request<'static> {
     let name = mark_name(Partition::new(slot));
-    Request::new("SET").word(&name).word(before.0.to_string().as_bytes()).end()
+    let request = Request::new("FCALL").word(b"tidefs_mark").number(1).word(&name);
+    request.word(before.0.to_string().as_bytes()).end()
 }
 
 /// For each of the stripes, whether what it lacks was lost.

@@ -85,6 +85,24 @@ fn what_was_on_a_dead_node_is_lost_and_never_zeros(kind: Kind) {
     assert_eq!(admin.expunge(&[gone], BEFORE).unwrap()[&gone], 0);
 }
 
+fn nodes_that_are_full_take_over_what_a_dead_one_held(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let store = running.connect();
+    write_still(&store);
+    // What is used by now is all that it may use.
+    let mut full = running.admin(0);
+    assert_eq!(full.say("CONFIG SET maxmemory 1mb"), "+OK\r\n");
+    assert!(full.say("SET no-room {for}-it").contains("OOM"), "the node has room");
+    let gone = lose(&running, &running.changer(&[]), 1);
+    assert_eq!(running.changer(&[]).placement().unwrap().disputed(), []);
+    assert_eq!(full.say("CONFIG SET maxmemory 1gb"), "+OK\r\n");
+    for key in still() {
+        let lost = running.owner(key.partition()) == 1;
+        assert_eq!(is_lost(&read(&store, key, BYTES)), lost, "{key:?}");
+    }
+    assert_eq!(running.changer(&[]).expunge(&[gone], BEFORE).unwrap()[&gone], 0);
+}
+
 fn a_loss_goes_where_its_partition_goes(kind: Kind) {
     let Some(running) = start(kind, 3) else { return };
     let store = running.connect();
@@ -152,6 +170,7 @@ fn a_node_that_half_joined_is_brought_in(kind: Kind) {
 
 on_each_server![
     what_was_on_a_dead_node_is_lost_and_never_zeros,
+    nodes_that_are_full_take_over_what_a_dead_one_held,
     a_loss_goes_where_its_partition_goes,
     what_a_local_file_lost_is_told_from_what_a_later_one_never_had,
     a_node_that_half_joined_is_brought_in,
