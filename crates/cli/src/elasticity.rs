@@ -12,6 +12,8 @@ use tidefs_model::ByteSize;
 
 /// Most nodes that one machine is asked to run; each is a process with its own sockets.
 pub const NODES_MAX: u16 = 64;
+/// So far below the threshold of growing nodes are filled by shrinking, in per cent of their memory.
+const FILL_BELOW_GROWTH: u8 = 10;
 /// What a range of nodes does unless something else is asked for.
 const POLICY_OF_A_RANGE: &str = "nso+asi";
 
@@ -99,6 +101,11 @@ pub struct Elasticity {
     #[arg(long, value_name = "PERCENT")]
     pub scale_out_at: Option<u8>,
 
+    /// Add this share of the nodes it started with, or that there are, at once [default: 50 for cso,
+    /// 100 for nso and aso]
+    #[arg(long, value_name = "PERCENT")]
+    pub scale_out_by: Option<u16>,
+
     /// Shrink when less of all memory than this is in use [default: 75 for csi, 50 for asi]
     #[arg(long, value_name = "PERCENT")]
     pub scale_in_at: Option<u8>,
@@ -106,6 +113,11 @@ pub struct Elasticity {
     /// Remove at most this share of the nodes at once [default: 25 for csi, 50 for asi]
     #[arg(long, value_name = "PERCENT")]
     pub scale_in_by: Option<u16>,
+
+    /// Remove no more nodes than that the others are filled to this
+    /// [default: 85, or 10 below --scale-out-at where that is less]
+    #[arg(long, value_name = "PERCENT")]
+    pub scale_in_fill: Option<u8>,
 
     /// How long usage must be low before nodes are removed, in seconds [default: 45]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -135,7 +147,7 @@ pub struct Elasticity {
     pub several_hosts: bool,
 
     /// Bytes a second that reconfigurations may move, such as 200MiB [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub move_rate: Option<u64>,
 }
 
@@ -169,12 +181,16 @@ impl Elasticity {
     /// When wishes contradict each other.
     pub fn settings(&self, nodes: NodeRange, memory: ByteSize) -> Result<Settings, SettingsError> {
         let mut policy: Policy = self.policy_name(nodes).parse().expect("checked when it was read");
-        if let (Some(scale_out), Some(percent)) = (&mut policy.scale_out, self.scale_out_at) {
-            scale_out.threshold_percent = percent;
+        if let Some(scale_out) = &mut policy.scale_out {
+            scale_out.threshold_percent = self.scale_out_at.unwrap_or(scale_out.threshold_percent);
+            scale_out.step_percent = self.scale_out_by.unwrap_or(scale_out.step_percent);
         }
+        let grow_above = policy.scale_out.map_or(100, |scale_out| scale_out.threshold_percent);
         if let Some(scale_in) = &mut policy.scale_in {
             scale_in.threshold_percent = self.scale_in_at.unwrap_or(scale_in.threshold_percent);
             scale_in.step_percent = self.scale_in_by.unwrap_or(scale_in.step_percent);
+            let usual = scale_in.ceiling_percent.min(grow_above.saturating_sub(FILL_BELOW_GROWTH));
+            scale_in.ceiling_percent = self.scale_in_fill.unwrap_or(usual);
             scale_in.quiet = self.quiet_period.unwrap_or(scale_in.quiet);
         }
         let mut settings = Settings::new(policy, nodes.min, nodes.max, memory);
@@ -195,8 +211,11 @@ fn own_share(text: &str) -> Result<String, String> {
     text.parse::<OwnShare>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
-    text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
+fn rate(text: &str) -> Result<u64, String> {
+    match text.parse::<ByteSize>().map_err(|error| error.to_string())? {
+        ByteSize(0) => Err("nothing could move; leave it out for no limit".to_owned()),
+        ByteSize(bytes) => Ok(bytes),
+    }
 }
 
 pub fn seconds(text: &str) -> Result<Duration, String> {
@@ -261,7 +280,9 @@ mod tests {
             policy: Some("aso+csi".to_owned()),
             workflow: None,
             scale_out_at: Some(90),
+            scale_out_by: Some(30),
             scale_in_at: Some(60),
+            scale_in_fill: Some(70),
             scale_in_by: Some(10),
             quiet_period: Some(Duration::from_secs(3)),
             own_share: Some("0.25".to_owned()),
@@ -277,13 +298,20 @@ mod tests {
         let watch = Watch { window: Duration::from_secs(60), drop_percent: 30 };
         assert_eq!(settings.watch, Some(watch));
         let policy = settings.policy;
-        assert_eq!(policy.scale_out.unwrap().threshold_percent, 90);
+        let scale_out = policy.scale_out.unwrap();
+        assert_eq!((scale_out.threshold_percent, scale_out.step_percent), (90, 30));
         let scale_in = policy.scale_in.unwrap();
+        assert_eq!(scale_in.ceiling_percent, 70);
         assert_eq!((scale_in.threshold_percent, scale_in.step_percent), (60, 10));
         assert_eq!(scale_in.quiet, Duration::from_secs(3));
         let crossed = Elasticity { scale_in_at: Some(92), ..asked.clone() };
         let error = crossed.settings(nodes, ByteSize::mib(256)).unwrap_err();
         assert!(matches!(error, SettingsError::ThresholdsCross { .. }), "{error}");
+        let early = Elasticity { scale_out_at: Some(80), ..Elasticity::default() };
+        let policy = early.settings(nodes, ByteSize::mib(256)).unwrap().policy;
+        assert_eq!(policy.scale_in.unwrap().ceiling_percent, 70, "nodes do not grow right after");
+        assert!(rate("0").unwrap_err().contains("leave it out"));
+        assert_eq!(rate("1KiB"), Ok(1024));
         let small = asked.settings(nodes, ByteSize::mib(8)).unwrap_err();
         assert!(matches!(small, SettingsError::NodeMemory { .. }), "{small}");
     }

@@ -123,7 +123,7 @@ pub enum Failure {
     OutOfTouch { address: SocketAddr },
     #[error(
         "the number of nodes of this file system is fixed; start it with a range, such as --nodes \
-         1..6, or with --policy static"
+         1..6, and with --policy static where it is to change by hand only"
     )]
     NodesAreFixed,
     #[error("there is no node {0}; tidefs status lists them")]

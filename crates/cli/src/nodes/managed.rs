@@ -220,8 +220,8 @@ impl Supervision {
     pub fn hopes_for_room(&self) -> bool {
         match self.ask(&ToManager::Full, LOOK_WAIT) {
             Ok(FromManager::Room { hopeful }) => hopeful,
-            Ok(_) => false,
-            Err(_) => !self.state().stopping,
+            // It has too much to do to say; whoever waits asks again, and not for ever.
+            Ok(_) | Err(_) => !self.state().stopping,
         }
     }
 
