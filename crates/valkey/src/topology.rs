@@ -58,6 +58,21 @@ impl Map {
         self.owners.iter().filter(|&&owner| usize::from(owner) == member).count() as u16
     }
 
+    /// The same members, and what another map says that they hold. One node's list of members may have
+    /// some that are about to come or to go; whoever else holds something is met when it is named.
+    fn with_owners_of(&self, other: &Map) -> Map {
+        let place =
+            |member: &Member| self.members.iter().position(|it| it.node.id == member.node.id);
+        let places: Vec<_> = other.members.iter().map(place).collect();
+        let mut map = self.clone();
+        for (owner, heard) in map.owners.iter_mut().zip(&other.owners) {
+            if let Some(Some(at)) = places.get(usize::from(*heard)) {
+                *owner = *at as u16;
+            }
+        }
+        map
+    }
+
     /// How many partitions have an owner.
     fn placed(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner != NOBODY).count()
@@ -161,7 +176,7 @@ impl Topology {
                 let refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
                 // What others heard meanwhile is newer.
                 if refreshed.is_none_or(|at| at < begun) {
-                    self.publish(heard.map);
+                    self.publish(self.map().with_owners_of(&heard.map));
                 }
             }
             Ok(_) => {}
