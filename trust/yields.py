@@ -94,6 +94,13 @@ class Bed:
         run = [sys.executable, "-c", TENANT, str(self.options.tenant), str(self.options.over)]
         place = lambda: (self.group / "cgroup.procs").write_text(str(os.getpid()))
         tenant = subprocess.Popen(run, stdout=subprocess.PIPE, text=True, preexec_fn=place)
+        try:
+            return self.watched(tenant, before, kills)
+        finally:
+            tenant.kill()
+            tenant.wait()
+
+    def watched(self, tenant: subprocess.Popen, before: int, kills: int) -> tuple[float, float]:
         needed = given = None
         end = time.monotonic() + self.options.over + self.options.deadline + 30
         while tenant.poll() is None or needed and not given:
