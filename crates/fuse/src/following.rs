@@ -9,11 +9,12 @@
 //! comes beside another, from another program, or with many bytes: such calls are served on all
 //! processors. A program that Linux moves with every answer is not followed.
 
+mod guard;
 mod habit;
 mod threads;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use habit::{Habit, Turn};
@@ -30,6 +31,7 @@ pub struct Following {
     /// When the last call ended, in nanoseconds since it began.
     answered: AtomicU64,
     habit: Mutex<Habit>,
+    is_on: AtomicBool,
     threads: Threads,
 }
 
@@ -51,6 +53,7 @@ impl Following {
             under_way: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             habit: Mutex::default(),
+            is_on: AtomicBool::new(false),
             threads: Threads::default(),
         }
     }
@@ -70,8 +73,14 @@ impl Following {
             let alone = beside == 0 && bytes <= SMALL_BYTES_MAX;
             let turn = habit.call(caller, alone, self.since_answer(now));
             self.take(turn, caller, &mut habit);
+            self.is_on.store(habit.follows(), Ordering::Relaxed);
         }
         Some(served)
+    }
+
+    /// A program is followed: what a thread does beside it keeps it from running.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 
     fn since_answer(&self, now: Instant) -> Duration {

@@ -4,7 +4,8 @@
 //! meanwhile may take fifty more to wake up, because its processor went idle and has to be woken
 //! first; a thread that asks again and again has the answer at once. But where processors are
 //! scarce, it keeps the server itself from running. So both ways are timed and the quicker one is
-//! taken, with the other one tried now and then.
+//! taken, with the other one tried now and then. Sleep must be quicker by a half: whoever sleeps wakes
+//! up on the server's processor, and the program that is answered then on its own pays for that.
 //!
 //! What asking may cost is bounded: it ends in sleep after a moment, and as many threads do it at a
 //! time as half of the processors.
@@ -14,13 +15,15 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// About what falling asleep and being woken costs: asking for longer never pays.
-const MOMENT: Duration = Duration::from_micros(60);
+/// What a small request takes where the server's processor has to be woken first, and more than it
+/// takes else. Whoever falls asleep before is woken where the server runs, which is not where the
+/// program is.
+const MOMENT: Duration = Duration::from_micros(250);
 /// The slower way is taken once in so many waits.
 const TRIAL: u32 = 32;
 /// A wait that took longer counts as this long, so that one of a server that was busy with
 /// something else says little.
-const COUNTED_MAX: Duration = Duration::from_micros(250);
+const COUNTED_MAX: Duration = Duration::from_micros(500);
 /// A wait's share in the mean, as a power of two.
 const SHARE: u32 = 4;
 
@@ -52,7 +55,8 @@ impl Waits {
         let is_trial = self.count.fetch_add(1, Ordering::Relaxed) % TRIAL == TRIAL - 1;
         let (awake, asleep) =
             (self.awake.load(Ordering::Relaxed), self.asleep.load(Ordering::Relaxed));
-        if (awake <= asleep) ^ is_trial { Way::Awake } else { Way::Asleep }
+        let prefers_awake = awake <= asleep.saturating_add(asleep / 2);
+        if prefers_awake ^ is_trial { Way::Awake } else { Way::Asleep }
     }
 
     pub fn took(&self, way: Way, time: Duration) {

@@ -268,7 +268,9 @@ impl<S: Store> Filesystem for Adapter<S> {
             // No more than was given, so it fits.
             Ok(written) => {
                 reply.written(written as u32);
-                self.go_on(|fs| fs.make_early(handle(fh), offset, written));
+                if !self.following.is_on() {
+                    self.go_on(|fs| fs.make_early(handle(fh), offset, written));
+                }
             }
             Err(error) => reply.error(error),
         }

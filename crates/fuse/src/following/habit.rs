@@ -67,6 +67,10 @@ impl Habit {
         if may_be_gone || self.unseen >= LOOK { Turn::Look } else { Turn::Stay }
     }
 
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
     /// The program was looked for, and found elsewhere than before or not.
     pub fn looked(&mut self, moved: bool) -> Turn {
         self.unseen = 0;

@@ -5,6 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
+use super::guard::Guard;
+
+/// Calls that are answered while a program's former processor is kept busy.
+const GUARDED_CALLS: u32 = 3;
+
 thread_local! {
     static IS_ENLISTED: Cell<bool> = const { Cell::new(false) };
 }
@@ -21,6 +26,10 @@ struct Enlisted {
     keep_to: Option<usize>,
     /// Does not keep to it yet.
     behind: Option<Pid>,
+    /// Made when it is needed first.
+    guard: Option<Guard>,
+    /// Calls until it is relieved.
+    guarded: u32,
 }
 
 impl Threads {
@@ -55,20 +64,29 @@ impl Threads {
         if enlisted.keep_to == Some(processor) {
             return Some(false);
         }
-        enlisted.keep_to = Some(processor);
+        let former = enlisted.keep_to.replace(processor);
+        enlisted.guard(former.or_else(|| the_other(&allowed, processor)));
         enlisted.confine_all_but(gettid(), &only(processor));
         enlisted.behind = Some(gettid());
         Some(true)
     }
 
-    /// Has the thread that [`Threads::follow`] left where it was catch up; to be called by another
-    /// one.
+    /// Has the thread that [`Threads::follow`] left where it was catch up, and the former processor
+    /// look idle again after a few calls; to be called with each.
     pub fn catch_up(&self) {
         let mut enlisted = self.lock();
         if enlisted.behind.is_some_and(|behind| behind != gettid())
             && let (Some(behind), Some(processor)) = (enlisted.behind.take(), enlisted.keep_to)
         {
             confine(behind, &only(processor));
+        }
+        if enlisted.guarded > 0 {
+            enlisted.guarded -= 1;
+            if enlisted.guarded == 0
+                && let Some(guard) = &enlisted.guard
+            {
+                guard.relieve();
+            }
         }
     }
 
@@ -92,6 +110,18 @@ impl Enlisted {
         }
     }
 
+    /// Where no thread can be made, the program moves more often, which is only slower.
+    fn guard(&mut self, former: Option<usize>) {
+        let Some(former) = former else { return };
+        if self.guard.is_none() {
+            self.guard = Guard::new().ok();
+        }
+        if let Some(guard) = &self.guard {
+            guard.call(former);
+            self.guarded = GUARDED_CALLS;
+        }
+    }
+
     fn confine_all_but(&self, this: Pid, to: &CpuSet) {
         self.threads.iter().filter(|&&it| it != this).for_each(|&it| confine(it, to));
     }
@@ -102,6 +132,17 @@ fn confine(thread: Pid, to: &CpuSet) {
     if let Err(error) = sched_setaffinity(Some(thread), to) {
         tracing::debug!(%error, "a serving thread stays on its processors");
     }
+}
+
+/// Has the calling thread run on this processor only.
+pub fn keep_to(processor: usize) {
+    confine(gettid(), &only(processor));
+}
+
+/// Of two, the other one: a program that is followed from now on has been there before.
+fn the_other(allowed: &CpuSet, than: usize) -> Option<usize> {
+    let other = (0..CpuSet::MAX_CPU).find(|&at| at != than && allowed.is_set(at));
+    other.filter(|_| allowed.count() == 2)
 }
 
 fn only(processor: usize) -> CpuSet {
