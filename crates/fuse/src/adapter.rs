@@ -11,6 +11,7 @@ mod convert;
 mod kernel;
 mod listing;
 mod locks;
+mod opening;
 mod reply;
 mod requests;
 

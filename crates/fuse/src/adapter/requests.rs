@@ -32,33 +32,27 @@ impl<S: Store> Filesystem for Adapter<S> {
         Ok(())
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.run(request, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
+    fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
         self.reply_looked_up(reply, found);
     }
 
-    fn forget(&self, request: &Request, number: INodeNo, lookups: u64) {
+    fn forget(&self, by: &Request, number: INodeNo, lookups: u64) {
         // A forget has no answer.
-        let _ = self.run(request, "forget", |fs| {
+        let _ = self.run(by, "forget", |fs| {
             fs.forget(ino(number), lookups);
             Ok(())
         });
     }
 
-    fn getattr(
-        &self,
-        request: &Request,
-        number: INodeNo,
-        fh: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
-        let attr = self.run(request, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
+    fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let attr = self.run(by, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
         self.reply_attr(reply, attr);
     }
 
     fn setattr(
         &self,
-        request: &Request,
+        by: &Request,
         number: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -76,7 +70,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         // The library does not pass on the kernel's own flag: root keeps set-user-id when it cuts
         // a file, others do not.
-        let clear_privileges = size.is_some() && request.uid() != 0;
+        let clear_privileges = size.is_some() && by.uid() != 0;
         let changes = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -87,13 +81,12 @@ impl<S: Store> Filesystem for Adapter<S> {
             ctime: ctime.map(Into::into),
             clear_privileges,
         };
-        let attr =
-            self.run(request, "setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
+        let attr = self.run(by, "setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
         self.reply_attr(reply, attr);
     }
 
-    fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
-        match self.run(request, "readlink", |fs| fs.readlink(ino(number))) {
+    fn readlink(&self, by: &Request, number: INodeNo, reply: ReplyData) {
+        match self.run(by, "readlink", |fs| fs.readlink(ino(number))) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
         }
@@ -101,7 +94,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn mknod(
         &self,
-        request: &Request,
+        by: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -109,58 +102,54 @@ impl<S: Store> Filesystem for Adapter<S> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.run(request, "mknod", |fs| {
+        let made = self.run(by, "mknod", |fs| {
             let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
             let permissions = mode & 0o7777;
-            fs.mknod(caller(request), ino(parent), name.as_bytes(), kind, permissions, rdev)
+            fs.mknod(caller(by), ino(parent), name.as_bytes(), kind, permissions, rdev)
         });
         self.reply_entry(reply, made);
     }
 
     fn mkdir(
         &self,
-        request: &Request,
+        by: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let made = self.run(request, "mkdir", |fs| {
-            fs.mkdir(caller(request), ino(parent), name.as_bytes(), mode & 0o7777)
+        let made = self.run(by, "mkdir", |fs| {
+            fs.mkdir(caller(by), ino(parent), name.as_bytes(), mode & 0o7777)
         });
         self.reply_entry(reply, made);
     }
 
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(
-            reply,
-            self.run(request, "unlink", |fs| fs.unlink(ino(parent), name.as_bytes())),
-        );
+    fn unlink(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(by, "unlink", |fs| fs.unlink(ino(parent), name.as_bytes())));
     }
 
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.run(request, "rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
+    fn rmdir(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(by, "rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
     }
 
     fn symlink(
         &self,
-        request: &Request,
+        by: &Request,
         parent: INodeNo,
         name: &OsStr,
         target: &Path,
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes();
-        let made = self.run(request, "symlink", |fs| {
-            fs.symlink(caller(request), ino(parent), name.as_bytes(), target)
-        });
+        let made = self
+            .run(by, "symlink", |fs| fs.symlink(caller(by), ino(parent), name.as_bytes(), target));
         self.reply_entry(reply, made);
     }
 
     fn rename(
         &self,
-        request: &Request,
+        by: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -168,7 +157,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.run(request, "rename", |fs| {
+        let renamed = self.run(by, "rename", |fs| {
             let (from, to) = (name.as_bytes(), new_name.as_bytes());
             fs.rename(ino(parent), from, ino(new_parent), to, rename_mode(flags.bits())?)
         });
@@ -177,41 +166,24 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn link(
         &self,
-        request: &Request,
+        by: &Request,
         number: INodeNo,
         new_parent: INodeNo,
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let linked = self
-            .run(request, "link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
+        let linked =
+            self.run(by, "link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
         self.reply_entry(reply, linked);
     }
 
-    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let mode = open_mode(flags);
-        // As with a cut: the library does not pass on the kernel's own flag.
-        let clear_privileges = mode.truncate && request.uid() != 0;
-        let opened = self.run(request, "open", |fs| {
-            let opened = fs.open(ino(number), mode)?;
-            if clear_privileges {
-                let changes = SetAttr { clear_privileges, ..SetAttr::default() };
-                if let Err(error) = fs.setattr(ino(number), Some(opened.handle), &changes) {
-                    fs.release(opened.handle)?;
-                    return Err(error);
-                }
-            }
-            Ok(opened)
-        });
-        match opened {
-            Ok(opened) => self.reply_opened(reply, ino(number), mode, opened),
-            Err(error) => reply.error(error),
-        }
+    fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.open_file(by, number, open_mode(flags), reply);
     }
 
     fn create(
         &self,
-        request: &Request,
+        by: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -220,8 +192,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyCreate,
     ) {
         let open = open_mode(OpenFlags(flags));
-        let created = self.run(request, "create", |fs| {
-            fs.create(caller(request), ino(parent), name.as_bytes(), mode & 0o7777, open)
+        let created = self.run(by, "create", |fs| {
+            fs.create(caller(by), ino(parent), name.as_bytes(), mode & 0o7777, open)
         });
         match created {
             Ok((entry, opened)) => self.reply_created(reply, open, entry, opened),
@@ -231,7 +203,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn read(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -240,7 +212,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.run_with_bytes(request, size as usize, "read", |fs| {
+        match self.run_with_bytes(by, size as usize, "read", |fs| {
             fs.read(handle(fh), offset, size as usize)
         }) {
             Ok(bytes) => reply.data(bytes.as_slice()),
@@ -250,7 +222,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn write(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -264,7 +236,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let append = flags.0 & libc::O_APPEND != 0;
         let write =
             |fs: &tidefs_fs::Fs<S>| fs.write(handle(fh), offset, data, append, clear_privileges);
-        match self.run_with_bytes(request, data.len(), "write", write) {
+        match self.run_with_bytes(by, data.len(), "write", write) {
             // No more than was given, so it fits.
             Ok(written) => {
                 reply.written(written as u32);
@@ -276,15 +248,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         }
     }
 
-    fn flush(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        let flushed = self.run(request, "flush", |fs| {
+    fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let flushed = self.run(by, "flush", |fs| {
             // Bytes first: whoever gets a lock then sees them.
             let flushed = fs.flush(handle(fh));
             flushed.and(fs.end_locks(handle(fh), owner.0))
@@ -294,7 +259,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn getlk(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         owner: LockOwner,
@@ -304,12 +269,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         pid: u32,
         reply: ReplyLock,
     ) {
-        self.find_lock(request, fh, &Asked { owner, start, end, kind, pid }, reply);
+        self.find_lock(by, fh, &Asked { owner, start, end, kind, pid }, reply);
     }
 
     fn setlk(
         &self,
-        request: &Request,
+        by: &Request,
         number: INodeNo,
         fh: FileHandle,
         owner: LockOwner,
@@ -321,23 +286,16 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEmpty,
     ) {
         let asked = Asked { owner, start, end, kind, pid };
-        self.set_lock(request, number, fh, &asked, waits, reply);
+        self.set_lock(by, number, fh, &asked, waits, reply);
     }
 
-    fn fsync(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        reply_empty(reply, self.run(request, "fsync", |fs| fs.fsync(handle(fh))));
+    fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(by, "fsync", |fs| fs.fsync(handle(fh))));
     }
 
     fn release(
         &self,
-        request: &Request,
+        by: &Request,
         number: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
@@ -348,12 +306,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         if self.kernel.passes_through() {
             self.backings.leave(ino(number));
         }
-        reply_empty(reply, self.run(request, "release", |fs| fs.release(handle(fh))));
+        reply_empty(reply, self.run(by, "release", |fs| fs.release(handle(fh))));
     }
 
     fn fallocate(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -361,22 +319,21 @@ impl<S: Store> Filesystem for Adapter<S> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated = self.run(request, "fallocate", |fs| {
-            fs.allocate(handle(fh), offset, length, space_mode(mode)?)
-        });
+        let allocated = self
+            .run(by, "fallocate", |fs| fs.allocate(handle(fh), offset, length, space_mode(mode)?));
         reply_empty(reply, allocated);
     }
 
     fn lseek(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let found = self.run(request, "lseek", |fs| {
+        let found = self.run(by, "lseek", |fs| {
             let offset = u64::try_from(offset).map_err(|_| Error::NoSuchOffset)?;
             fs.seek(handle(fh), offset, seek(whence)?)
         });
@@ -388,7 +345,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn copy_file_range(
         &self,
-        request: &Request,
+        by: &Request,
         _source: INodeNo,
         source: FileHandle,
         source_offset: u64,
@@ -401,7 +358,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         // The answer has 32 bits for the length; the kernel hands the shorter copy on.
         let length = length.min(u64::from(u32::MAX));
-        let copied = self.run(request, "copy_file_range", |fs| {
+        let copied = self.run(by, "copy_file_range", |fs| {
             fs.copy_range(handle(source), source_offset, handle(target), target_offset, length)
         });
         match copied {
@@ -410,8 +367,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         }
     }
 
-    fn opendir(&self, request: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.run(request, "opendir", |fs| fs.opendir(ino(number))) {
+    fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.run(by, "opendir", |fs| fs.opendir(ino(number))) {
             Ok(handle) => reply.opened(FileHandle(handle.0), fuser::FopenFlags::empty()),
             Err(error) => reply.error(error),
         }
@@ -419,13 +376,13 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn readdir(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.list(request, handle(fh), offset, &mut reply);
+        let listed = self.list(by, handle(fh), offset, &mut reply);
         match listed {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
@@ -434,14 +391,14 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn readdirplus(
         &self,
-        request: &Request,
+        by: &Request,
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         self.answer(|lifetimes| {
-            match self.list_plus(request, handle(fh), offset, lifetimes, &mut reply) {
+            match self.list_plus(by, handle(fh), offset, lifetimes, &mut reply) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(error),
             }
@@ -450,26 +407,26 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn releasedir(
         &self,
-        request: &Request,
+        by: &Request,
         _: INodeNo,
         fh: FileHandle,
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.run(request, "releasedir", |fs| fs.releasedir(handle(fh))));
+        reply_empty(reply, self.run(by, "releasedir", |fs| fs.releasedir(handle(fh))));
     }
 
-    fn fsyncdir(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply_empty(reply, self.run(request, "fsyncdir", |fs| fs.sync_directory()));
+    fn fsyncdir(&self, by: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply_empty(reply, self.run(by, "fsyncdir", |fs| fs.sync_directory()));
     }
 
-    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
-        reply_statfs(reply, self.run(request, "statfs", |fs| fs.statfs()));
+    fn statfs(&self, by: &Request, _: INodeNo, reply: ReplyStatfs) {
+        reply_statfs(reply, self.run(by, "statfs", |fs| fs.statfs()));
     }
 
     fn setxattr(
         &self,
-        request: &Request,
+        by: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -477,32 +434,25 @@ impl<S: Store> Filesystem for Adapter<S> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self.run(request, "setxattr", |fs| {
+        let set = self.run(by, "setxattr", |fs| {
             let name = enforced(name)?;
             fs.setxattr(ino(number), name, value, xattr_mode(flags)?)
         });
         reply_empty(reply, set);
     }
 
-    fn getxattr(
-        &self,
-        request: &Request,
-        number: INodeNo,
-        name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
-    ) {
-        let value = self.run(request, "getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
+    fn getxattr(&self, by: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let value = self.run(by, "getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
         reply_xattr(reply, size, value);
     }
 
-    fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, size, self.run(request, "listxattr", |fs| fs.listxattr(ino(number))));
+    fn listxattr(&self, by: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(reply, size, self.run(by, "listxattr", |fs| fs.listxattr(ino(number))));
     }
 
-    fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, by: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let removed =
-            self.run(request, "removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
+            self.run(by, "removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
         reply_empty(reply, removed);
     }
 
