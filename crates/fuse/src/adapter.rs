@@ -82,7 +82,10 @@ impl<S: Store> Adapter<S> {
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         let begun = Instant::now();
-        let _served = self.following.serve(request.pid(), bytes, begun);
+        // A store that the kernel reads by itself is in this process, and what it does for a call
+        // goes on beside the program.
+        let follows = !self.kernel.passes_through();
+        let _served = follows.then(|| self.following.serve(request.pid(), bytes, begun));
         let done = catch_unwind(AssertUnwindSafe(|| work(&self.fs)));
         self.kernel.latencies.count(begun.elapsed());
         match done {
