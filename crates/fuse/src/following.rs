@@ -23,6 +23,9 @@ use threads::Threads;
 /// Calls with more than that keep a processor busy for long enough to use another one meanwhile.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
+/// Calls that follow each other sooner are worth a processor's time.
+const DENSE: Duration = Duration::from_micros(100);
+
 /// Of one mount.
 #[derive(Debug)]
 pub struct Following {
@@ -71,9 +74,13 @@ impl Following {
         // Whoever is in there looks at a call beside this one.
         if let Ok(mut habit) = self.habit.try_lock() {
             let alone = beside == 0 && bytes <= SMALL_BYTES_MAX;
-            let turn = habit.call(caller, alone, self.since_answer(now));
-            self.take(turn, caller, &mut habit);
+            let pause = self.since_answer(now);
+            let turn = habit.call(caller, alone, pause);
+            self.take(turn, caller, now, &mut habit);
             self.is_on.store(habit.follows(), Ordering::Relaxed);
+            if habit.follows() && pause < DENSE {
+                self.threads.hold(now);
+            }
         }
         Some(served)
     }
@@ -88,12 +95,12 @@ impl Following {
         now.saturating_duration_since(self.begun).saturating_sub(answered)
     }
 
-    fn take(&self, turn: Turn, caller: u32, habit: &mut Habit) {
+    fn take(&self, turn: Turn, caller: u32, now: Instant, habit: &mut Habit) {
         match turn {
             Turn::Stay => self.threads.catch_up(),
             Turn::LetGo => self.threads.let_go(),
             Turn::Look => {
-                let then = match self.threads.follow(caller) {
+                let then = match self.threads.follow(caller, now) {
                     Some(moved) => habit.looked(moved),
                     None => habit.cannot_follow(),
                 };

@@ -1,19 +1,30 @@
-//! Keeps a processor from looking idle for a moment.
+//! Keeps a processor from looking idle.
 //!
-//! When Linux wakes a thread it first offers it the processor where it ran before its last move
-//! (`recent_used_cpu`), if that is idle. A program that was moved once is so moved back by the first
-//! answer from its new processor, and so on with each. Where its former processor is busy while it
-//! is answered, it stays, and stays from then on, until something else moves it.
+//! Linux moves a thread that it wakes to a processor that idles, also where the thread's own is about
+//! to be free: to the one where it ran before its last move, and on a machine of two to the other one.
+//! Where that one is busy while a program is answered, the program stays.
+//!
+//! What stands there does so at the lowest priority, while calls follow each other without a pause.
+//! It steps aside as soon as it notices that somebody else wants the processor, or that it may not run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
 use super::threads::keep_to;
 
-/// As long as some calls take at most.
+/// How long one order lasts: longer than a call and the pause after it.
 const MOMENT: Duration = Duration::from_micros(300);
+/// Who did not run for so long waits for others. A server's work on one small request is less.
+const GAP: Duration = Duration::from_millis(5);
+/// How long it stays away then: at first, and after several times.
+const AWAY_MIN: Duration = Duration::from_millis(200);
+const AWAY_MAX: Duration = Duration::from_secs(60);
+const LOWEST_PRIORITY: i32 = 19;
 
 /// A thread that sleeps but for these moments.
 #[derive(Debug)]
@@ -22,11 +33,16 @@ pub struct Guard {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Post {
+    begun: Instant,
     orders: Mutex<Orders>,
     called: Condvar,
-    relieved: AtomicBool,
+    /// Has been called, and has not gone since.
+    stands: AtomicBool,
+    /// Until when to stand, and until when to stay away, in nanoseconds since it began.
+    until: AtomicU64,
+    away: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -37,22 +53,42 @@ struct Orders {
 
 impl Guard {
     pub fn new() -> std::io::Result<Guard> {
-        let post = Arc::new(Post::default());
+        let post = Arc::new(Post {
+            begun: Instant::now(),
+            orders: Mutex::default(),
+            called: Condvar::new(),
+            stands: AtomicBool::new(false),
+            until: AtomicU64::new(0),
+            away: AtomicU64::new(0),
+        });
         let its = post.clone();
         let name = "tidefs-guard".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || its.stand())?;
         Ok(Guard { post, thread: Some(thread) })
     }
 
-    /// Has the processor busy until [`Guard::relieve`] is called, or the moment is over.
-    pub fn call(&self, processor: usize) {
-        self.post.relieved.store(false, Ordering::Relaxed);
+    /// Has the processor busy for a moment from now.
+    pub fn call(&self, processor: usize, now: Instant) {
+        if self.post.since(now) < self.post.away.load(Ordering::Relaxed) {
+            return;
+        }
+        self.post.until.store(self.post.since(now + MOMENT), Ordering::Relaxed);
+        self.post.stands.store(true, Ordering::Relaxed);
         self.post.lock().processor = Some(processor);
         self.post.called.notify_one();
     }
 
+    /// A moment from now, if it stands there still; whether it does.
+    pub fn stay(&self, now: Instant) -> bool {
+        let stands = self.post.stands.load(Ordering::Relaxed);
+        if stands {
+            self.post.until.store(self.post.since(now + MOMENT), Ordering::Relaxed);
+        }
+        stands
+    }
+
     pub fn relieve(&self) {
-        self.post.relieved.store(true, Ordering::Relaxed);
+        self.post.until.store(0, Ordering::Relaxed);
     }
 }
 
@@ -73,14 +109,41 @@ impl Post {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn since(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn stand(&self) {
+        if let Err(error) = setpriority_process(Some(gettid()), LOWEST_PRIORITY) {
+            tracing::debug!(%error, "a guard keeps its priority");
+        }
+        let mut away = AWAY_MIN;
         while let Some(processor) = self.next() {
             keep_to(processor);
-            let begun = Instant::now();
-            while !self.relieved.load(Ordering::Relaxed) && begun.elapsed() < MOMENT {
-                std::hint::spin_loop();
+            let disturbed = self.keep_busy();
+            self.stands.store(false, Ordering::Relaxed);
+            match disturbed {
+                None => away = AWAY_MIN,
+                Some(noticed) => {
+                    self.away.store(self.since(noticed + away), Ordering::Relaxed);
+                    away = (2 * away).min(AWAY_MAX);
+                }
             }
         }
+    }
+
+    /// Until the moment is over; when it noticed before that it does not get the processor.
+    fn keep_busy(&self) -> Option<Instant> {
+        let mut last = Instant::now();
+        while self.since(last) < self.until.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+            let now = Instant::now();
+            if now - last > GAP {
+                return Some(now);
+            }
+            last = now;
+        }
+        None
     }
 
     /// Where to stand next; `None` when that is over.
@@ -95,5 +158,42 @@ impl Post {
             }
             orders = self.called.wait(orders).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it goes within half a minute.
+    fn goes(guard: &Guard) -> bool {
+        let begun = Instant::now();
+        while guard.post.stands.load(Ordering::Relaxed) && begun.elapsed().as_secs() < 30 {
+            std::thread::yield_now();
+        }
+        !guard.post.stands.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn it_stays_while_it_is_told_to_and_goes_when_it_is_not() {
+        let guard = Guard::new().unwrap();
+        assert!(!guard.stay(Instant::now()), "nobody called it");
+        guard.call(0, Instant::now() + Duration::from_secs(60));
+        assert!(guard.stay(Instant::now()) && goes(&guard));
+        assert!(!guard.stay(Instant::now()));
+        guard.call(0, Instant::now());
+        guard.relieve();
+        assert!(goes(&guard));
+    }
+
+    #[test]
+    fn it_is_not_called_while_others_want_the_processor() {
+        let guard = Guard::new().unwrap();
+        let now = Instant::now();
+        guard.post.away.store(guard.post.since(now + AWAY_MIN), Ordering::Relaxed);
+        guard.call(0, now);
+        assert!(!guard.stay(now));
+        guard.call(0, now + AWAY_MIN);
+        assert!(guard.stay(now + AWAY_MIN));
     }
 }

@@ -2,13 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use super::guard::Guard;
-
-/// Calls that are answered while a program's former processor is kept busy.
-const GUARDED_CALLS: u32 = 3;
 
 thread_local! {
     static IS_ENLISTED: Cell<bool> = const { Cell::new(false) };
@@ -28,8 +26,6 @@ struct Enlisted {
     behind: Option<Pid>,
     /// Made when it is needed first.
     guard: Option<Guard>,
-    /// Calls until it is relieved.
-    guarded: u32,
 }
 
 impl Threads {
@@ -53,7 +49,7 @@ impl Threads {
     ///
     /// The calling thread stays where it is until another one calls: one that runs is moved by
     /// stopping two processors, one that sleeps at no cost.
-    pub fn follow(&self, caller: u32) -> Option<bool> {
+    pub fn follow(&self, caller: u32, now: Instant) -> Option<bool> {
         let mut enlisted = self.lock();
         let allowed = enlisted.allowed.filter(|allowed| allowed.count() > 1)?;
         let seen = processor_of(caller).filter(|&at| at < CpuSet::MAX_CPU && allowed.is_set(at));
@@ -65,14 +61,15 @@ impl Threads {
             return Some(false);
         }
         let former = enlisted.keep_to.replace(processor);
-        enlisted.guard(former.or_else(|| the_other(&allowed, processor)));
+        if let Some(former) = former.or_else(|| the_other(&allowed, processor)) {
+            enlisted.guard(former, now);
+        }
         enlisted.confine_all_but(gettid(), &only(processor));
         enlisted.behind = Some(gettid());
         Some(true)
     }
 
-    /// Has the thread that [`Threads::follow`] left where it was catch up, and the former processor
-    /// look idle again after a few calls; to be called with each.
+    /// Has the thread that [`Threads::follow`] left where it was catch up; to be called with each.
     pub fn catch_up(&self) {
         let mut enlisted = self.lock();
         if enlisted.behind.is_some_and(|behind| behind != gettid())
@@ -80,13 +77,17 @@ impl Threads {
         {
             confine(behind, &only(processor));
         }
-        if enlisted.guarded > 0 {
-            enlisted.guarded -= 1;
-            if enlisted.guarded == 0
-                && let Some(guard) = &enlisted.guard
-            {
-                guard.relieve();
-            }
+    }
+
+    /// Keeps the program where it is for a moment, on a machine where it could only go to one other
+    /// processor.
+    pub fn hold(&self, now: Instant) {
+        let mut enlisted = self.lock();
+        if let (Some(processor), Some(allowed)) = (enlisted.keep_to, enlisted.allowed)
+            && let Some(other) = the_other(&allowed, processor)
+            && !enlisted.guard.as_ref().is_some_and(|guard| guard.stay(now))
+        {
+            enlisted.guard(other, now);
         }
     }
 
@@ -103,6 +104,9 @@ impl Threads {
 impl Enlisted {
     fn disperse(&mut self) {
         self.behind = None;
+        if let Some(guard) = &self.guard {
+            guard.relieve();
+        }
         if self.keep_to.take().is_some()
             && let Some(allowed) = self.allowed
         {
@@ -111,14 +115,12 @@ impl Enlisted {
     }
 
     /// Where no thread can be made, the program moves more often, which is only slower.
-    fn guard(&mut self, former: Option<usize>) {
-        let Some(former) = former else { return };
+    fn guard(&mut self, processor: usize, now: Instant) {
         if self.guard.is_none() {
             self.guard = Guard::new().ok();
         }
         if let Some(guard) = &self.guard {
-            guard.call(former);
-            self.guarded = GUARDED_CALLS;
+            guard.call(processor, now);
         }
     }
 
@@ -187,7 +189,10 @@ mod tests {
         assert!(at_first.count() > 1, "it takes two processors to follow anybody");
         let threads = Threads::default();
         threads.enlist();
-        assert_eq!(threads.follow(gettid().as_raw_nonzero().get() as u32), Some(true));
+        assert_eq!(
+            threads.follow(gettid().as_raw_nonzero().get() as u32, Instant::now()),
+            Some(true)
+        );
         std::thread::scope(|scope| {
             let late = scope.spawn(|| {
                 threads.enlist();
@@ -206,7 +211,7 @@ mod tests {
         let at_first = sched_getaffinity(None).unwrap();
         let threads = Threads::default();
         threads.enlist();
-        assert_eq!(threads.follow(u32::MAX), None);
+        assert_eq!(threads.follow(u32::MAX, Instant::now()), None);
         assert_eq!(sched_getaffinity(None).unwrap(), at_first);
     }
 }
