@@ -38,16 +38,17 @@ impl<S: Store> Striped<S> {
         Ok(())
     }
 
-    /// Makes zeros of a range, as far as the file reaches.
+    /// Makes zeros of a range, up to the end of the file's last stripe.
     fn zero(self: &Arc<Self>, range: Range<u64>) -> Result<(), Error> {
         let _alone = self.alone();
-        let range = range.start..range.end.min(self.state().size());
+        let stripe_size = self.path.stripe_size;
+        let stripe_bytes = u64::from(stripe_size.bytes());
+        let end = u64::from(stripe_count(stripe_size, self.state().size())) * stripe_bytes;
+        let range = range.start..range.end.min(end);
         if range.is_empty() {
             return Ok(());
         }
         self.forget(&range);
-        let stripe_size = self.path.stripe_size;
-        let stripe_bytes = u64::from(stripe_size.bytes());
         let (first, last) =
             (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));
         let (start, end) = (stripe_size.within(range.start), stripe_size.within(range.end - 1) + 1);
@@ -82,21 +83,24 @@ impl<S: Store> Striped<S> {
         }
         // The bytes are given up; the size they gave the file is not.
         if state.size() < size {
-            state.arrived(range.end);
+            state.arrived(range.end.min(size));
         }
         state.changed = Some(self.path.clock.now());
         drop(self.wait_for_sends(state, first..=last));
     }
 
     /// Makes zeros of a part of one stripe, without making the stripe any longer.
+    ///
+    /// Bytes behind the part may arrive at any time, from here or from another mount. A trim could
+    /// take them away, so it is for parts that nothing lies behind.
     fn zero_within(&self, index: u32, range: Range<u32>) -> Result<(), Error> {
         let key = self.key(index);
-        let length = self.length(key)?;
-        if range.start >= length {
-            return Ok(());
-        }
-        if range.end >= length {
+        if range.end == self.path.stripe_size.bytes() {
             return Ok(self.path.store.trim(&[(key, range.start)])?);
+        }
+        let range = range.start..range.end.min(self.length(key)?);
+        if range.is_empty() {
+            return Ok(());
         }
         let zeros = vec![0; range.len()];
         Ok(self.path.store.write(&[StripeWrite { key, offset: range.start, bytes: &zeros }])?)

@@ -8,6 +8,7 @@ use tidefs_model::{Clock, Time};
 use tidefs_store::{Operation, When};
 
 use super::rig::{STRIPE, eventually, pattern, rig, rig_over};
+use crate::SpaceMode;
 use crate::data::ErrorCursor;
 
 const S: usize = STRIPE as usize;
@@ -146,6 +147,28 @@ fn a_truncation_waits_for_what_is_in_flight_and_none_of_it_comes_back() {
     let mut wanted = pattern(0, 10, 1);
     wanted.resize(3 * S, 0);
     assert_eq!(rig.all(), wanted);
+}
+
+#[test]
+fn bytes_behind_a_hole_are_kept_that_arrive_while_it_is_punched() {
+    for mode in [SpaceMode::PunchHole, SpaceMode::Zero] {
+        let rig = rig(Vec::new());
+        rig.write(0, &[1; 100]).unwrap();
+        rig.flush();
+        rig.write(STRIPE - 10, &[2; 9]).unwrap();
+        let held = rig.store.pause(Operation::Lengths, When::After);
+        std::thread::scope(|scope| {
+            scope.spawn(|| rig.file.allocate(10, 1000, mode).unwrap());
+            eventually("the length is known", || rig.store.count(Operation::Lengths) == 1);
+            rig.flush();
+            drop(held);
+        });
+        rig.flush();
+        let mut wanted = vec![0; S - 1];
+        wanted[..10].fill(1);
+        wanted[S - 10..].fill(2);
+        assert_eq!(rig.other_mount().all(), wanted);
+    }
 }
 
 #[test]
