@@ -43,7 +43,7 @@ impl<S: Store> Striped<S> {
         let _alone = self.alone();
         let stripe_size = self.path.stripe_size;
         let stripe_bytes = u64::from(stripe_size.bytes());
-        let end = u64::from(stripe_count(stripe_size, self.state().size())) * stripe_bytes;
+        let end = stripe_count(stripe_size, self.state().size()) * stripe_bytes;
         let range = range.start..range.end.min(end);
         if range.is_empty() {
             return Ok(());
