@@ -26,6 +26,9 @@ use super::locks::Asked;
 use super::reply::{reply_empty, reply_statfs, reply_xattr};
 use crate::errno;
 
+/// Of one request: until it is answered the program cannot be ended.
+const COPY_BYTES_MAX: u64 = 16 << 20;
+
 impl<S: Store> Filesystem for Adapter<S> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         negotiate(config, &self.kernel, self.passthrough);
@@ -356,8 +359,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The answer has 32 bits for the length; the kernel hands the shorter copy on.
-        let length = length.min(u64::from(u32::MAX));
+        // The kernel hands the shorter copy on, and the program asks for the rest.
+        let length = length.min(COPY_BYTES_MAX);
         let copied = self.run(by, "copy_file_range", |fs| {
             fs.copy_range(handle(source), source_offset, handle(target), target_offset, length)
         });
