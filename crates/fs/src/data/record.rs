@@ -55,6 +55,11 @@ impl<S: Store> Record<S> {
         self.applied(outcome)
     }
 
+    fn commit_safely(&self, size: u64, time: Time) -> Result<Stored, Error> {
+        let commit = AssertUnwindSafe(|| self.commit(size, time));
+        catch_unwind(commit).unwrap_or_else(|_| Err(panicked().into()))
+    }
+
     /// The same, and writes bytes at the same time; each succeeds or fails by itself.
     pub fn commit_with(
         &self,
@@ -75,7 +80,7 @@ impl<S: Store> Record<S> {
         let committed = match self.noted(outcome) {
             Ok(outcome) if outcome.applied() => self.stored(outcome),
             // The file is gone, or its time is a later one.
-            Ok(_) => self.commit(size, time),
+            Ok(_) => self.commit_safely(size, time),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -100,7 +105,7 @@ impl<S: Store> Record<S> {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit(size, time),
+            Ok(Made::Perhaps) => self.commit_safely(size, time),
             Err(error) => Err(error),
         };
         (written, committed)

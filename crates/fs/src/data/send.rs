@@ -155,15 +155,14 @@ impl<S: Store> Striped<S> {
 
     fn write_out(&self, group: &[Sending]) -> Result<(), Error> {
         let writes = self.writes_of(group);
-        // Whoever waits for this stripe would wait for ever if a panic passed through here.
-        let write = || {
-            catch_unwind(AssertUnwindSafe(|| self.path.store.write(&writes)))
-                .unwrap_or_else(|_| Err(panicked()))
+        let write = || match self.path.store.write(&writes) {
+            Err(StoreError::Full { .. }) if self.path.wait_for_room() => {
+                self.path.store.write(&writes)
+            }
+            written => written,
         };
-        match write() {
-            Err(StoreError::Full { .. }) if self.path.wait_for_room() => Ok(write()?),
-            written => Ok(written?),
-        }
+        // Whoever waits for this stripe would wait for ever if a panic passed through here.
+        Ok(catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|_| Err(panicked()))?)
     }
 
     pub fn writes_of<'g>(&self, group: &'g [Sending]) -> Vec<StripeWrite<'g>> {
