@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use habit::{Habit, Turn};
 use threads::Threads;
+pub use threads::run_anywhere;
 
 /// Calls with more than that keep a processor busy for long enough to use another one meanwhile.
 const SMALL_BYTES_MAX: usize = 64 << 10;

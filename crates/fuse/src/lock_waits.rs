@@ -18,6 +18,7 @@ use tidefs_store::Store;
 
 use crate::adapter::Kernel;
 use crate::errno;
+use crate::following::run_anywhere;
 use crate::interrupted::is_interrupted;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -110,7 +111,7 @@ impl<S: Store> LockWaits<S> {
         if !arrived.is_running {
             let waits = Arc::clone(self);
             let thread = std::thread::Builder::new().name("tidefs-locks".to_owned());
-            match thread.spawn(move || waits.run()) {
+            match thread.spawn(move || waits.run_or_say_so()) {
                 Ok(_) => arrived.is_running = true,
                 Err(error) => {
                     tracing::error!(%error, "requests for locks cannot wait");
@@ -121,6 +122,16 @@ impl<S: Store> LockWaits<S> {
         }
         drop(arrived);
         self.fs.ring_for_lock(ino);
+    }
+
+    fn run_or_say_so(&self) {
+        run_anywhere();
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            tracing::error!("requests for locks have ended with an error");
+            let mut arrived = self.arrived();
+            // What is dropped unanswered is answered with an error; the next one begins anew.
+            *arrived = Arrived::default();
+        }
     }
 
     fn run(&self) {

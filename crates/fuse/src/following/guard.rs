@@ -53,14 +53,7 @@ struct Orders {
 
 impl Guard {
     pub fn new() -> std::io::Result<Guard> {
-        let post = Arc::new(Post {
-            begun: Instant::now(),
-            orders: Mutex::default(),
-            called: Condvar::new(),
-            stands: AtomicBool::new(false),
-            until: AtomicU64::new(0),
-            away: AtomicU64::new(0),
-        });
+        let post = Arc::new(Post::new());
         let its = post.clone();
         let name = "tidefs-guard".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || its.stand())?;
@@ -105,6 +98,17 @@ impl Drop for Guard {
 }
 
 impl Post {
+    fn new() -> Post {
+        Post {
+            begun: Instant::now(),
+            orders: Mutex::default(),
+            called: Condvar::new(),
+            stands: AtomicBool::new(false),
+            until: AtomicU64::new(0),
+            away: AtomicU64::new(0),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,35 +169,45 @@ impl Post {
 mod tests {
     use super::*;
 
-    /// Whether it goes within half a minute.
-    fn goes(guard: &Guard) -> bool {
-        let begun = Instant::now();
-        while guard.post.stands.load(Ordering::Relaxed) && begun.elapsed().as_secs() < 30 {
-            std::thread::yield_now();
-        }
-        !guard.post.stands.load(Ordering::Relaxed)
+    /// Whom nobody relieves but the test.
+    fn of_wood() -> Guard {
+        Guard { post: Arc::new(Post::new()), thread: None }
     }
 
     #[test]
-    fn it_stays_while_it_is_told_to_and_goes_when_it_is_not() {
-        let guard = Guard::new().unwrap();
-        assert!(!guard.stay(Instant::now()), "nobody called it");
-        guard.call(0, Instant::now() + Duration::from_secs(60));
-        assert!(guard.stay(Instant::now()) && goes(&guard));
-        assert!(!guard.stay(Instant::now()));
-        guard.call(0, Instant::now());
-        guard.relieve();
-        assert!(goes(&guard));
+    fn it_is_told_to_stay_where_it_was_called_and_only_there() {
+        let (guard, now) = (of_wood(), Instant::now());
+        assert!(!guard.stay(now), "nobody called it");
+        guard.call(1, now);
+        assert_eq!(guard.post.lock().processor, Some(1));
+        assert!(guard.stay(now + MOMENT));
+        assert_eq!(guard.post.until.load(Ordering::Relaxed), guard.post.since(now + 2 * MOMENT));
     }
 
     #[test]
     fn it_is_not_called_while_others_want_the_processor() {
-        let guard = Guard::new().unwrap();
-        let now = Instant::now();
+        let (guard, now) = (of_wood(), Instant::now());
         guard.post.away.store(guard.post.since(now + AWAY_MIN), Ordering::Relaxed);
         guard.call(0, now);
-        assert!(!guard.stay(now));
+        assert!(!guard.stay(now) && guard.post.lock().processor.is_none());
         guard.call(0, now + AWAY_MIN);
         assert!(guard.stay(now + AWAY_MIN));
+    }
+
+    #[test]
+    fn it_goes_when_its_moment_is_over_or_it_is_relieved() {
+        let guard = Guard::new().unwrap();
+        for relieved in [false, true] {
+            let begun = Instant::now();
+            guard.call(0, begun + Duration::from_secs(u64::from(relieved) * 3600));
+            if relieved {
+                guard.relieve();
+            }
+            while guard.post.stands.load(Ordering::Relaxed) {
+                assert!(begun.elapsed().as_secs() < 30, "it stands there still");
+                std::thread::yield_now();
+            }
+            guard.post.away.store(0, Ordering::Relaxed);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use rustix::process::getpid;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use super::guard::Guard;
@@ -36,7 +37,7 @@ impl Threads {
         }
         let mut enlisted = self.lock();
         if enlisted.threads.is_empty() {
-            enlisted.allowed = sched_getaffinity(None).ok();
+            enlisted.allowed = of_process();
         }
         enlisted.threads.push(gettid());
         if let Some(processor) = enlisted.keep_to {
@@ -108,8 +109,9 @@ impl Enlisted {
             guard.relieve();
         }
         if self.keep_to.take().is_some()
-            && let Some(allowed) = self.allowed
+            && let Some(allowed) = of_process().or(self.allowed)
         {
+            self.allowed = Some(allowed);
             self.threads.iter().for_each(|&thread| confine(thread, &allowed));
         }
     }
@@ -133,6 +135,19 @@ impl Enlisted {
 fn confine(thread: Pid, to: &CpuSet) {
     if let Err(error) = sched_setaffinity(Some(thread), to) {
         tracing::debug!(%error, "a serving thread stays on its processors");
+    }
+}
+
+/// Where the process may run: its first thread serves nobody, and so is never confined.
+fn of_process() -> Option<CpuSet> {
+    sched_getaffinity(Some(getpid())).ok()
+}
+
+/// Has the calling thread run wherever the process may. A thread begins where the one that made it
+/// may run, and that may be following a program.
+pub fn run_anywhere() {
+    if let Some(allowed) = of_process() {
+        confine(gettid(), &allowed);
     }
 }
 
