@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
+use tidefs_fs::Format;
 use tidefs_fuse::Requests;
-use tidefs_model::{ByteSize, NodeId, StripeKey};
+use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
 use tidefs_store::Overview;
 
 use crate::check_view::CheckView;
@@ -242,14 +243,24 @@ impl FileSystem {
         let alive = nodes.iter().filter(|(number, _)| !dead.contains(number));
         let alive: Vec<NodeId> = alive.filter_map(|(_, node)| node.id.parse().ok()).collect();
         let store = self.store().ok()?;
-        let marked = store.marked();
+        let losses = store.losses();
+        let is_held = |partition| store.holder(partition).is_some_and(|it| alive.contains(&it));
         let is_gone = |stripe: StripeKey, last: u32| {
             let partition = stripe.partition();
-            let is_held = store.holder(partition).is_some_and(|it| alive.contains(&it));
-            !is_held || marked.contains(&partition.number()) && store.has_lost(stripe, last)
+            let was_lost = losses.contains_key(&partition.number());
+            !is_held(partition) || was_lost && store.has_lost(stripe, last)
         };
-        let lost = Lost::find(mount, is_gone);
+        let lost_names = |directory: Ino| {
+            (0..Format::default().shards).any(|index| {
+                let partition = ShardKey { directory, index }.partition();
+                let before = losses.get(&partition.number());
+                !is_held(partition) || before.is_some_and(|&before| directory.is_before(before))
+            })
+        };
+        let lost = Lost::find(mount, is_gone, lost_names);
         lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
+        let directories = lost.directories.iter();
+        directories.for_each(|it| tracing::info!("names lost in: ./{}", it.display()));
         Some(lost)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Nobody keeps a list of the files on a node, and the node cannot be asked any more. But the place
 //! of each stripe follows from the file's number and size, so a look at the tree tells. Names that
-//! were on the node themselves are beyond telling; the directories that they are missing from are
-//! named instead.
+//! were on the node themselves are beyond telling; the directories that had their place for some of
+//! their names there are named instead.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -24,7 +24,7 @@ const SHOWN_MAX: usize = 20;
 pub struct Lost {
     /// Files of which at least one stripe, or the record, is gone.
     pub files: Vec<PathBuf>,
-    /// Directories that cannot be listed in full.
+    /// Directories of which names are gone, if there were any in the places that are lost.
     pub directories: Vec<PathBuf>,
     /// The whole tree was not seen in time.
     pub incomplete: bool,
@@ -32,12 +32,20 @@ pub struct Lost {
 
 impl Lost {
     /// Looks through the tree below `mount`. `is_gone` says of a stripe that its byte at an offset,
-    /// the last one of the file in it, cannot be read.
-    pub fn find(mount: &Path, is_gone: impl Fn(StripeKey, u32) -> bool) -> Lost {
+    /// the last one of the file in it, cannot be read, and `lost_names` of a directory that a place of
+    /// its names was lost.
+    pub fn find(
+        mount: &Path,
+        is_gone: impl Fn(StripeKey, u32) -> bool,
+        lost_names: impl Fn(Ino) -> bool,
+    ) -> Lost {
         let mut lost = Lost::default();
         let give_up = Instant::now() + LOOK_MAX;
         let mut left = vec![mount.to_owned()];
         while let Some(directory) = left.pop() {
+            if directory.metadata().is_ok_and(|found| lost_names(Ino(found.ino()))) {
+                lost.directories.push(directory.clone());
+            }
             match fs::read_dir(&directory) {
                 Ok(entries) => lost.look_at(entries, &directory, &is_gone, give_up, &mut left),
                 // What this user may not read is not known to be lost.
@@ -96,6 +104,7 @@ impl Lost {
                 }
             }
             paths.sort();
+            paths.dedup();
         }
         self
     }
@@ -129,6 +138,9 @@ impl fmt::Display for Lost {
             let name = Path::new(".").join(directory);
             write!(f, "\nfiles in {} whose names were there are lost as well", name.display())?;
         }
+        if let Some(more @ 1..) = self.directories.len().checked_sub(SHOWN_MAX) {
+            write!(f, "\nand so in {more} more directories; tidefs run -v names them all")?;
+        }
         if self.incomplete {
             f.write_str("\nnot all of the tree was looked at for what is lost")?;
         }
@@ -144,6 +156,7 @@ mod tests {
     fn files_with_a_stripe_on_a_dead_node_are_found_wherever_they_lie() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("deep")).unwrap();
+        let deep = Ino(folder.path().join("deep").metadata().unwrap().ino());
         let make = |name: &str, size: u64| {
             let file = fs::File::create(folder.path().join(name)).unwrap();
             file.set_len(size).unwrap();
@@ -155,10 +168,14 @@ mod tests {
         std::os::unix::fs::symlink("one", folder.path().join("link")).unwrap();
         let gone = [(one, 0, 4), (other, 2, (1 << 20) - 1)];
         let gone = gone.map(|(ino, index, last)| (StripeKey { ino, index }, last));
-        let lost = Lost::find(folder.path(), |stripe, last| gone.contains(&(stripe, last)));
+        let lost = Lost::find(
+            folder.path(),
+            |stripe, last| gone.contains(&(stripe, last)),
+            |directory| directory == deep,
+        );
         assert_eq!(lost.files, [Path::new("deep/other"), Path::new("one")]);
-        assert_eq!((lost.directories.len(), lost.incomplete), (0, false));
-        let nothing = Lost::find(folder.path(), |_, _| false);
+        assert_eq!((&lost.directories[..], lost.incomplete), (&["deep".into()][..], false));
+        let nothing = Lost::find(folder.path(), |_, _| false, |_| false);
         assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
     }
 

@@ -1,6 +1,6 @@
 //! The store behind a file system, chosen once: this process's memory, or a cluster of nodes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -68,11 +68,12 @@ impl AnyStore {
         }
     }
 
-    /// Partitions that were lost with a node once, and are held by others now.
-    pub fn marked(&self) -> BTreeSet<u16> {
+    /// Partitions that were lost with a node once, and are held by others now: what they held of
+    /// inodes before this number is gone.
+    pub fn losses(&self) -> BTreeMap<u16, u64> {
         match self {
-            AnyStore::Embedded(_) => BTreeSet::new(),
-            AnyStore::Valkey(store) => store.inner().marked(),
+            AnyStore::Embedded(_) => BTreeMap::new(),
+            AnyStore::Valkey(store) => store.inner().losses(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! were written since, from the stripe's beginning on. Stripes of later inodes are as ever. The mark
 //! is asked for only where bytes are missing, after it was found that they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tidefs_model::{Ino, PARTITIONS, Partition, StripeKey};
 use tidefs_store::StoreError;
@@ -13,7 +13,7 @@ use tidefs_store::StoreError;
 use crate::client::Client;
 use crate::job::Job;
 use crate::slot::mark_name;
-use crate::wire::{Malformed, Request};
+use crate::wire::{Malformed, Reply, Request};
 
 /// Marks a partition, also on a node that is full.
 pub fn mark_request(slot: u16, before: Ino) -> Request<'static> {
@@ -33,14 +33,7 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
     let mut jobs: Vec<_> = marks.keys().map(ask).collect();
     client.perform(&mut jobs)?;
     for (job, mark) in jobs.into_iter().zip(marks.values_mut()) {
-        *mark = job.reply(|reply| match reply.into_optional_bulk()? {
-            None => Ok(None),
-            Some(text) => std::str::from_utf8(&text)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .map(Some)
-                .ok_or(Malformed::Number),
-        })?;
+        *mark = job.reply(mark_of)?;
     }
     let is_lost = |key: &StripeKey| {
         marks[&key.partition().number()].is_some_and(|before| key.ino.is_before(before))
@@ -48,20 +41,24 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
     Ok(stripes.iter().map(is_lost).collect())
 }
 
-/// All partitions with a mark, of those whose holders answer.
-pub fn marked(client: &Client) -> BTreeSet<u16> {
+/// All partitions with a mark, of those whose holders answer, and the inodes from which on nothing
+/// was lost there.
+pub fn marks(client: &Client) -> BTreeMap<u16, u64> {
     let ask = |slot| {
         let partition = Partition::new(slot);
-        Job::new(partition, Request::new("EXISTS").word(&mark_name(partition)).end(), true)
+        Job::new(partition, Request::new("GET").word(&mark_name(partition)).end(), true)
     };
     let mut jobs: Vec<_> = (0..PARTITIONS).map(ask).collect();
     // Each job tells what became of it.
     drop(client.perform(&mut jobs));
-    let numbers = jobs.into_iter().zip(0..PARTITIONS);
-    numbers
-        .filter(|(job, _)| job.failure().is_none())
-        .filter_map(|(job, slot)| (job.reply(|reply| reply.integer()).ok()? > 0).then_some(slot))
-        .collect()
+    let answered = jobs.into_iter().zip(0..PARTITIONS).filter(|(job, _)| job.failure().is_none());
+    answered.filter_map(|(job, slot)| Some((slot, job.reply(mark_of).ok()??))).collect()
+}
+
+fn mark_of(reply: Reply) -> Result<Option<u64>, Malformed> {
+    let Some(text) = reply.into_optional_bulk()? else { return Ok(None) };
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+    number.map(Some).ok_or(Malformed::Number)
 }
 
 /// # Errors

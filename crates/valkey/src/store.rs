@@ -4,7 +4,7 @@
 //! what happens when they meet trouble is the client's business. Stripes are read into the caller's
 //! buffers and written from them without a copy.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidefs_model::{NodeId, Partition, Run, ShardKey, StripeKey};
@@ -116,9 +116,10 @@ impl Valkey {
         map.owner(partition).map(|owner| map.members[owner].node.id)
     }
 
-    /// Partitions that are marked as lost once, of those whose holders answer.
-    pub fn marked(&self) -> BTreeSet<u16> {
-        losses::marked(&self.client)
+    /// Partitions that were lost once, of those whose holders answer: what they held of inodes before
+    /// this number is gone.
+    pub fn losses(&self) -> BTreeMap<u16, u64> {
+        losses::marks(&self.client)
     }
 
     fn check_range(&self, offset: u32, length: usize) -> Result<(), StoreError> {

@@ -189,5 +189,7 @@ fn files_are_named_also_when_others_hold_what_the_dead_node_held() {
             assert!(told, "{name} is not named in {}", ran.stderr);
         }
         assert!(ran.stderr.contains("cannot be read in full any more"), "{}", ran.stderr);
+        let names = "files in ./ whose names were there are lost as well";
+        assert!(ran.stderr.contains(names), "{}", ran.stderr);
     }
 }
