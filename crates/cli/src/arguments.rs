@@ -16,10 +16,11 @@ use crate::elasticity::{Elasticity, NodeRange};
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
-#[command(name = "tidefs", version, max_term_width = 100, subcommand_required = true)]
+#[command(name = "tidefs", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Example:\n  tidefs run -- sh -c 'cp -r input \"$TIDEFS_MOUNT\" && make -C \
-                        \"$TIDEFS_MOUNT\"/input'"
+                        \"$TIDEFS_MOUNT\"/input'\n\nNodes run the server program that \
+                  $TIDEFS_SERVER names, or else the first that is found: valkey-server or redis-server."
 )]
 pub struct Arguments {
     #[command(subcommand)]

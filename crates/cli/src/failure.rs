@@ -29,6 +29,8 @@ pub enum Failure {
     MountPointTaken(PathBuf),
     #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]
     MountPointForeign(PathBuf),
+    #[error("cannot use {} as a mount point: {cause}; choose another place with --mount", path.display())]
+    MountPointUnusable { path: PathBuf, cause: io::Error },
     #[error("cannot make the mount point {}: {cause}; choose another place with --mount", path.display())]
     MountPointNotMade { path: PathBuf, cause: io::Error },
     #[error("{} is not a mount of a running file system; see: tidefs status", .0.display())]

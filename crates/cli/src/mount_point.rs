@@ -42,6 +42,7 @@ impl MountPoint {
                 None => Err(Failure::MountPointForeign(path)),
                 Some(_) => Err(Failure::MountPointNotEmpty(path)),
             },
+            Err(cause) if path.is_symlink() => Err(Failure::MountPointUnusable { path, cause }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match missing {
                 Missing::Make => Ok(MountPoint { path, made: true }),
                 Missing::Refuse => Err(Failure::MountPointMissing(path)),
@@ -49,7 +50,10 @@ impl MountPoint {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 Err(Failure::MountPointNotADirectory(path))
             }
-            Err(_) => Err(Failure::MountPointForeign(path)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(Failure::MountPointForeign(path))
+            }
+            Err(cause) => Err(Failure::MountPointUnusable { path, cause }),
         }
     }
 
@@ -99,6 +103,17 @@ fn may_write(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_leads_nowhere_or_is_too_long_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for path in [link, folder.path().join("n".repeat(256))] {
+            let refused = MountPoint::check(&path, Missing::Make).unwrap_err();
+            assert!(matches!(refused, Failure::MountPointUnusable { .. }), "{refused}");
+        }
+    }
 
     #[test]
     fn a_missing_directory_is_made_and_removed_or_refused() {

@@ -1,5 +1,6 @@
 //! Why a node could not be started, a cluster not be formed, or a client not be connected.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,7 +72,13 @@ pub enum ClusterError {
     NotFormed { waited: Duration, said: String },
 }
 
+/// The first by its path, the others, which come from the search path, by their names.
 fn list(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    names.join(", ")
+    let Some((first, others)) = paths.split_first() else { return "nothing".to_owned() };
+    let mut said = first.display().to_string();
+    let names: BTreeSet<_> = others.iter().filter_map(|path| path.file_name()).collect();
+    for name in names.into_iter().rev() {
+        said += &format!(", for {} on the search path", name.display());
+    }
+    said
 }
