@@ -146,7 +146,8 @@ pub struct Elasticity {
     #[arg(skip)]
     pub several_hosts: bool,
 
-    /// Bytes a second that reconfigurations may move, such as 200MiB [default: no limit]
+    /// Bytes a second that reconfigurations may move, such as 200MiB; a lender that wants its memory
+    /// back does not wait for it [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub move_rate: Option<u64>,
 }

@@ -23,8 +23,9 @@ mod sizes;
 mod unfinished;
 mod whole;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
+use std::time::Instant;
 
 use tidefs_model::NodeId;
 
@@ -37,6 +38,7 @@ pub use self::placement::{Owner, Ownership};
 pub use self::sizes::PartitionSizes;
 pub use self::unfinished::{Finished, Unfinished};
 
+use self::limit::Paid;
 use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Secret, Timeouts};
 use crate::fault::Fault;
@@ -54,6 +56,8 @@ pub struct Admin {
     nodes: RwLock<Vec<Managed>>,
     access: Arc<Access>,
     server: Server,
+    paid: Arc<Paid>,
+    in_haste: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A node of the cluster, and the way to it.
@@ -86,9 +90,21 @@ impl Admin {
                 break;
             }
         }
-        let admin = Admin { nodes: RwLock::new(nodes), access, server: server? };
+        let admin = Admin {
+            nodes: RwLock::new(nodes),
+            access,
+            server: server?,
+            paid: Arc::new(Mutex::new(Instant::now())),
+            in_haste: Box::new(|| false),
+        };
         admin.leave_out_strangers();
         Ok(admin)
+    }
+
+    /// While `in_haste` says so, moves wait for no rate: what they move would be lost meanwhile. It is
+    /// asked again and again.
+    pub fn hastened_while(self, in_haste: impl Fn() -> bool + Send + Sync + 'static) -> Admin {
+        Admin { in_haste: Box::new(in_haste), ..self }
     }
 
     /// A node that nobody knows and that holds nothing has been started, but is no member.

@@ -102,6 +102,7 @@ fn carry(carriage: &Carriage<'_>, slots: &[u16], room: &mut Room<'_>) -> Result<
 /// Until the source has none: it makes no new keys in an open slot.
 fn carry_slot(carriage: &Carriage<'_>, slot: u16, room: &mut Room<'_>) -> Result<u64, AdminError> {
     let mut carried = 0;
+    let most = carriage.work.limit.piece(CALL_BYTES);
     for _ in 0..ROUNDS_MAX {
         let named = keys_of(&carriage.from, &[slot], CALL_KEYS)?;
         if named[0].is_empty() {
@@ -112,13 +113,13 @@ fn carry_slot(carriage: &Carriage<'_>, slot: u16, room: &mut Room<'_>) -> Result
         while keys.peek().is_some() {
             let (mut call, mut bytes) = (Vec::new(), 0);
             while let Some((key, size)) =
-                keys.next_if(|(_, size)| call.is_empty() || bytes + **size <= CALL_BYTES)
+                keys.next_if(|(_, size)| call.is_empty() || bytes + **size <= most)
             {
                 call.push(key.as_slice());
                 bytes += size;
             }
             let Carriage { from, to, work, .. } = carriage;
-            let stopped = || work.is_stopped();
+            let stopped = || carriage.waits_no_longer();
             let pair = (from.id(), to.id());
             work.limit.moving(pair, bytes, stopped, || migrate(carriage, &call, room))?;
             carried += bytes;

@@ -10,6 +10,8 @@ use tidefs_model::NodeId;
 
 /// A longer sleep would let a request to stop wait.
 const NAP_MAX: Duration = Duration::from_millis(50);
+/// A byte a second is no time that a clock can tell.
+const DEBT_MAX_SECONDS: f64 = 3_600.0;
 /// Work that took longer was slow for another reason.
 const REST_MAX: Duration = Duration::from_millis(500);
 
@@ -26,22 +28,31 @@ pub enum Pace {
     Urgent,
 }
 
+/// When what was let through so far is paid for, and the next may go. Outlives the moves of one call,
+/// because the next call's follow at once.
+pub type Paid = Mutex<Instant>;
+
 pub struct Limit {
     pace: Pace,
     bytes_per_second: Option<u64>,
-    /// When what was let through so far is due.
-    due: Mutex<Instant>,
+    paid: Arc<Paid>,
     turns: Mutex<HashMap<NodeId, Arc<Mutex<()>>>>,
 }
 
 impl Limit {
-    pub fn new(pace: Pace, bytes_per_second: Option<u64>) -> Limit {
-        Limit { pace, bytes_per_second, due: Mutex::new(Instant::now()), turns: Mutex::default() }
+    pub fn new(pace: Pace, bytes_per_second: Option<u64>, paid: &Arc<Paid>) -> Limit {
+        Limit { pace, bytes_per_second, paid: Arc::clone(paid), turns: Mutex::default() }
     }
 
-    /// Has bytes moved when it is their turn: a source that waited for a target that serves another
-    /// source would keep its clients waiting too. Then waits as long as the source should rest from
-    /// it, and until so many bytes are due.
+    /// So many bytes of `most` may go together: what a second is worth, so that none of them stands
+    /// for more of a burst than that.
+    pub fn piece(&self, most: u64) -> u64 {
+        self.bytes_per_second.map_or(most, |rate| most.min(rate))
+    }
+
+    /// Has bytes moved when they may go and it is their turn: a source that waited for a target that
+    /// serves another source would keep its clients waiting too. Then waits as long as the source
+    /// should rest from it.
     pub fn moving<T, E>(
         &self,
         (from, to): (NodeId, NodeId),
@@ -49,6 +60,7 @@ impl Limit {
         is_stopped: impl Fn() -> bool,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
+        self.wait_for(bytes, &is_stopped);
         // Sources before targets, and no node is both: nobody waits in a circle.
         let (source, target) = (self.turn(from), self.turn(to));
         let source = source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +73,6 @@ impl Limit {
             wait_until(Instant::now() + worked.min(REST_MAX), &is_stopped);
         }
         drop(source);
-        self.spend(bytes, is_stopped);
         Ok(done)
     }
 
@@ -90,16 +101,22 @@ impl Limit {
         Arc::clone(turns.entry(node).or_default())
     }
 
-    /// Waits until so many bytes are due.
-    pub fn spend(&self, bytes: u64, is_stopped: impl Fn() -> bool) {
-        let Some(rate) = self.bytes_per_second else { return };
-        let due = {
-            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-            let seconds = bytes as f64 / rate.max(1) as f64;
-            *due = (*due).max(Instant::now()) + Duration::from_secs_f64(seconds.min(3_600.0));
-            *due
-        };
-        wait_until(due, is_stopped);
+    /// Waits until so many bytes may go, or it is stopped.
+    pub fn wait_for(&self, bytes: u64, is_stopped: impl Fn() -> bool) {
+        if !is_stopped() {
+            wait_until(self.turn_of(bytes, Instant::now()), is_stopped);
+        }
+    }
+
+    /// When bytes may go that are asked for at `now`: after what went before has been paid for. They
+    /// are paid for afterwards, so that the first go at once.
+    fn turn_of(&self, bytes: u64, now: Instant) -> Instant {
+        let Some(rate) = self.bytes_per_second else { return now };
+        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = (*paid).max(now);
+        let seconds = bytes as f64 / rate.max(1) as f64;
+        *paid = turn + Duration::from_secs_f64(seconds.min(DEBT_MAX_SECONDS));
+        turn
     }
 }
 
@@ -119,21 +136,41 @@ mod tests {
 
     const PAIR: (NodeId, NodeId) = (NodeId([1; 20]), NodeId([2; 20]));
 
+    fn limited(pace: Pace, rate: Option<u64>) -> Limit {
+        Limit::new(pace, rate, &Arc::new(Mutex::new(Instant::now())))
+    }
+
     fn nothing() -> Result<(), ()> {
         Ok(())
     }
 
     #[test]
-    fn bytes_take_the_time_that_they_are_given() {
-        let begun = Instant::now();
-        let limit = Limit::new(Pace::Urgent, Some(1_000));
-        for _ in 0..2 {
-            limit.moving(PAIR, 50, || false, nothing).unwrap();
-        }
-        assert!(begun.elapsed() >= Duration::from_millis(100));
-        // Whoever is asked to stop does not wait out what it owes.
-        limit.moving(PAIR, u64::MAX, || true, nothing).unwrap();
-        Limit::new(Pace::Urgent, None).moving(PAIR, u64::MAX, || false, nothing).unwrap();
+    fn no_more_than_a_seconds_worth_goes_in_the_first_second() {
+        let limit = limited(Pace::Urgent, Some(1_000));
+        let now = Instant::now();
+        assert_eq!(limit.piece(64 << 20), 1_000);
+        assert_eq!(limit.piece(10), 10);
+        // Eight pairs of nodes ask at the same time, each for a piece.
+        let turns: Vec<_> = (0..8).map(|_| limit.turn_of(1_000, now) - now).collect();
+        assert_eq!(turns, (0..8).map(Duration::from_secs).collect::<Vec<_>>());
+        // What nobody asked for is not saved up.
+        let later = now + Duration::from_secs(100);
+        assert_eq!(limit.turn_of(500, later), later);
+        assert_eq!(limit.turn_of(500, later), later + Duration::from_millis(500));
+        let free = limited(Pace::Urgent, None);
+        assert_eq!((free.piece(7), free.turn_of(u64::MAX, now)), (7, now));
+        assert_eq!(free.turn_of(u64::MAX, now), now);
+    }
+
+    #[test]
+    fn whoever_is_stopped_waits_no_longer() {
+        let limit = limited(Pace::Urgent, Some(1));
+        limit.moving(PAIR, u64::MAX, || false, nothing).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let is_stopped = || asked.replace(asked.get() + 1) == 2;
+        // It owes an hour, and asks again and again whether it should go on waiting.
+        limit.moving(PAIR, 1, is_stopped, nothing).unwrap();
+        assert_eq!(asked.get(), 3);
     }
 
     #[test]
@@ -143,13 +180,13 @@ mod tests {
             sleep(Duration::from_millis(40));
             nothing()
         };
-        Limit::new(Pace::Gentle, None).moving(PAIR, 1, || false, work).unwrap();
+        limited(Pace::Gentle, None).moving(PAIR, 1, || false, work).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(80));
     }
 
     #[test]
     fn a_source_gives_to_one_target_at_a_time_unless_it_is_urgent() {
-        let limit = Limit::new(Pace::Gentle, None);
+        let limit = limited(Pace::Gentle, None);
         let busy = Mutex::new(());
         let give = |limit: &Limit| {
             limit.giving(
@@ -163,14 +200,14 @@ mod tests {
                 scope.spawn(|| give(&limit).unwrap());
             }
         });
-        let urgent = Limit::new(Pace::Urgent, None);
+        let urgent = limited(Pace::Urgent, None);
         let nested = urgent.giving(PAIR.0, || false, || urgent.giving(PAIR.0, || false, nothing));
         assert_eq!(nested, Ok(()));
     }
 
     #[test]
     fn pairs_take_turns_at_a_node() {
-        let limit = Limit::new(Pace::Urgent, None);
+        let limit = limited(Pace::Urgent, None);
         let busy = Mutex::new(());
         std::thread::scope(|scope| {
             for source in 1..=4 {

@@ -32,7 +32,7 @@ pub struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveOptions {
     pub pace: Pace,
-    /// Over all nodes; `None` is as fast as they can.
+    /// Over all nodes, of which about a second's worth goes together; `None` is as fast as they can.
     pub bytes_per_second: Option<u64>,
     /// What is on its way between two nodes before ownership changes; what a dying target may take
     /// with it, and what is still carried out after a request to stop.
@@ -114,6 +114,11 @@ impl Work<'_> {
 }
 
 impl Carriage<'_> {
+    /// Somebody is in haste: what waits for its turn goes on at once, or not at all.
+    pub fn waits_no_longer(&self) -> bool {
+        self.work.is_stopped() || (self.admin.in_haste)()
+    }
+
     pub fn step(&self, kind: StepKind, partitions: usize, bytes: u64) {
         let (from, to) = (self.from.id(), self.to.id());
         (self.work.progress)(Step { kind, from, to, partitions, bytes });
@@ -142,7 +147,7 @@ impl Admin {
         }
         let mut report = MoveReport::default();
         let mut pairs = sort_out(moves, &self.placement()?, &mut report);
-        let limit = Limit::new(options.pace, options.bytes_per_second);
+        let limit = Limit::new(options.pace, options.bytes_per_second, &self.paid);
         let work = Work { options, limit, progress, stop };
         while !pairs.is_empty() && !work.is_stopped() {
             let phase = take_phase(&mut pairs);
@@ -196,7 +201,7 @@ impl Admin {
                 let begun = Instant::now();
                 let (count, bytes) = carriage.next_batch(&pair.slots)?;
                 tracing::debug!(count, bytes, took = ?begun.elapsed(), "a batch was chosen");
-                let moved = carriage.move_batch(&pair.slots[..count], bytes)?;
+                let Some(moved) = carriage.move_batch(&pair.slots[..count], bytes)? else { break };
                 pair.slots.drain(..count);
                 report.partitions += count;
                 report.bytes += moved;
@@ -233,10 +238,11 @@ impl Carriage<'_> {
             true => whole::slots_of_a_batch(slots),
             false => slots.len().min(keywise::BATCH_SLOTS_MAX),
         };
+        let bytes_max = self.work.limit.piece(self.work.options.batch.0);
         let (mut count, mut bytes) = (0, 0);
         for counted in count_keys(&self.from, &slots[..most])?.chunks(LOOK_PARTITIONS) {
             for size in weigh_all(&self.from, counted)? {
-                if count > 0 && bytes + size > self.work.options.batch.0 {
+                if count > 0 && bytes + size > bytes_max {
                     return Ok((count, bytes));
                 }
                 (count, bytes) = (count + 1, bytes + size);
@@ -245,12 +251,13 @@ impl Carriage<'_> {
         Ok((count, bytes))
     }
 
-    fn move_batch(&self, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
+    /// `None`: it was asked to stop before their turn came.
+    fn move_batch(&self, slots: &[u16], bytes: u64) -> Result<Option<u64>, AdminError> {
         self.check_room(bytes)?;
         if self.is_whole() {
             whole::move_slots(self, slots, bytes)
         } else {
-            keywise::move_slots(self, slots, bytes)
+            keywise::move_slots(self, slots, bytes).map(Some)
         }
     }
 

@@ -75,7 +75,7 @@ impl Admin {
         }
         let stop = AtomicBool::new(false);
         let options = MoveOptions::default();
-        let limit = Limit::new(options.pace, None);
+        let limit = Limit::new(options.pace, None, &self.paid);
         let work = Work { options, limit, progress, stop: &stop };
         for ((from, to), slots) in pairs {
             let answers = |id| self.managed(id).is_ok_and(|managed| managed.view().is_ok());

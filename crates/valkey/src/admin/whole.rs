@@ -61,14 +61,22 @@ impl Job {
     }
 }
 
-/// Moves slots from a source that holds them; answers with the bytes that they had.
-pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
+/// Moves slots from a source that holds them; answers with the bytes that they had. `None`: it was
+/// asked to stop before it was their turn.
+pub fn move_slots(
+    carriage: &Carriage<'_>,
+    slots: &[u16],
+    bytes: u64,
+) -> Result<Option<u64>, AdminError> {
     prepare(carriage)?;
     let Carriage { from, work, .. } = carriage;
-    let stopped = || work.is_stopped();
+    let stopped = || carriage.waits_no_longer();
+    work.limit.wait_for(bytes, stopped);
+    if work.is_stopped() {
+        return Ok(None);
+    }
     work.limit.giving(from.id(), stopped, || run_jobs(carriage, slots, bytes))?;
-    work.limit.spend(bytes, stopped);
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 /// Until the servers have done it.

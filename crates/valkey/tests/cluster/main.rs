@@ -17,6 +17,7 @@ mod load;
 mod marks;
 mod moving;
 mod near;
+mod rate;
 mod scripted;
 mod slow_links;
 mod stale;
