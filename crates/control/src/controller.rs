@@ -61,6 +61,8 @@ pub struct Controller {
     tasks: Tasks,
     observed: Observation,
     observed_at: Option<Time>,
+    /// The event that is being answered shows nodes that have ended.
+    died: bool,
     /// Observations from before this say nothing of what is.
     changed_at: Option<Time>,
     quiet: Quiet,
@@ -87,6 +89,7 @@ impl Controller {
             tasks: Tasks::default(),
             observed: Observation::default(),
             observed_at: None,
+            died: false,
             changed_at: None,
             quiet: Quiet::default(),
             silence: Silence::default(),
@@ -181,6 +184,7 @@ impl Controller {
         if let State::Busy(reconfiguration) = &mut self.state {
             reconfiguration.account(now);
         }
+        self.died = false;
         match event {
             Event::Opened(record) => self.open(record),
             Event::Observed(at, observed) => self.observe(at, observed),
@@ -190,6 +194,7 @@ impl Controller {
             Event::Ended(task, result) => self.ended(now, task, result),
             Event::Tick => self.tick(now),
         }
+        self.break_off(&mut commands);
         self.finish(now, &mut commands);
         self.go_on(now, &mut commands);
         commands.extend(self.tasks.open.drain(..).map(Command::Do));
@@ -211,8 +216,18 @@ impl Controller {
         if let Some(forecaster) = &mut self.forecaster {
             forecaster.observe(at, &observed, &self.settings);
         }
+        self.died = observed.ended().next().is_some();
         self.observed = observed;
         self.observed_at = Some(at);
+    }
+
+    /// A move may take as long as its limit says, and whatever else is to be done waits behind it.
+    fn break_off(&mut self, commands: &mut Vec<Command>) {
+        if let State::Busy(reconfiguration) = &mut self.state
+            && reconfiguration.breaks_off(self.died)
+        {
+            commands.push(Command::BreakOff);
+        }
     }
 
     /// Before the first observation nobody can say which nodes are there.

@@ -104,6 +104,9 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Do(Task),
+    /// The move under way is to end soon, each partition on one node: what comes next is something
+    /// else. Its end is told as usual, with what it has moved and without a failure.
+    BreakOff,
     Answer(RequestId, Answer),
     /// A reconfiguration is over; for the report.
     Finished(Summary),

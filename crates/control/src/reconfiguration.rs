@@ -66,6 +66,8 @@ pub struct Reconfiguration {
     cancelled: Option<String>,
     /// Somebody else comes first, and this goes no further than it must.
     cut_short: bool,
+    /// The move under way was asked to end early.
+    broken_off: bool,
     resumed: bool,
     /// What went wrong was put right since the last survey.
     recovered: bool,
@@ -106,6 +108,7 @@ impl Reconfiguration {
             gives_way,
             cancelled: None,
             cut_short: false,
+            broken_off: false,
             resumed: false,
             recovered: false,
             outcome: Outcome::Completed,
@@ -180,6 +183,14 @@ impl Reconfiguration {
     /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
     pub fn make_way(&mut self) {
         self.cut_short = self.cut_short || self.gives_way;
+    }
+
+    /// Whether the move under way is to end now, which is said once: somebody else comes first, nodes
+    /// that were to leave stay, or `died`: a node has, and nobody else gives up what it held.
+    pub fn breaks_off(&mut self, died: bool) -> bool {
+        let is_moving = self.phase == Phase::Moving && !self.pending.is_empty();
+        let otherwise = died || self.cut_short || self.cancelled.is_some();
+        is_moving && otherwise && !std::mem::replace(&mut self.broken_off, true)
     }
 
     pub fn summary(&self, now: Time) -> Summary {

@@ -110,13 +110,14 @@ where
             None => Vec::new(),
         };
         // The actions stop when the loop does, also when it stops by itself.
-        let ending = AtomicBool::new(false);
+        let (ending, broken_off) = (AtomicBool::new(false), AtomicBool::new(false));
         let performer = Performer {
             hands: &self.parts.hands,
             provisioner: &self.parts.provisioner,
             journal: &journal,
             wanted: Wanted { class: NodeClass::Own, memory: self.settings.node_memory },
             stop: &ending,
+            broken_off: &broken_off,
             copied: &copied,
             superseded: &superseded,
         };

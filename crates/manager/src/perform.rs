@@ -16,6 +16,8 @@ pub(crate) struct Performer<'m, H, P, S> {
     pub journal: &'m Journal<'m, S>,
     pub wanted: Wanted,
     pub stop: &'m AtomicBool,
+    /// The move under way is to end.
+    pub broken_off: &'m AtomicBool,
     /// Bytes of the step under way that have been copied.
     pub copied: &'m AtomicU64,
     /// Another manager has taken over.
@@ -105,7 +107,7 @@ where
         let progress = |bytes| {
             self.copied.fetch_add(bytes, Ordering::Relaxed);
         };
-        let carried = self.hands.move_partitions(&step.moves, &progress, self.stop);
+        let carried = self.hands.move_partitions(&step.moves, &progress, self.broken_off);
         self.copied.store(0, Ordering::Relaxed);
         Done::Moved { moved: carried.moved, failure: carried.failure }
     }

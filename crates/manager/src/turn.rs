@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use tidefs_control::{
-    Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Summary, Task, Verdict,
+    Action, Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Summary, Task,
+    Verdict,
 };
 use tidefs_model::{Clock, NodeId, Time};
 use tidefs_store::Store;
@@ -88,6 +89,7 @@ where
             let superseded = self.performer.superseded.load(Ordering::Acquire);
             if stop.load(Ordering::Acquire) || superseded {
                 self.performer.stop.store(true, Ordering::Release);
+                self.performer.broken_off.store(true, Ordering::Release);
                 self.end();
                 return if superseded { Err(ManagerError::Superseded) } else { Ok(()) };
             }
@@ -158,6 +160,7 @@ where
         for command in commands {
             match command {
                 Command::Do(task) => self.spawn(scope, task),
+                Command::BreakOff => self.performer.broken_off.store(true, Ordering::Release),
                 Command::Answer(id, answer) => {
                     if let Some(reply) = self.replies.remove(&id) {
                         // Whoever asked may have gone.
@@ -177,6 +180,9 @@ where
         'm: 's,
     {
         self.running += 1;
+        if matches!(task.action, Action::Move(_)) {
+            self.performer.broken_off.store(false, Ordering::Release);
+        }
         let (performer, sender) = (self.performer, self.manager.sender.clone());
         scope.spawn(move || {
             // An action that panics has failed: the loop would wait for its end for ever.

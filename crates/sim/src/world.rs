@@ -294,7 +294,8 @@ impl<'w> World<'w> {
             match command {
                 Command::Do(task) => self.begin(task),
                 Command::Finished(summary) => self.reconfigured(summary),
-                Command::Answer(..) => {}
+                // A simulated step has its end when it begins.
+                Command::BreakOff | Command::Answer(..) => {}
             }
         }
     }

@@ -181,10 +181,7 @@ impl Hands for ClusterHands {
             }
         };
         let moved = Moved { partitions: report.partitions as u32, bytes: report.bytes };
-        let failure = match report.failures.first() {
-            Some(failure) => Some(Failure::new(&failure.error)),
-            None => report.stopped.then(|| Failure::new("the manager was asked to stop")),
-        };
+        let failure = report.failures.first().map(|failure| Failure::new(&failure.error));
         Carried { moved, failure }
     }
 

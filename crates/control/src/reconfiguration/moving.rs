@@ -138,6 +138,7 @@ impl Reconfiguration {
         self.moved.partitions += moved.partitions;
         self.moved.bytes += moved.bytes;
         self.bytes_minimum += self.minimum_of(moved.bytes);
+        let broken_off = std::mem::take(&mut self.broken_off);
         if let Some(failure) = failure {
             return self.step_failed(failure, now, settings, tasks);
         }
@@ -148,6 +149,10 @@ impl Reconfiguration {
         }
         if self.cut_short {
             return self.remove(Vec::new(), tasks);
+        }
+        if broken_off {
+            self.rounds = self.rounds.saturating_sub(1);
+            return self.enter(Phase::Surveying, tasks);
         }
         let more = self.plan.as_ref().is_some_and(|plan| self.next_step < plan.steps.len());
         let next = if more { Phase::Moving } else { Phase::Surveying };

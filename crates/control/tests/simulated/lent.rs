@@ -116,6 +116,35 @@ fn a_lender_waits_for_one_step_and_for_no_look_that_comes_by_itself() {
 }
 
 #[test]
+fn a_lender_does_not_wait_for_the_end_of_a_step_that_only_makes_nodes_even() {
+    let mut world = World::new(with_share("static", 2, 2, "0"), 2, Faults::NONE, 23);
+    let lent = take_in(&mut world);
+    world.wish_mib(200);
+    world.run(60);
+    // A step would take a quarter of an hour, as with a limit on the bytes a second.
+    world.slowness = 10_000;
+    world.submit(Request::TakeIn);
+    world.run_until(30, World::moving);
+    world.submit(Request::GiveBack(lent));
+    world.slowness = 0;
+    world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+}
+
+/// Nodes that were to leave and stay after all are not emptied first.
+#[test]
+fn a_writer_does_not_wait_for_the_end_of_a_step_that_takes_room_away() {
+    let mut world = World::new(with_share("static", 1, 2, "0"), 2, Faults::NONE, 29);
+    world.wish_mib(150);
+    world.run(60);
+    world.slowness = 10_000;
+    world.submit(Request::Scale(1));
+    world.run_until(30, World::moving);
+    world.slowness = 0;
+    world.wish_mib(520);
+    world.run_until(120, |world| world.summaries.iter().any(crate::world::is_rolled_back));
+}
+
+#[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);
     let own = world.first_node();

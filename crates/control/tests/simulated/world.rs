@@ -52,6 +52,10 @@ pub struct World {
     /// Steps of plans that were carried out.
     pub carried: u32,
     pub refused_writes_at_maximum: u32,
+    /// Ticks that every step takes longer.
+    pub slowness: u64,
+    /// The step under way ends before all its moves are made.
+    broken_off: bool,
     /// A node may hold more than it may for a while.
     pub lenient: bool,
 }
@@ -80,6 +84,8 @@ impl World {
             kills: 0,
             carried: 0,
             refused_writes_at_maximum: 0,
+            slowness: 0,
+            broken_off: false,
             lenient: false,
         };
         world.tell(Event::Opened(None));
@@ -229,6 +235,7 @@ impl World {
     /// The controller dies, and what it asked for happens or does not.
     fn kill(&mut self) {
         self.kills += 1;
+        self.broken_off = false;
         for Running { task, .. } in std::mem::take(&mut self.running) {
             if self.happens(50) {
                 let _ = self.perform(task);
@@ -247,15 +254,23 @@ impl World {
                 Command::Do(task) => {
                     let takes = match task.action {
                         Action::StartNode | Action::TakeIn => 5 + self.random(20),
-                        Action::Move(_) => 2 + self.random(5),
+                        Action::Move(_) => self.slowness + 2 + self.random(5),
                         _ => 1 + self.random(3),
                     };
                     self.running.push(Running { task, ends: self.tick + takes });
                 }
+                Command::BreakOff => self.break_off(),
                 Command::Answer(_, answer) => self.answer = Some(answer),
                 Command::Finished(summary) => self.summaries.push(summary),
             }
         }
+    }
+
+    fn break_off(&mut self) {
+        let is_move = |running: &&mut Running| matches!(running.task.action, Action::Move(_));
+        let moving = self.running.iter_mut().find(is_move).expect("a move to break off");
+        moving.ends = self.tick + 1;
+        self.broken_off = true;
     }
 
     fn perform(&mut self, Task { id: TaskId(_), action }: Task) -> Result<Done, Failure> {
@@ -297,7 +312,10 @@ impl World {
                 let fails = self.happens(self.faults.step);
                 let len = step.moves.len() as u64;
                 let most = if fails { self.random(len) as usize } else { usize::MAX };
+                let broken_off = std::mem::take(&mut self.broken_off);
+                let most = if broken_off { self.random(len) as usize } else { most };
                 let (moved, failure) = self.cluster.carry(&step.moves, most);
+                let failure = failure.filter(|_| !broken_off || moved.partitions < most as u32);
                 Ok(Done::Moved { moved, failure: failure.map(Failure::new) })
             }
             Action::RemoveNode(node) => {

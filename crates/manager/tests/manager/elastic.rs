@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidefs_control::{Answer, Growth, Outcome, Refused, Request, Settings};
+use tidefs_control::{Answer, Growth, Outcome, Phase, Refused, Request, Settings};
 use tidefs_manager::{AskError, ManagerError};
 use tidefs_model::{ByteSize, NodeId};
 
@@ -180,6 +180,25 @@ fn a_node_that_ends_is_given_up_and_the_rest_goes_on() {
         assert_eq!((summary.outcome, summary.nodes_after), (Outcome::Completed, nodes));
     }
     assert_eq!(lock(&stage.world).losses.len(), 1);
+}
+
+#[test]
+fn a_death_does_not_wait_for_the_end_of_a_step() {
+    let stage = stage("static", 1, 4, 3);
+    let running = stage.start(&Life::without_end());
+    lock(&stage.world).moves_rest = true;
+    let ticket = running.handle.request(Request::Scale(4)).expect("a queue");
+    let say = || format!("{:?} {:?}", running.handle.status(), lock(&stage.world));
+    let phase = || running.handle.progress().map(|under_way| under_way.phase);
+    until("moves", || phase() == Some(Phase::Moving), say);
+    let dead = *lock(&stage.world).members.first().expect("a node");
+    lock(&stage.world).kill(dead);
+    until("its loss", || !lock(&stage.world).losses.is_empty(), say);
+    lock(&stage.world).moves_rest = false;
+    let answer = ticket.wait(LONG).expect("an answer");
+    let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
+    assert_eq!(summary.outcome, Outcome::Completed, "{summary:?}");
+    assert_eq!(stage.nodes(), 3);
 }
 
 #[test]

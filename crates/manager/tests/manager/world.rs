@@ -77,6 +77,8 @@ pub struct World {
     born: u64,
     pub starts_that_fail: u32,
     pub moves_that_fail: u32,
+    /// No move begins.
+    pub moves_rest: bool,
     pub losses: Vec<Loss>,
 }
 
@@ -246,9 +248,9 @@ impl Hands for Arms {
     ) -> Carried {
         let mut carried = Carried::default();
         for step in moves {
+            self.rest(stop);
             if stop.load(Ordering::Acquire) {
-                carried.failure = Some(Failure::new("stopped"));
-                break;
+                return carried;
             }
             match self.carry(step) {
                 Ok(bytes) => {
@@ -282,6 +284,13 @@ fn all(moves: &[Move], bytes: u64) -> Moved {
 }
 
 impl Arms {
+    /// As a limit on the bytes a second has it.
+    fn rest(&self, stop: &AtomicBool) {
+        while lock(&self.world).moves_rest && !stop.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Copy, switch, delete: an effect each.
     fn carry(&self, step: &Move) -> Result<u64, Failure> {
         let partition = usize::from(step.partition.number());
