@@ -11,7 +11,6 @@ use crate::control::{self, Answer, CHANGE_WAIT, Request};
 use crate::failure::Failure;
 use crate::say;
 use crate::state;
-use crate::view::ReconfigurationView;
 
 /// Between two looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -34,10 +33,12 @@ pub fn change(request: &Request, json: bool, asked: Option<&Path>) -> anyhow::Re
                 return Err(Failure::Silent(running.paths.directory).into());
             }
             Err(RecvTimeoutError::Timeout) => {
-                if let Ok(Answer::Status(status)) = control::ask(&running.paths, &Request::Status)
-                    && let Some(under_way) = status.reconfiguration
-                {
-                    shown.show(&under_way);
+                if let Ok(Answer::Status(status)) = control::ask(&running.paths, &Request::Status) {
+                    match (&status.recovery, &status.reconfiguration) {
+                        (Some(recovery), _) => shown.show(recovery),
+                        (None, Some(under_way)) => shown.show(under_way),
+                        (None, None) => {}
+                    }
                 }
             }
         }
@@ -67,7 +68,7 @@ impl Progress {
         Progress { terminal: std::io::stderr().is_terminal(), last: None }
     }
 
-    fn show(&mut self, under_way: &ReconfigurationView) {
+    fn show(&mut self, under_way: &impl std::fmt::Display) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K{under_way}");
         } else if self.last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {

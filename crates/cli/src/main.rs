@@ -37,6 +37,7 @@ mod nodes;
 mod planning;
 mod preparation;
 mod process;
+mod progress_view;
 mod reporting;
 mod say;
 mod signals;

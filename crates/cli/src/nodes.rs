@@ -12,6 +12,8 @@ mod steps;
 pub use hands::{ClusterHands, format};
 pub use lent::LentNodes;
 pub use link::{FromManager, ManagerView, Order, ToManager};
+#[cfg(test)]
+pub use local::Lost;
 pub use local::{DeadNode, LocalNodes};
 pub use managed::{Managed, Supervision};
 pub use room::{AskingRoom, NoRoom, Urgency, is_hopeful};

@@ -69,7 +69,14 @@ mod tests {
 
     fn lost() -> LostView {
         let (partitions, bytes) = (Some(8), Some(3 << 20));
-        LostView { number: 2, endpoint: "127.0.0.1:7001".to_owned(), partitions, bytes }
+        LostView {
+            number: 2,
+            id: String::new(),
+            given_up: true,
+            endpoint: "127.0.0.1:7001".to_owned(),
+            partitions,
+            bytes,
+        }
     }
 
     #[test]

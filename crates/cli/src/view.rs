@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tidefs_control::{DataShare, Decision, Reason};
-use tidefs_manager::{NodeStatus, Progress};
+use tidefs_manager::NodeStatus;
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
 use crate::nodes::{DeadNode, ManagerView};
+use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeRecord;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct StatusView {
     pub mounts: Vec<PathBuf>,
     /// What is under way, or null.
     pub reconfiguration: Option<ReconfigurationView>,
+    /// Putting right what nodes that died left has failed, and comes before everything else; or null.
+    #[serde(default)]
+    pub recovery: Option<RecoveryView>,
     /// What the manager decided last, and why; null where the number of nodes is fixed.
     pub last_decision: Option<DecisionView>,
     /// Nodes that died, and what was on them alone.
@@ -36,26 +40,16 @@ pub struct LostView {
     /// Counted from 1 in the order in which nodes came.
     pub number: usize,
     pub endpoint: String,
-    /// Partitions that only it held and others hold now, empty; null as long as nobody does.
+    /// Of the node, as in `nodes`.
+    #[serde(default)]
+    pub id: String,
+    /// Partitions that only it held.
     pub partitions: Option<u16>,
+    /// Others hold those partitions now, empty.
+    #[serde(default)]
+    pub given_up: bool,
     /// What it used when it was last looked at; null where that is not known.
     pub bytes: Option<u64>,
-}
-
-/// A reconfiguration under way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReconfigurationView {
-    /// `commission`, `decommission` or `rebalance`.
-    pub kind: String,
-    pub reason: String,
-    pub nodes_before: u16,
-    pub bytes_moved: u64,
-    /// As planned now; more may follow while files are written.
-    pub bytes_planned: u64,
-    /// At the speed so far; null while nothing has moved.
-    pub seconds_left: Option<f64>,
-    /// What went wrong last and is being tried again.
-    pub last_failure: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +150,7 @@ impl StatusView {
             store: overview.store.clone(),
             nodes: views,
             mounts,
+            recovery: manager.and_then(|it| it.recovery.clone()),
             reconfiguration: manager.and_then(|it| it.reconfiguration.clone()),
             last_decision: manager.and_then(|it| it.last_decision.clone()),
             lost_nodes: Vec::new(),
@@ -163,22 +158,14 @@ impl StatusView {
     }
 
     pub fn with_lost(mut self, dead: &[DeadNode]) -> StatusView {
-        self.lost_nodes = dead.iter().map(LostView::from).collect();
-        self
-    }
-}
-
-impl From<&Progress> for ReconfigurationView {
-    fn from(progress: &Progress) -> ReconfigurationView {
-        ReconfigurationView {
-            kind: progress.kind.name().to_owned(),
-            reason: progress.reason.clone(),
-            nodes_before: progress.nodes_before,
-            bytes_moved: progress.bytes_moved,
-            bytes_planned: progress.bytes_planned,
-            seconds_left: progress.left.map(|left| left.as_secs_f64()),
-            last_failure: progress.last_failure.clone(),
+        let mut lost: Vec<_> = dead.iter().map(LostView::from).collect();
+        for lost in lost.iter_mut().filter(|lost| !lost.given_up) {
+            // As long as nobody else holds them they are still the dead node's.
+            let held = self.nodes.iter().find(|node| node.id == lost.id);
+            lost.partitions = held.map(|node| node.partitions);
         }
+        self.lost_nodes = lost;
+        self
     }
 }
 
@@ -195,6 +182,8 @@ impl From<&DeadNode> for LostView {
         LostView {
             number: dead.number,
             endpoint: dead.endpoint.clone(),
+            id: dead.id.clone(),
+            given_up: dead.lost.is_some(),
             partitions: dead.lost.map(|lost| lost.partitions),
             bytes: dead.lost.and_then(|lost| lost.bytes),
         }
@@ -236,24 +225,6 @@ impl From<&NodeOverview> for NodeView {
     }
 }
 
-impl fmt::Display for ReconfigurationView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (moved, planned) = (ByteSize(self.bytes_moved), ByteSize(self.bytes_planned));
-        let nodes = match self.nodes_before {
-            1 => "1 node".to_owned(),
-            many => format!("{many} nodes"),
-        };
-        write!(f, "{}, from {nodes}: {moved} of {planned} moved", self.kind)?;
-        if let Some(left) = self.seconds_left {
-            write!(f, ", about {left:.0} s left")?;
-        }
-        if let Some(failure) = &self.last_failure {
-            write!(f, "; trying again after: {failure}")?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Display for StatusView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "store      {}, epoch {}", self.store, self.epoch)?;
@@ -290,6 +261,9 @@ impl fmt::Display for StatusView {
         if let Some(under_way) = &self.reconfiguration {
             write!(f, "\nunder way  {under_way}\n           because: {}\n", under_way.reason)?;
         }
+        if let Some(recovery) = &self.recovery {
+            write!(f, "\nrecovery   {recovery}\n")?;
+        }
         if let Some(decision) = &self.last_decision {
             write!(f, "\ndecision   {}: {}\n", decision.what, decision.why)?;
         }
@@ -321,9 +295,16 @@ mod tests {
     #[test]
     fn programs_find_the_promised_fields() {
         let json = serde_json::to_value(view()).unwrap();
-        for field in
-            ["epoch", "partitions", "store", "nodes", "mounts", "reconfiguration", "last_decision"]
-        {
+        for field in [
+            "epoch",
+            "partitions",
+            "store",
+            "nodes",
+            "mounts",
+            "reconfiguration",
+            "recovery",
+            "last_decision",
+        ] {
             assert!(json.get(field).is_some(), "{field} is missing");
         }
         let node = &json["nodes"][0];
@@ -333,20 +314,19 @@ mod tests {
     }
 
     #[test]
-    fn progress_says_how_many_nodes_it_began_with() {
-        let under_way = ReconfigurationView {
-            kind: "decommission".to_owned(),
-            reason: String::new(),
-            nodes_before: 1,
-            bytes_moved: 1 << 20,
-            bytes_planned: 2 << 20,
-            seconds_left: Some(3.2),
-            last_failure: None,
+    fn what_a_dead_node_held_is_said_before_others_take_it_over() {
+        let dead = DeadNode {
+            number: 1,
+            id: "ab".repeat(20),
+            endpoint: "127.0.0.1:7001".to_owned(),
+            lost: None,
         };
-        let said = "decommission, from 1 node: 1 MiB of 2 MiB moved, about 3 s left";
-        assert_eq!(under_way.to_string(), said);
-        let of_three = ReconfigurationView { nodes_before: 3, ..under_way };
-        assert!(of_three.to_string().contains("from 3 nodes: "), "{of_three}");
+        let of = |dead: DeadNode| view().with_lost(&[dead]).lost_nodes.remove(0);
+        let lost = of(dead.clone());
+        assert_eq!((lost.partitions, lost.given_up), (Some(PARTITIONS), false));
+        let given_up = Some(crate::nodes::Lost { partitions: 7, bytes: None });
+        let lost = of(DeadNode { lost: given_up, ..dead });
+        assert_eq!((lost.partitions, lost.given_up), (Some(7), true));
     }
 
     #[test]

@@ -49,9 +49,26 @@ enum State {
         task: TaskId,
         retry_at: Option<Time>,
         failures: u32,
+        last_failure: Option<Failure>,
     },
     Idle,
     Busy(Box<Reconfiguration>),
+}
+
+impl State {
+    fn opening(record: Option<Record>, task: TaskId) -> State {
+        State::Opening { record, task, retry_at: None, failures: 0, last_failure: None }
+    }
+}
+
+/// Putting right what ended nodes or a predecessor left has failed, and is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery<'c> {
+    /// In a row.
+    pub failures: u32,
+    pub last_failure: &'c Failure,
+    /// `None` while it is being tried.
+    pub retry_at: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -146,6 +163,16 @@ impl Controller {
         }
     }
 
+    /// `None` where nothing has failed that comes before everything else.
+    pub fn recovery(&self) -> Option<Recovery<'_>> {
+        match &self.state {
+            State::Opening { retry_at, failures, last_failure: Some(last_failure), .. } => {
+                Some(Recovery { failures: *failures, last_failure, retry_at: *retry_at })
+            }
+            _ => None,
+        }
+    }
+
     /// Nothing is under way, and what a predecessor left is put right.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)
@@ -204,7 +231,7 @@ impl Controller {
     fn open(&mut self, record: Option<Record>) {
         if matches!(self.state, State::New) {
             let task = self.tasks.add(Action::Recover);
-            self.state = State::Opening { record, task, retry_at: None, failures: 0 };
+            self.state = State::opening(record, task);
         }
     }
 
@@ -288,16 +315,19 @@ impl Controller {
                 });
                 reconfiguration.ended(ended, result, now, &self.settings, &mut self.tasks);
             }
-            State::Opening { record, task, retry_at, failures } if *task == ended => match result {
-                Ok(_) => {
-                    let record = record.take();
-                    self.opened(now, record);
+            State::Opening { record, task, retry_at, failures, last_failure } if *task == ended => {
+                match result {
+                    Ok(_) => {
+                        let record = record.take();
+                        self.opened(now, record);
+                    }
+                    Err(failure) => {
+                        *failures += 1;
+                        *last_failure = Some(failure);
+                        *retry_at = Some(now + self.settings.back_off.wait(*failures));
+                    }
                 }
-                Err(_) => {
-                    *failures += 1;
-                    *retry_at = Some(now + self.settings.back_off.wait(*failures));
-                }
-            },
+            }
             _ => {}
         }
     }

@@ -39,6 +39,11 @@ pub trait Hands: Send + Sync {
         Vec::new()
     }
 
+    /// So many bytes are moved in a second at most; `None`: as fast as the nodes can.
+    fn bytes_per_second(&self) -> Option<u64> {
+        None
+    }
+
     /// All members, also those that do not answer; quickly. How many partitions a node holds is
     /// what the nodes say.
     fn observe(&self) -> Result<Vec<Node>, Failure>;

@@ -22,7 +22,7 @@ use crate::hands::{Hands, Provisioner, Wanted};
 use crate::journal::{Journal, JournalError, Opened};
 use crate::message::Message;
 use crate::perform::{Performer, put_right, tell_the_dead};
-use crate::status::{Beside, status};
+use crate::status::{Beside, RecoveryStatus, status};
 use crate::turn::{TICK, Turn};
 
 /// Messages that wait for the loop; it never waits for anything itself.
@@ -155,7 +155,13 @@ where
                     if let Err(failure) = put_right(&self.parts.hands, &self.parts.provisioner) {
                         tracing::warn!(%failure, "what is wrong cannot be put right yet");
                     }
-                    thread::sleep(self.settings.back_off.wait(failures).min(10 * TICK));
+                    let wait = self.settings.back_off.wait(failures).min(10 * TICK);
+                    lock(&self.shared.status).recovery = Some(RecoveryStatus {
+                        failures,
+                        last_failure: format!("the journal cannot be opened: {error}"),
+                        retry_in: Some(wait),
+                    });
+                    thread::sleep(wait);
                 }
             }
         }

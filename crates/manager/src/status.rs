@@ -12,6 +12,8 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// `None` when nothing is under way.
     pub reconfiguration: Option<Progress>,
+    /// `None` when nothing that comes before everything else has failed.
+    pub recovery: Option<RecoveryStatus>,
     /// What was decided last, on which numbers, and why.
     pub last_decision: Option<Decision>,
 }
@@ -55,6 +57,16 @@ impl NodeLife {
     }
 }
 
+/// Putting right what ended nodes or a predecessor left has failed; nothing else is done meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryStatus {
+    /// In a row.
+    pub failures: u32,
+    pub last_failure: String,
+    /// Until the next try; `None` while it is being tried.
+    pub retry_in: Option<Duration>,
+}
+
 /// A reconfiguration under way.
 #[derive(Clone, Debug)]
 pub struct Progress {
@@ -66,10 +78,15 @@ pub struct Progress {
     pub bytes_moved: u64,
     /// As planned now; more may follow while files are written.
     pub bytes_planned: u64,
-    /// At the speed so far; `None` while nothing has moved.
+    /// So far, since the first move began; `None` while nothing has moved.
+    pub bytes_per_second: Option<u64>,
+    /// While partitions move: at the speed so far, and not faster than the limit allows. `None` while
+    /// there is neither.
     pub left: Option<Duration>,
     /// What went wrong last; it is being tried again.
     pub last_failure: Option<String>,
+    /// Until the next try; `None` while nothing waits for one.
+    pub retry_in: Option<Duration>,
 }
 
 /// What the controller does not know: bytes of the step under way that have been copied, when the
@@ -78,6 +95,8 @@ pub struct Progress {
 pub(crate) struct Beside<'a> {
     pub copied: u64,
     pub moving_since: Option<Time>,
+    /// The limit on what is moved, if there is one.
+    pub bytes_per_second_most: Option<u64>,
     pub traffic: Option<&'a Traffic>,
 }
 
@@ -116,13 +135,22 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
             nodes_before: under_way.record().nodes_before.len() as u16,
             bytes_moved,
             bytes_planned,
-            left: since.and_then(|since| time_left(since, bytes_moved, bytes_planned)),
+            bytes_per_second: since.and_then(|since| rate(since, bytes_moved)),
+            left: since.filter(|_| under_way.phase() == Phase::Moving).and_then(|since| {
+                time_left(since, bytes_moved, bytes_planned, beside.bytes_per_second_most)
+            }),
             last_failure: under_way.last_failure().map(ToString::to_string),
+            retry_in: under_way.retry_at().map(|at| at - now),
         }
     });
     Status {
         nodes: controller.observed().nodes().iter().map(node).collect(),
         reconfiguration: progress,
+        recovery: controller.recovery().map(|recovery| RecoveryStatus {
+            failures: recovery.failures,
+            last_failure: recovery.last_failure.to_string(),
+            retry_in: recovery.retry_at.map(|at| at - now),
+        }),
         last_decision: controller.last_decision().cloned(),
     }
 }
@@ -152,12 +180,19 @@ impl Traffic {
     }
 }
 
-fn time_left(since: Duration, moved: u64, planned: u64) -> Option<Duration> {
-    if moved == 0 {
-        return None;
-    }
-    let seconds = since.as_secs_f64() * planned.saturating_sub(moved) as f64 / moved as f64;
+/// What is left at the speed so far, or at the limit where that is slower: a part that went at once
+/// says nothing of the rest.
+fn time_left(since: Duration, moved: u64, planned: u64, most: Option<u64>) -> Option<Duration> {
+    let left = planned.saturating_sub(moved) as f64;
+    let at_limit = most.map(|most| left / most.max(1) as f64);
+    let so_far = (moved > 0).then(|| since.as_secs_f64() * left / moved as f64);
+    let seconds = so_far.into_iter().chain(at_limit).reduce(f64::max)?;
     Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn rate(since: Duration, moved: u64) -> Option<u64> {
+    let seconds = since.as_secs_f64();
+    (moved > 0 && seconds > 0.0).then(|| (moved as f64 / seconds) as u64)
 }
 
 #[cfg(test)]
@@ -189,9 +224,19 @@ mod tests {
     #[test]
     fn time_left_follows_from_the_speed_so_far() {
         let since = Duration::from_secs(10);
-        assert_eq!(time_left(since, 0, 100), None);
-        assert_eq!(time_left(since, 25, 100), Some(Duration::from_secs(30)));
-        assert_eq!(time_left(since, 100, 100), Some(Duration::ZERO));
-        assert_eq!(time_left(since, 120, 100), Some(Duration::ZERO));
+        assert_eq!(time_left(since, 0, 100, None), None);
+        assert_eq!(time_left(since, 25, 100, None), Some(Duration::from_secs(30)));
+        assert_eq!(time_left(since, 100, 100, None), Some(Duration::ZERO));
+        assert_eq!(time_left(since, 120, 100, None), Some(Duration::ZERO));
+        assert_eq!((rate(since, 0), rate(since, 25)), (None, Some(2)));
+    }
+
+    #[test]
+    fn time_left_counts_the_limit() {
+        let since = Duration::from_secs(1);
+        assert_eq!(time_left(since, 0, 100, Some(2)), Some(Duration::from_secs(50)));
+        // The first piece went at once; the others wait for their turn.
+        assert_eq!(time_left(since, 50, 100, Some(2)), Some(Duration::from_secs(25)));
+        assert_eq!(time_left(since, 1, 101, Some(1 << 20)), Some(Duration::from_secs(100)));
     }
 }

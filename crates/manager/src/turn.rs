@@ -205,6 +205,7 @@ where
         let beside = Beside {
             copied: self.performer.copied.load(Ordering::Relaxed),
             moving_since: self.moving_since,
+            bytes_per_second_most: self.manager.parts.hands.bytes_per_second(),
             traffic: Some(&self.traffic),
         };
         let status = status(&self.controller, now, &beside);

@@ -119,6 +119,10 @@ impl Hands for ClusterHands {
         self.admin.measure(Probe::default())
     }
 
+    fn bytes_per_second(&self) -> Option<u64> {
+        self.options.bytes_per_second
+    }
+
     fn observe(&self) -> Result<Vec<Node>, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let nodes = self.nodes(&ownership);

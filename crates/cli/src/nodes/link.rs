@@ -9,8 +9,9 @@ use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
 
 use crate::change_view::ChangeView;
 use crate::file_system::Size;
+use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeEntry;
-use crate::view::{DecisionView, ReconfigurationView, ShareView};
+use crate::view::{DecisionView, ShareView};
 
 /// What a manager is started with, on its standard input.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,6 +64,8 @@ pub enum FromManager {
 pub struct ManagerView {
     pub nodes: Vec<NodeSeen>,
     pub reconfiguration: Option<ReconfigurationView>,
+    #[serde(default)]
+    pub recovery: Option<RecoveryView>,
     pub last_decision: Option<DecisionView>,
     /// The same for decisions of the same kind, whatever their numbers.
     pub decision_kind: String,
@@ -97,6 +100,7 @@ impl ManagerView {
         ManagerView {
             nodes: status.nodes.iter().map(node).collect(),
             reconfiguration: status.reconfiguration.as_ref().map(ReconfigurationView::from),
+            recovery: status.recovery.as_ref().map(RecoveryView::from),
             last_decision: status.last_decision.as_ref().map(DecisionView::from),
             decision_kind: status
                 .last_decision

@@ -62,6 +62,7 @@ struct Roster {
 pub struct DeadNode {
     /// Counted from 1 in the order in which nodes came.
     pub number: usize,
+    pub id: String,
     pub endpoint: String,
     /// What was on it alone; `None` until its partitions were given to others.
     pub lost: Option<Lost>,
@@ -218,7 +219,7 @@ impl Drop for Inner {
 }
 
 fn dead(number: usize, node: &NodeDescription, lost: Option<Lost>) -> DeadNode {
-    DeadNode { number, endpoint: node.address.to_string(), lost }
+    DeadNode { number, id: node.id.to_string(), endpoint: node.address.to_string(), lost }
 }
 
 fn describe(roster: &Roster) -> ClusterDescription {

@@ -28,7 +28,7 @@ const DEATHS: &str = r#"
     }
     until_given_up() {
         for i in $(seq 300); do
-            [ "$(state | field "[n['partitions'] for n in s['lost_nodes']] not in ([], [None])")" \
+            [ "$(state | field "[n['given_up'] for n in s['lost_nodes']] not in ([], [False])")" \
                 = True ] && return 0
             sleep 0.1
         done
@@ -162,7 +162,7 @@ const TAKEN_OVER: &str = r#"
     sync
     kill -9 $(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n 2p | tr -dc 0-9)
     for i in $(seq 300); do
-        "$TIDEFS" status --json | tr -d ' \n' | grep -q '"lost_nodes":\[{[^]]*"partitions":[0-9]' && break
+        "$TIDEFS" status --json | tr -d ' \n' | grep -q '"lost_nodes":\[{[^]]*"given_up":true' && break
         sleep 0.1
     done
     [ $i -lt 300 ] || exit 21

@@ -18,7 +18,7 @@ impl Controller {
         let numbers = Numbers::new(&self.observed, &self.settings);
         self.decision = Some(Decision { at: now, numbers, verdict: Verdict::Expunge { dead } });
         let task = self.tasks.add(Action::Recover);
-        self.state = State::Opening { record: None, task, retry_at: None, failures: 0 };
+        self.state = State::opening(None, task);
     }
 
     pub(super) fn verdict(&self, now: Time) -> Verdict {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidefs_control::{Answer, Growth, Outcome, Phase, Refused, Request, Settings};
-use tidefs_manager::{AskError, ManagerError};
+use tidefs_manager::{AskError, ManagerError, RecoveryStatus};
 use tidefs_model::{ByteSize, NodeId};
 
 use crate::world::{Life, MIB, NODE_BYTES, Stage, lock, until};
@@ -199,6 +199,25 @@ fn a_death_does_not_wait_for_the_end_of_a_step() {
     let Answer::Finished(summary) = answer else { panic!("{answer:?}") };
     assert_eq!(summary.outcome, Outcome::Completed, "{summary:?}");
     assert_eq!(stage.nodes(), 3);
+}
+
+#[test]
+fn a_recovery_that_fails_is_told_with_the_reason_and_the_next_try() {
+    let stage = stage("static", 1, 4, 3);
+    let running = stage.start(&Life::without_end());
+    let say = || format!("{:?} {:?}", running.handle.status(), lock(&stage.world));
+    let recovery = || running.handle.status().recovery;
+    until("the nodes", || running.handle.status().nodes.len() == 3, say);
+    lock(&stage.world).nothing_is_put_right = true;
+    let dead = *lock(&stage.world).members.first().expect("a node");
+    lock(&stage.world).kill(dead);
+    let is_told = |it: RecoveryStatus| {
+        let waits = it.retry_in.is_some_and(|wait| wait <= Duration::from_secs(1));
+        waits && it.failures > 1 && it.last_failure == "the heir does not answer"
+    };
+    until("a failure", || recovery().is_some_and(is_told), say);
+    lock(&stage.world).nothing_is_put_right = false;
+    until("its loss", || lock(&stage.world).losses.len() == 1 && recovery().is_none(), say);
 }
 
 #[test]

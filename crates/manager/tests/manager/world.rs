@@ -77,6 +77,7 @@ pub struct World {
     born: u64,
     pub starts_that_fail: u32,
     pub moves_that_fail: u32,
+    pub nothing_is_put_right: bool,
     /// No move begins.
     pub moves_rest: bool,
     pub losses: Vec<Loss>,
@@ -271,6 +272,9 @@ impl Hands for Arms {
     fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {
         self.life.act()?;
         let mut world = lock(&self.world);
+        if world.nothing_is_put_right {
+            return Err(Failure::new("the heir does not answer"));
+        }
         if let Some((partition, from, to)) = world.half.take() {
             let stale = if world.owners[partition] == to { from } else { to };
             world.content.get_mut(&stale).map(|held| held.remove(&partition));
