@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use tidefs_fuse::Requests;
-use tidefs_report::{Decision, NodeUsage, Row};
+use tidefs_report::{Decision, LeftOut, NodeUsage, Row};
 use tidefs_store::Overview;
 
 use crate::nodes::ManagerView;
@@ -26,18 +26,38 @@ pub struct History {
     decisions: Vec<Decision>,
     /// The kind of the last one.
     last: Option<String>,
-    /// Requests until the reconfiguration under way began.
-    before: Option<(f64, Requests)>,
+    /// The reconfiguration that was seen last, and the requests until then.
+    before: Option<(u64, Requests)>,
     stalls: Vec<Stall>,
+    decisions_left_out: u64,
+    stalls_left_out: u64,
+    finished: LeftOutByManagers,
 }
 
 /// The requests while a reconfiguration was under way.
 #[derive(Clone, Debug)]
-pub struct Stall {
-    /// Seconds since the start, as far as looks are apart.
-    pub from: f64,
-    pub to: f64,
-    pub requests: Requests,
+struct Stall {
+    /// When the reconfiguration began, which no other did.
+    of: u64,
+    requests: Requests,
+}
+
+/// Reconfigurations that managers no longer remembered when they were asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOutByManagers {
+    /// Of managers that have ended.
+    before: u64,
+    /// Of the one that was seen last; it only grows.
+    last: u64,
+}
+
+impl LeftOutByManagers {
+    fn saw(&mut self, count: u64) {
+        if count < self.last {
+            self.before += self.last;
+        }
+        self.last = count;
+    }
 }
 
 impl History {
@@ -51,6 +71,9 @@ impl History {
             last: None,
             before: None,
             stalls: Vec::new(),
+            decisions_left_out: 0,
+            stalls_left_out: 0,
+            finished: LeftOutByManagers::default(),
         }
     }
 
@@ -76,20 +99,36 @@ impl History {
     pub fn saw_manager(&mut self, seen: &ManagerView, requests: impl FnOnce() -> Requests) {
         if let Some(decision) = &seen.last_decision
             && self.last.as_ref() != Some(&seen.decision_kind)
-            && self.decisions.len() < DECISIONS_MAX
         {
-            let (what, why) = (decision.what.clone(), decision.why.clone());
-            self.decisions.push(Decision { t: self.now(), what, why });
             self.last = Some(seen.decision_kind.clone());
-        }
-        match (&seen.reconfiguration, self.before.take()) {
-            (Some(_), None) => self.before = Some((self.now(), requests())),
-            (Some(_), before) => self.before = before,
-            (None, Some((from, before))) if self.stalls.len() < STALLS_MAX => {
-                let requests = requests().since(&before);
-                self.stalls.push(Stall { from, to: self.now(), requests });
+            if self.decisions.len() < DECISIONS_MAX {
+                let (what, why) = (decision.what.clone(), decision.why.clone());
+                self.decisions.push(Decision { t: self.now(), what, why });
+            } else {
+                self.decisions_left_out += 1;
             }
-            (None, _) => {}
+        }
+        self.finished.saw(seen.finished_left_out);
+        let under_way = seen.reconfiguration.as_ref().map(|it| it.started_unix_ns);
+        if self.before.as_ref().map(|(of, _)| *of) != under_way {
+            let now = requests();
+            if let Some((of, before)) = self.before.take() {
+                self.stalled(Stall { of, requests: now.since(&before) });
+            }
+            self.before = under_way.map(|of| (of, now));
+        }
+    }
+
+    /// A manager that was killed meanwhile is not seen for a while, so one reconfiguration may come to
+    /// an end several times.
+    fn stalled(&mut self, stall: Stall) {
+        let is_full = self.stalls.len() >= STALLS_MAX;
+        match self.stalls.iter_mut().rfind(|known| known.of == stall.of) {
+            Some(known) => {
+                known.requests = std::mem::take(&mut known.requests).and(&stall.requests);
+            }
+            None if is_full => self.stalls_left_out += 1,
+            None => self.stalls.push(stall),
         }
     }
 
@@ -101,12 +140,20 @@ impl History {
         &self.decisions
     }
 
-    /// The requests while something between `from` and `to` was under way; `None` where it was over
+    /// How many were not kept, because there were too many.
+    pub fn left_out(&self) -> LeftOut {
+        LeftOut {
+            reconfigurations: self.finished.before + self.finished.last,
+            decisions: self.decisions_left_out,
+            stalls: self.stalls_left_out,
+        }
+    }
+
+    /// The requests while the reconfiguration that began then was under way; `None` where it was over
     /// between two looks.
-    pub fn stall(&self, from: f64, to: f64) -> Option<&Requests> {
-        let overlap = |stall: &Stall| stall.to.min(to) - stall.from.max(from);
-        let met = self.stalls.iter().filter(|stall| overlap(stall) > 0.0);
-        met.max_by(|one, other| overlap(one).total_cmp(&overlap(other))).map(|it| &it.requests)
+    pub fn stall(&self, started_unix_ns: u64) -> Option<&Requests> {
+        let of_it = |stall: &&Stall| stall.of == started_unix_ns;
+        self.stalls.iter().rfind(of_it).map(|stall| &stall.requests)
     }
 }
 
@@ -129,7 +176,56 @@ fn row(t: f64, overview: &Overview) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress_view::ReconfigurationView;
     use tidefs_model::Epoch;
+
+    /// So many have failed until now.
+    fn failed(count: u64) -> Requests {
+        let mut requests = Requests::default();
+        requests.failed = count;
+        requests
+    }
+
+    fn under_way(started_unix_ns: u64) -> ManagerView {
+        let view = ReconfigurationView { started_unix_ns, ..ReconfigurationView::default() };
+        ManagerView { reconfiguration: Some(view), ..ManagerView::default() }
+    }
+
+    #[test]
+    fn stalls_of_two_reconfigurations_one_right_after_the_other_are_told_apart() {
+        let mut history = History::new(Instant::now());
+        history.saw_manager(&under_way(1), || failed(10));
+        history.saw_manager(&under_way(1), || failed(12));
+        history.saw_manager(&under_way(2), || failed(15));
+        // The manager is killed, and its successor goes on with it.
+        history.saw_manager(&ManagerView::default(), || failed(22));
+        history.saw_manager(&under_way(2), || failed(30));
+        history.saw_manager(&ManagerView::default(), || failed(31));
+        let counts = |of| history.stall(of).map(|requests| requests.failed);
+        assert_eq!((counts(1), counts(2), counts(3)), (Some(5), Some(8), None));
+    }
+
+    #[test]
+    fn what_is_not_kept_is_counted() {
+        let mut history = History::new(Instant::now());
+        assert_eq!(history.left_out(), LeftOut::default());
+        for at in 0..DECISIONS_MAX + 3 {
+            let decision = crate::view::DecisionView {
+                what: "hold".to_owned(),
+                why: String::new(),
+                when: at as u64,
+            };
+            let view = ManagerView {
+                last_decision: Some(decision),
+                decision_kind: at.to_string(),
+                finished_left_out: [4, 6, 1][at.min(2)],
+                ..under_way(at as u64)
+            };
+            history.saw_manager(&view, Requests::default);
+        }
+        let left_out = LeftOut { reconfigurations: 7, decisions: 3, stalls: 0 };
+        assert_eq!((history.decisions().len(), history.left_out()), (DECISIONS_MAX, left_out));
+    }
 
     #[test]
     fn a_long_timeline_stays_bounded_and_reaches_from_the_first_to_the_last_look() {

@@ -13,6 +13,9 @@ pub struct ReconfigurationView {
     /// `commission`, `decommission` or `rebalance`.
     pub kind: String,
     pub reason: String,
+    /// Nanoseconds since 1970; no two of one file system have the same.
+    #[serde(default)]
+    pub started_unix_ns: u64,
     pub nodes_before: u16,
     /// What is being done, in words: `moving partitions`.
     #[serde(default)]
@@ -51,6 +54,7 @@ impl From<&Progress> for ReconfigurationView {
         ReconfigurationView {
             kind: progress.kind.name().to_owned(),
             reason: progress.reason.clone(),
+            started_unix_ns: progress.started_at.0,
             nodes_before: progress.nodes_before,
             phase: progress.phase.name().to_owned(),
             bytes_moved: progress.bytes_moved,

@@ -42,6 +42,7 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
     let reconfigurations = reconfigurations(observed);
     let (rows, decisions) = (history.rows().to_vec(), history.decisions().to_vec());
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
+    let report = report.with_left_out(history.left_out());
     Ok(report.write(directory)?)
 }
 
@@ -62,7 +63,7 @@ fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {
 
 fn reported(one: &ReportedReconfiguration, run: Time, history: &History) -> Reconfiguration {
     let started_at = (Time(one.started_unix_ns) - run).as_secs_f64();
-    let stall = history.stall(started_at, started_at + one.seconds);
+    let stall = history.stall(one.started_unix_ns);
     let milliseconds = |part: f64| Some(stall?.quantile(part)?.as_secs_f64() * 1_000.0);
     Reconfiguration {
         kind: kind(&one.kind),

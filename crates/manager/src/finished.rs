@@ -56,17 +56,26 @@ const KEPT_MOST: usize = 10_000;
 
 /// Those of one manager's life, in the order in which they ended.
 #[derive(Debug, Default)]
-pub(crate) struct Finished(Vec<ReportedReconfiguration>);
+pub(crate) struct Finished {
+    kept: Vec<ReportedReconfiguration>,
+    left_out: u64,
+}
 
 impl Finished {
     pub fn push(&mut self, one: ReportedReconfiguration) {
-        if self.0.len() < KEPT_MOST {
-            self.0.push(one);
+        if self.kept.len() < KEPT_MOST {
+            self.kept.push(one);
+        } else {
+            self.left_out += 1;
         }
     }
 
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
     pub fn since(&self, known: usize) -> Vec<ReportedReconfiguration> {
-        self.0.get(known..).unwrap_or_default().to_vec()
+        self.kept.get(known..).unwrap_or_default().to_vec()
     }
 }
 
@@ -104,5 +113,9 @@ mod tests {
         assert_eq!((seen[0].started_unix_ns, seen[0].kind.as_str()), (7, "commission"));
         assert_eq!(finished.since(1), []);
         assert_eq!(finished.since(9), []);
+        for _ in 0..KEPT_MOST + 2 {
+            finished.push((&summary).into());
+        }
+        assert_eq!((finished.since(0).len(), finished.left_out()), (KEPT_MOST, 3));
     }
 }

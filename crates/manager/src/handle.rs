@@ -99,6 +99,11 @@ impl Handle {
         lock(&self.shared.status).reconfiguration.clone()
     }
 
+    /// How many more were over than are remembered.
+    pub fn finished_left_out(&self) -> u64 {
+        lock(&self.shared.finished).left_out()
+    }
+
     /// Reconfigurations that ended in this manager's life, and the last one of its predecessor, less
     /// the first `known` of them.
     pub fn finished(&self, known: usize) -> Vec<ReportedReconfiguration> {

@@ -25,6 +25,15 @@ pub struct RunFacts {
     pub policy: String,
 }
 
+/// What there was too much of to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub reconfigurations: u64,
+    pub decisions: u64,
+    /// Reconfigurations of which it is not kept how long requests waited meanwhile.
+    pub stalls: u64,
+}
+
 /// What was observed at one instant. It holds until the next row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {

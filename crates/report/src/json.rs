@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::balance::Fill;
-use crate::facts::{Decision, NodeUsage, Reconfiguration, Row, RunFacts};
+use crate::facts::{Decision, LeftOut, NodeUsage, Reconfiguration, Row, RunFacts};
 use crate::report::Report;
 
 /// The report as a JSON document with one line for a fact and one for a row.
@@ -36,6 +36,7 @@ struct Document<'a> {
     static_run: StaticRun,
     reconfigurations: &'a [Reconfiguration],
     decisions: &'a [Decision],
+    left_out: LeftOut,
     nodes: Vec<Node<'a>>,
     timeline: Vec<TimelineRow>,
 }
@@ -96,6 +97,7 @@ impl<'a> Document<'a> {
             },
             reconfigurations: &report.reconfigurations,
             decisions: &report.decisions,
+            left_out: report.left_out,
             nodes,
             timeline,
         }

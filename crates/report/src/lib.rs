@@ -19,7 +19,7 @@ mod words;
 
 pub use chart::{BoxPanel, box_plots};
 pub use error::ReportError;
-pub use facts::{Decision, Kind, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts};
+pub use facts::{Decision, Kind, LeftOut, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts};
 pub use page::{Compared, comparison};
 pub use report::Report;
 pub use totals::{StaticRun, Totals};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::balance::imbalance_after;
 use crate::chart;
 use crate::error::ReportError;
-use crate::facts::{Decision, Reconfiguration, Row, RunFacts};
+use crate::facts::{Decision, LeftOut, Reconfiguration, Row, RunFacts};
 use crate::json;
 use crate::page;
 use crate::totals::Totals;
@@ -19,6 +19,7 @@ pub struct Report {
     pub(crate) reconfigurations: Vec<Reconfiguration>,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) totals: Totals,
+    pub(crate) left_out: LeftOut,
 }
 
 impl Report {
@@ -41,7 +42,13 @@ impl Report {
             reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
         }
         let totals = Totals::new(&run, &timeline);
-        Ok(Report { run, timeline, reconfigurations, decisions, totals })
+        let left_out = LeftOut::default();
+        Ok(Report { run, timeline, reconfigurations, decisions, totals, left_out })
+    }
+
+    /// Says what is missing in it.
+    pub fn with_left_out(self, left_out: LeftOut) -> Report {
+        Report { left_out, ..self }
     }
 
     pub fn totals(&self) -> &Totals {

@@ -81,7 +81,11 @@ fn interval(settings: &Settings) -> Duration {
 fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager {
     match request {
         ToManager::Look { known } => {
-            let view = ManagerView::new(&handle.status(), handle.finished(known));
+            let view = ManagerView::new(
+                &handle.status(),
+                handle.finished(known),
+                handle.finished_left_out(),
+            );
             FromManager::Seen(Box::new(view))
         }
         ToManager::Full => {

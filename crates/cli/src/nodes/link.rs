@@ -70,6 +70,9 @@ pub struct ManagerView {
     /// The same for decisions of the same kind, whatever their numbers.
     pub decision_kind: String,
     pub finished: Vec<ReportedReconfiguration>,
+    /// How many more there were in the manager's life than it remembers.
+    #[serde(default)]
+    pub finished_left_out: u64,
 }
 
 /// A node as the manager sees it.
@@ -84,7 +87,11 @@ pub struct NodeSeen {
 }
 
 impl ManagerView {
-    pub fn new(status: &Status, finished: Vec<ReportedReconfiguration>) -> ManagerView {
+    pub fn new(
+        status: &Status,
+        finished: Vec<ReportedReconfiguration>,
+        finished_left_out: u64,
+    ) -> ManagerView {
         let node = |node: &tidefs_manager::NodeStatus| NodeSeen {
             id: node.id.to_string(),
             passage: matches!(node.state, NodeLife::Joining | NodeLife::Draining)
@@ -108,6 +115,7 @@ impl ManagerView {
                 .map(|it| kind(&it.verdict))
                 .unwrap_or_default(),
             finished,
+            finished_left_out,
         }
     }
 }

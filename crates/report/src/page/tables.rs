@@ -30,6 +30,8 @@ pub(super) fn reconfigurations(section: &mut Markup, report: &Report) {
         });
     });
     rest(section, report.reconfigurations.len(), "reconfigurations");
+    left_out(section, report.left_out.reconfigurations, "more reconfigurations were not kept");
+    left_out(section, report.left_out.stalls, "of them have no stalls, which were not kept");
 }
 
 const COLUMNS: [&str; 10] = [
@@ -93,8 +95,20 @@ fn stall(done: &Reconfiguration) -> String {
     }
 }
 
+/// What is missing in `report.json` too.
+fn left_out(section: &mut Markup, count: u64, what: &str) {
+    if count > 0 {
+        let text = format!("{} {what}: there were too many.", words::grouped(count));
+        section.leaf("p", &[("class", &"quiet")], text);
+    }
+}
+
 pub(super) fn decisions(section: &mut Markup, report: &Report) {
-    let decisions = &report.decisions;
+    list_decisions(section, &report.decisions);
+    left_out(section, report.left_out.decisions, "more decisions were not kept");
+}
+
+fn list_decisions(section: &mut Markup, decisions: &[Decision]) {
     match decisions.len() {
         0 => section.leaf("p", &[("class", &"quiet")], "None were recorded."),
         1..=DECISIONS_OPEN => list(section, decisions),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tidefs_report::{Kind, Report, ReportError};
+use tidefs_report::{Kind, LeftOut, Report, ReportError};
 
 use crate::facts::{decision, elastic, reconfiguration, row, run, timeline, written};
 
@@ -86,6 +86,19 @@ fn a_picture_of_a_long_run_stays_small_and_keeps_its_peak() {
     let heights: Vec<f64> = heights.map(|height| height.parse().expect("a height")).collect();
     let (low, high) = (heights[0], heights.iter().copied().fold(f64::INFINITY, f64::min));
     assert!(low - high > 150.0, "the peak at {high} is not above the rest at {low}");
+}
+
+#[test]
+fn what_was_not_kept_is_said() {
+    let left_out = LeftOut { reconfigurations: 1_234, decisions: 5, stalls: 6 };
+    let files = written(&elastic().with_left_out(left_out));
+    for said in ["1,234 more reconfigurations were not", "5 more decisions were not", "6 of them"] {
+        assert!(files.page.contains(said), "the page lacks {said:?}");
+    }
+    assert_eq!(files.json["left_out"]["reconfigurations"], 1_234);
+    let whole = written(&elastic());
+    assert_eq!(whole.json["left_out"]["decisions"], 0);
+    assert!(!whole.page.contains("not kept"), "nothing is missing");
 }
 
 #[test]
