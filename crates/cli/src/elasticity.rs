@@ -158,7 +158,7 @@ impl Elasticity {
         *self != Elasticity::default()
     }
 
-    fn placement(&self) -> Placement {
+    pub fn placement(&self) -> Placement {
         let usual = if self.several_hosts { Placement::Bandwidth } else { Placement::Memory };
         self.placement.unwrap_or(usual)
     }

@@ -134,6 +134,8 @@ pub enum Failure {
     SeveralNodes(String),
     #[error("{0}; see: tidefs run --help")]
     Contradiction(tidefs_control::SettingsError),
+    #[error("{0}")]
+    WithoutEffect(crate::without_effect::WithoutEffect),
 
     #[error("no file system is running in {}; start one: tidefs up", .0.display())]
     NotRunning(PathBuf),
@@ -201,6 +203,7 @@ impl Failure {
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory
             | Failure::Contradiction(_)
+            | Failure::WithoutEffect(_)
             | Failure::Unplannable(_) => MISUSED,
             Failure::Interrupted(signal) => signalled(*signal),
             _ => FAILED,

@@ -47,6 +47,7 @@ mod summary;
 mod supervise;
 mod view;
 mod wish;
+mod without_effect;
 
 use std::process::ExitCode;
 

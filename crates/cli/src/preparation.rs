@@ -17,6 +17,7 @@ use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
 use crate::state::Paths;
 use crate::storage::find_server;
+use crate::without_effect::{self, Beside};
 
 /// The device that mounts are made with.
 pub const FUSE_DEVICE: &str = "/dev/fuse";
@@ -36,6 +37,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     }
     let each = each(options, nodes, &hosts)?;
     if let Some(nodes) = nodes {
+        let nodes_of_hosts = options.nodes.is_none();
+        let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };
+        without_effect::check(&elasticity, beside).map_err(Failure::WithoutEffect)?;
         elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
         foresight::forecaster(&elasticity, nodes)?;
         // The manager's process may have another working directory.

@@ -249,6 +249,8 @@ fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
     refused(&["--nodes", "1..4", "--policy", "nso+nso"], &["nso"]);
     refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 %", "95 %"]);
     refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["0 %"]);
+    refused(&["--nodes", "3", "--policy", "nso"], &["--policy nso", "--nodes 3", "3..6"]);
+    refused(&["--nodes", "1..4", "--policy", "cso", "--scale-in-at", "30"], &["--policy cso"]);
     refused(&["--nodes", "1..4", "--node-memory", "16MiB"], &["16 MiB", "32 MiB", "kept free"]);
     world.is_as_before();
 }
