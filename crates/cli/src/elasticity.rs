@@ -14,6 +14,8 @@ use tidefs_model::ByteSize;
 pub const NODES_MAX: u16 = 64;
 /// So far below the threshold of growing nodes are filled by shrinking, in per cent of their memory.
 const FILL_BELOW_GROWTH: u8 = 10;
+/// How often nodes are observed unless something else is asked for.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// What a range of nodes does unless something else is asked for.
 const POLICY_OF_A_RANGE: &str = "nso+asi";
 
@@ -123,6 +125,11 @@ pub struct Elasticity {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub quiet_period: Option<Duration>,
 
+    /// How often the nodes are looked at, in seconds, from 0.1 to 60; nothing is decided in between but
+    /// what is asked for and what full nodes need [default: 1, or half of a shorter --quiet-period]
+    #[arg(long, value_name = "SECONDS", value_parser = observe_every)]
+    pub observe_every: Option<Duration>,
+
     /// Part of the data, 0 to 1, that lies on own nodes while others lend memory; metadata always does
     /// [default: in proportion to memory]
     #[arg(long, value_name = "PART", value_parser = own_share)]
@@ -173,6 +180,12 @@ impl Elasticity {
         })
     }
 
+    /// Between two observations of the nodes. Usage that is low must be seen low more than once.
+    pub fn interval(&self, settings: &Settings) -> Duration {
+        let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
+        self.observe_every.unwrap_or(quiet.clamp(*OBSERVE_EVERY.start(), INTERVAL))
+    }
+
     pub fn policy_name(&self, nodes: NodeRange) -> &str {
         let default = if nodes.changes() { POLICY_OF_A_RANGE } else { "static" };
         self.policy.as_deref().unwrap_or(default)
@@ -201,6 +214,19 @@ impl Elasticity {
         settings.spreading.by = self.placement().into();
         settings.watch = self.watch();
         settings.check().map(|()| settings)
+    }
+}
+
+/// How often nodes are observed: oftener would keep them busy, more rarely is no watch.
+const OBSERVE_EVERY: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(60);
+
+fn observe_every(text: &str) -> Result<Duration, String> {
+    let every = seconds(text)?;
+    let (least, most) = (OBSERVE_EVERY.start().as_secs_f64(), OBSERVE_EVERY.end().as_secs_f64());
+    match OBSERVE_EVERY.contains(&every) {
+        true => Ok(every),
+        false => Err(format!("give {least} to {most} seconds; 1 is usual")),
     }
 }
 
@@ -275,6 +301,25 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_observed_every_second_or_as_asked() {
+        let interval = |quiet: Option<f64>, every: Option<&str>| {
+            let wishes = Elasticity {
+                quiet_period: quiet.map(Duration::from_secs_f64),
+                observe_every: every.map(|text| observe_every(text).unwrap()),
+                ..Elasticity::default()
+            };
+            let nodes = NodeRange { min: 1, max: 2 };
+            wishes.interval(&wishes.settings(nodes, ByteSize::mib(256)).unwrap()).as_secs_f64()
+        };
+        assert_eq!((interval(None, None), interval(Some(60.0), Some("5"))), (1.0, 5.0));
+        assert_eq!((interval(Some(1.0), None), interval(Some(0.01), None)), (0.5, 0.1));
+        for outside in ["0", "0.05", "61", "-1", "often"] {
+            observe_every(outside).expect_err(outside);
+        }
+        assert!(observe_every("61").unwrap_err().contains("0.1 to 60"));
+    }
+
+    #[test]
     fn every_number_can_be_set_and_contradictions_are_refused() {
         let nodes = NodeRange { min: 1, max: 6 };
         let asked = Elasticity {
@@ -286,6 +331,7 @@ mod tests {
             scale_in_fill: Some(70),
             scale_in_by: Some(10),
             quiet_period: Some(Duration::from_secs(3)),
+            observe_every: Some(Duration::from_secs(2)),
             own_share: Some("0.25".to_owned()),
             move_rate: None,
             placement: Some(Placement::Bandwidth),
@@ -311,6 +357,7 @@ mod tests {
         let early = Elasticity { scale_out_at: Some(80), ..Elasticity::default() };
         let policy = early.settings(nodes, ByteSize::mib(256)).unwrap().policy;
         assert_eq!(policy.scale_in.unwrap().ceiling_percent, 70, "nodes do not grow right after");
+        assert_eq!(asked.interval(&settings), Duration::from_secs(2));
         assert!(rate("0").unwrap_err().contains("leave it out"));
         assert_eq!(rate("1KiB"), Ok(1024));
         let small = asked.settings(nodes, ByteSize::mib(8)).unwrap_err();

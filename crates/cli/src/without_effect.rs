@@ -30,6 +30,7 @@ pub fn check(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect> {
     fixed_number(wishes, beside)?;
     policy(wishes, beside.nodes)?;
     one_node(wishes, beside)?;
+    looks(wishes, beside.nodes)?;
     lenders(wishes, beside)?;
     bandwidths(wishes)
 }
@@ -115,6 +116,15 @@ fn one_node(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect> {
     };
     let advice = format!("give more nodes, such as --nodes 2, or leave {option} out");
     refuse(option, beside.to_owned(), advice)
+}
+
+/// Usage counts as low for as long as it was seen low.
+fn looks(wishes: &Elasticity, nodes: NodeRange) -> Result<(), WithoutEffect> {
+    let (Some(every), true) = (wishes.observe_every, nodes.changes()) else { return Ok(()) };
+    let Some(quiet) = wishes.quiet_period.filter(|quiet| *quiet < every) else { return Ok(()) };
+    let beside = format!("with --observe-every {}, which is longer", every.as_secs_f64());
+    let advice = "give a longer one, or have nodes observed more often".to_owned();
+    refuse(&format!("--quiet-period {}", quiet.as_secs_f64()), beside, advice)
 }
 
 fn lenders(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect> {
@@ -229,6 +239,7 @@ mod tests {
             ),
             ("--nodes 1 --move-rate 1MiB", "--move-rate", "--nodes 1", "--nodes 2"),
             ("--nodes 1 --placement bandwidth", "--placement", "--nodes 1", "--nodes 2"),
+            ("--nodes 1..4 --quiet-period 3 --observe-every 5", "--quiet-period 3", "5", "longer"),
             ("--nodes 2 --own-share 0.5", "--own-share", "without --listen", "add --listen"),
             ("--nodes 2 --bandwidth-window 9", "--bandwidth-window", "--placement", "leave"),
             ("--nodes 2 --bandwidth-drop 9", "--bandwidth-drop", "--placement bandwidth", "leave"),
@@ -256,7 +267,8 @@ mod tests {
             "--nodes 1..4 --scale-out-at 90 --scale-out-by 50",
             "--nodes 1..4 --policy forecast --workflow w.json --scale-out-at 90 --quiet-period 3",
             "--nodes 1..4 --policy static --move-rate 1MiB",
-            "--nodes 1..4 --policy cso --scale-out-at 90",
+            "--nodes 1..4 --policy cso --scale-out-at 90 --observe-every 0.5",
+            "--nodes 3 --observe-every 10",
             "--nodes 1 --listen 127.0.0.1:0 --own-share 0.5 --move-rate 1MiB",
             "--hosts h --bandwidth-window 9 --bandwidth-drop 9",
         ] {

@@ -5,10 +5,9 @@ use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::Context;
-use tidefs_control::{Answer, Refused, Request, Settings};
+use tidefs_control::{Answer, Refused, Request};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Handle, Manager, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
@@ -22,10 +21,6 @@ use crate::nodes::{
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines};
-
-/// How often the nodes are observed, unless a quiet period is too short for that.
-const INTERVAL: Duration = Duration::from_secs(1);
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Ends only when it cannot go on; its starter knows what to do then.
 pub fn manager() -> anyhow::Result<ExitCode> {
@@ -62,7 +57,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         store,
         clock: SystemClock,
     };
-    let (manager, handle) = Manager::new(parts, settings, interval(&settings))?;
+    let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
     let manager = match foresight::forecaster(&size.elasticity, nodes)? {
         Some(forecaster) => manager.with_forecast(forecaster),
         None => manager,
@@ -71,11 +66,6 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     lines::serve(listener, busy, move |request| answer(&handle, &urgency, request));
     manager.run(&AtomicBool::new(false))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn interval(settings: &Settings) -> Duration {
-    let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
-    quiet.clamp(INTERVAL_MIN, INTERVAL)
 }
 
 fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager {
