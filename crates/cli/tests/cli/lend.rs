@@ -137,7 +137,8 @@ fn a_lender_that_is_killed_takes_with_it_what_only_it_held() {
         lender.end().ended_with(137);
         let named = |seen: &Value| {
             let lost = &seen["lost_nodes"][0];
-            lost["endpoint"] == endpoint.as_str() && lost["partitions"].as_u64() > Some(0)
+            let held = lost["partitions"].as_u64() > Some(0);
+            lost["endpoint"] == endpoint.as_str() && lost["given_up"] == true && held
         };
         borrower.until("the loss is named", named);
         borrower.until("others hold its partitions", |seen| seen["reconfiguration"].is_null());
