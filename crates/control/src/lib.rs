@@ -37,7 +37,7 @@ pub use observation::{Node, NodeState, Observation};
 pub use own_share::{ByClass, OwnShare, ParseOwnShareError};
 pub use planner::{
     AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, DataShare, Move, Plan, Reason, Refusal, Step,
-    Within, capacity, class_of, data_shares, node_of, plan, plan_for, share, whole_shares,
+    Within, class_of, data_shares, node_of, plan, plan_for, whole_shares,
 };
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
 pub use reconfiguration::{Phase, Reconfiguration};

@@ -24,7 +24,7 @@ pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
 pub use data::{DataShare, Reason, data_shares};
 pub use hashing::{class_of, node_of};
 pub use plan::{Move, Plan, Refusal, Step};
-pub use shares::{capacity, share, whole_shares};
+pub use shares::whole_shares;
 use spread::{Item, Range};
 use steps::{Draft, Room};
 

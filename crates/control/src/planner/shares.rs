@@ -1,19 +1,10 @@
 //! What part of the partitions each node should hold: in proportion to its memory, after MemEFS
 //! (equations 3.2 to 3.4).
 
-/// A node's memory in units of the average node's: MemEFS, equation 3.2.
-pub fn capacity(memory_bytes: u64, all_bytes: u64, nodes: usize) -> f64 {
-    memory_bytes as f64 * nodes as f64 / all_bytes as f64
-}
-
-/// How much of its fair part a node holds, 1 when the spread is even: MemEFS, equation 3.3.
-pub fn share(held: u32, total: u32, capacity: f64, nodes: usize) -> f64 {
-    (f64::from(held) / f64::from(total)) / (capacity / nodes as f64)
-}
-
 /// The partitions of each node, as whole numbers that add up to `total`: MemEFS, equation 3.4,
-/// *P(v) = c(v) beta log n*. The number of partitions never changes here, so *beta log n* is
-/// `total / n`.
+/// *P(v) = c(v) beta log n*, where equation 3.2 makes *c(v)* the node's weight in units of the average
+/// node's. The number of partitions never changes here, so *beta log n* is `total / n`, and *P(v)* the
+/// node's part of all weights times `total`. The weights are memory, or what else shares follow.
 ///
 /// Where the parts are not whole, those who hold more already keep one more, so that nothing moves
 /// for the sake of rounding; then come the largest remainders, then the first in the list.
@@ -50,14 +41,18 @@ mod tests {
         assert_eq!(whole_shares(&[1, 1, 1], &[0, 0, 0], 10), [4, 3, 3]);
     }
 
+    /// Equations 3.2 to 3.4 as they are printed, for nodes between which nothing is left to rounding.
     #[test]
     fn the_terms_of_the_paper_agree() {
         let memory = [4_u64 << 30, 4 << 30, 8 << 30];
-        let all = memory.iter().sum();
-        let held = whole_shares(&memory, &[0; 3], 16_384);
-        for (bytes, held) in memory.into_iter().zip(held) {
-            let capacity = capacity(bytes, all, 3);
-            assert_eq!(share(held, 16_384, capacity, 3), 1.0);
+        let nodes = memory.len() as f64;
+        let all = memory.iter().sum::<u64>() as f64;
+        let total = 16_384;
+        let beta_log_n = f64::from(total) / nodes;
+        for (bytes, held) in memory.into_iter().zip(whole_shares(&memory, &[0; 3], total)) {
+            let capacity = bytes as f64 * nodes / all;
+            let share = (f64::from(held) / f64::from(total)) / (capacity / nodes);
+            assert_eq!((share, f64::from(held)), (1.0, capacity * beta_log_n));
         }
     }
 }
