@@ -16,6 +16,8 @@ const NODES_HIGH: f64 = 84.0;
 const BETWEEN: f64 = 36.0;
 /// Below the last panel: the times and what they are.
 const BELOW: f64 = 46.0;
+/// From there to where the first line of the list stands.
+const LIST_BASE: f64 = 8.0;
 /// Above a panel: its heading, and the flags.
 const ABOVE: f64 = 30.0;
 
@@ -28,9 +30,13 @@ pub(crate) fn timeline(report: &Report, width: Width, standalone: bool, into: &m
     let top = legend::height(width, &entries) + ABOVE;
     let bottom = top + MEMORY_HIGH + BETWEEN + NODES_HIGH;
     let title = "Memory used and allocated over time, and nodes in service";
-    picture(into, width, bottom + BELOW, title, standalone, |svg| {
+    // The page has a table of them.
+    let listed = if standalone { &report.reconfigurations[..] } else { &[] };
+    let high = bottom + BELOW + marks::list_high(listed.len());
+    picture(into, width, high, title, standalone, |svg| {
         legend::draw(svg, width, &entries);
         draw(svg, report, width, top);
+        marks::list(svg, width, bottom + BELOW + LIST_BASE, listed);
     });
 }
 

@@ -101,6 +101,22 @@ fn what_was_not_kept_is_said() {
     assert!(!whole.page.contains("not kept"), "nothing is missing");
 }
 
+/// Eight within the tenth part of a run, as growing and shrinking at its end have it.
+#[test]
+fn every_mark_of_a_picture_is_numbered_and_listed() {
+    let at = |number: u32| reconfiguration(Kind::Commission, 90.0 + f64::from(number), number, 9);
+    let report = Report::new(run(100.0), timeline(), (1..=8).map(at).collect(), Vec::new());
+    let files = written(&report.expect("good facts"));
+    for number in 1..=8 {
+        let flag = format!(">{number}</text>");
+        assert!(files.picture.contains(&flag), "the picture has no {flag}");
+        assert!(files.page.contains(&flag), "the page's picture has no {flag}");
+        let listed = format!(">{number}: commission, {number} \u{2192} 9 nodes, at ");
+        assert!(files.picture.contains(&listed), "the picture does not list {number}");
+        assert!(!files.page.contains(&listed), "the page has a table");
+    }
+}
+
 #[test]
 fn a_page_of_many_lines_says_what_it_leaves_out() {
     let count = 1_234;
