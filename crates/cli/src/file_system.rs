@@ -26,6 +26,7 @@ use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
+use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, Supervision};
 use crate::process::{self, ProcessId};
 use crate::signals;
@@ -288,7 +289,15 @@ impl FileSystem {
         let manager = self.manager().map(|manager| manager.look());
         self.store()?.refresh();
         let view = StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref());
-        Ok(view.with_lost(&self.dead_nodes()))
+        let (nodes, dead) = (self.nodes(), self.dead_nodes());
+        let mut names = NodeNames::of(&nodes);
+        names.learn(&[], &dead);
+        Ok(view.with_lost(&dead).in_names(&names))
+    }
+
+    /// Adds those that are there, and those that have died.
+    pub fn learn_names(&self, names: &mut NodeNames) {
+        names.learn(&self.nodes(), &self.dead_nodes());
     }
 
     pub fn totals(&self) -> Totals {

@@ -33,6 +33,7 @@ mod monitor;
 mod mount_point;
 mod mount_table;
 mod mounting;
+mod node_names;
 mod nodes;
 mod planning;
 mod preparation;

@@ -13,6 +13,7 @@ use tidefs_store::Overview;
 
 use crate::file_system::FileSystem;
 use crate::history::History;
+use crate::node_names::NodeNames;
 use crate::say;
 use crate::view::LostView;
 
@@ -35,6 +36,8 @@ pub struct Observed {
     pub requests: Requests,
     /// Reconfigurations that are over, of all managers that there were.
     pub finished: Vec<ReportedReconfiguration>,
+    /// Of all nodes that were there.
+    pub names: NodeNames,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
@@ -79,6 +82,7 @@ impl Observed {
             started: SystemClock.now(),
             requests: Requests::default(),
             finished: Vec::new(),
+            names: NodeNames::default(),
         }
     }
 
@@ -90,6 +94,7 @@ impl Observed {
                 self.dead.insert(dead.number, lost);
             }
         }
+        file_system.learn_names(&mut self.names);
         self.nodes = self.nodes.max(file_system.node_count());
         match file_system.overview() {
             Ok(overview) => self.count(&overview),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidefs_control::count_of_nodes;
 use tidefs_manager::{Progress, RecoveryStatus};
 use tidefs_model::ByteSize;
 
@@ -86,10 +87,7 @@ fn next_try(f: &mut fmt::Formatter<'_>, seconds_to_retry: Option<f64>) -> fmt::R
 
 impl fmt::Display for ReconfigurationView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = match self.nodes_before {
-            1 => "1 node".to_owned(),
-            many => format!("{many} nodes"),
-        };
+        let nodes = count_of_nodes(self.nodes_before);
         write!(f, "{}, from {nodes}: {}", self.kind, self.phase)?;
         if self.bytes_planned > 0 {
             let (moved, planned) = (ByteSize(self.bytes_moved), ByteSize(self.bytes_planned));

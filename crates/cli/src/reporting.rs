@@ -7,11 +7,10 @@ use rustix::fs::Access;
 use tidefs_control::Kind;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::Time;
-use tidefs_report::{PhaseTime, Reconfiguration, Report, RunFacts};
+use tidefs_report::{Decision, PhaseTime, Reconfiguration, Report, RunFacts};
 
 use crate::failure::Failure;
 use crate::file_system::Size;
-use crate::history::History;
 use crate::monitor::Observed;
 
 /// What is known when the command has ended.
@@ -40,7 +39,10 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
     };
     let history = &observed.history;
     let reconfigurations = reconfigurations(observed);
-    let (rows, decisions) = (history.rows().to_vec(), history.decisions().to_vec());
+    let (rows, mut decisions) = (history.rows().to_vec(), history.decisions().to_vec());
+    for Decision { what, why, .. } in &mut decisions {
+        (*what, *why) = (observed.names.told(what), observed.names.told(why));
+    }
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
     let report = report.with_left_out(history.left_out());
     Ok(report.write(directory)?)
@@ -57,17 +59,18 @@ pub fn check(directory: &Path) -> Result<(), Failure> {
 }
 
 fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {
-    let reported = |one| reported(one, observed.started, &observed.history);
+    let reported = |one| reported(one, observed);
     observed.finished.iter().map(reported).collect()
 }
 
-fn reported(one: &ReportedReconfiguration, run: Time, history: &History) -> Reconfiguration {
-    let started_at = (Time(one.started_unix_ns) - run).as_secs_f64();
+fn reported(one: &ReportedReconfiguration, observed: &Observed) -> Reconfiguration {
+    let Observed { history, names, started, .. } = observed;
+    let started_at = (Time(one.started_unix_ns) - *started).as_secs_f64();
     let stall = history.stall(one.started_unix_ns);
     let milliseconds = |part: f64| Some(stall?.quantile(part)?.as_secs_f64() * 1_000.0);
     Reconfiguration {
         kind: kind(&one.kind),
-        reason: one.reason.clone(),
+        reason: names.told(&one.reason),
         started_at,
         seconds: one.seconds,
         nodes_before: one.nodes_before.into(),
@@ -79,7 +82,7 @@ fn reported(one: &ReportedReconfiguration, run: Time, history: &History) -> Reco
         io_stall_p99_ms: milliseconds(0.99),
         imbalance_percent: one.imbalance_percent,
         phases: one.phases.iter().map(phase).collect(),
-        outcome: one.outcome.clone(),
+        outcome: names.told(&one.outcome),
     }
 }
 

@@ -10,6 +10,7 @@ use tidefs_manager::NodeStatus;
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
+use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeRecord;
@@ -155,6 +156,23 @@ impl StatusView {
             last_decision: manager.and_then(|it| it.last_decision.clone()),
             lost_nodes: Vec::new(),
         }
+    }
+
+    /// With nodes called as they are in `nodes`.
+    pub fn in_names(mut self, names: &NodeNames) -> StatusView {
+        let told = |text: &mut String| *text = names.told(text);
+        if let Some(under_way) = &mut self.reconfiguration {
+            told(&mut under_way.reason);
+            under_way.last_failure.as_mut().map(told);
+        }
+        if let Some(recovery) = &mut self.recovery {
+            told(&mut recovery.last_failure);
+        }
+        if let Some(decision) = &mut self.last_decision {
+            told(&mut decision.what);
+            told(&mut decision.why);
+        }
+        self
     }
 
     pub fn with_lost(mut self, dead: &[DeadNode]) -> StatusView {

@@ -1,11 +1,12 @@
 //! What people want of the number of nodes, and how it came out.
 
 use anyhow::{Context, bail};
-use tidefs_control::{Outcome, Summary};
+use tidefs_control::{Outcome, Summary, count_of_nodes};
 use tidefs_model::NodeId;
 
 use crate::change_view::ChangeView;
 use crate::failure::Failure;
+use crate::node_names::NodeNames;
 use crate::nodes::{Supervision, ToManager};
 use crate::state::NodeRecord;
 
@@ -29,7 +30,11 @@ impl Wish {
             Wish::Scale(count) => ToManager::Scale(*count),
             Wish::Drain(name) => ToManager::Drain(find(name, nodes)?.to_string()),
         };
-        Ok(manager.change(&request)?)
+        let names = NodeNames::of(nodes);
+        manager.change(&request).map_err(|failure| match failure {
+            Failure::Refused(why) => Failure::Refused(names.told(&why)).into(),
+            failure => failure.into(),
+        })
     }
 }
 
@@ -52,7 +57,7 @@ pub fn describe(summary: &Summary) -> anyhow::Result<ChangeView> {
     match &summary.outcome {
         Outcome::Completed => Ok(said),
         Outcome::Partly { missing, why } => {
-            bail!("{said}; {missing} nodes are missing: {why}")
+            bail!("{said}; {} short of what was asked: {why}", count_of_nodes(*missing))
         }
         Outcome::RolledBack { why } => bail!("{said}; it was undone: {why}"),
         Outcome::Failed { why } => bail!("{said}; it was given up: {why}"),

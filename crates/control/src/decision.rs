@@ -8,6 +8,7 @@ use tidefs_model::{ByteSize, NodeId, Time};
 use crate::observation::{Observation, percent};
 use crate::settings::Settings;
 use crate::shares_held::Deviation;
+use crate::words::count_of_nodes;
 
 /// A decision and what it rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +188,8 @@ impl fmt::Display for Verdict {
             Verdict::Shrink { leaving, cause } => write!(f, "shrink by {}: {cause}", leaving.len()),
             Verdict::Rebalance { cause } => write!(f, "rebalance: {cause}"),
             Verdict::Expunge { dead } => {
-                write!(f, "give up what was on {} nodes: their processes have ended", dead.len())
+                let nodes = count_of_nodes(dead.len() as u16);
+                write!(f, "give up what was on {nodes} that ended: others take over, empty")
             }
         }
     }
@@ -203,7 +205,7 @@ impl fmt::Display for Cause {
                 write!(f, "{used_percent:.1} % in use is above {threshold_percent} %")
             }
             Cause::BelowMinimum { nodes, min } => {
-                write!(f, "{nodes} nodes answer, and {min} is the minimum")
+                write!(f, "nodes that answer: {nodes}, of at least {min}")
             }
             Cause::BelowThreshold { used_percent, threshold_percent, quiet } => write!(
                 f,
@@ -249,7 +251,9 @@ impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Hold::NotObserved => f.write_str("the nodes have not been observed yet"),
-            Hold::NobodyServes => f.write_str("no node answers"),
+            Hold::NobodyServes => f.write_str(
+                "no node answers; if none comes back, `tidefs down` ends the file system",
+            ),
             Hold::Between { shrink_below: None, grow_above: None } => {
                 f.write_str("the policy is static; `tidefs scale` changes the number of nodes")
             }

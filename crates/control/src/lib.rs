@@ -21,6 +21,7 @@ mod request;
 pub mod rescaling;
 mod settings;
 mod shares_held;
+mod words;
 pub mod workflow;
 pub mod yielding;
 
@@ -45,3 +46,4 @@ pub use record::{Kind, Record, RecordError};
 pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};
 pub use shares_held::{Deviation, SharesHeld};
+pub use words::count_of_nodes;

@@ -5,6 +5,7 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use crate::decision::{Cause, Verdict};
 use crate::observation::Observation;
 use crate::settings::Settings;
+use crate::words::count_of_nodes;
 
 /// More victim nodes than this are not taken in.
 const VICTIMS_MOST: usize = 1_024;
@@ -24,9 +25,9 @@ pub enum Request {
 /// Why a request is not granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    #[error("{asked} nodes are more than the maximum of {max}; start with a higher maximum")]
+    #[error("{} would be more than the maximum of {max}; start with a higher maximum", count_of_nodes(*asked))]
     AboveMaximum { asked: u16, max: u16 },
-    #[error("{asked} nodes are fewer than the minimum of {min}; start with a lower minimum")]
+    #[error("{} would be fewer than the minimum of {min}; start with a lower minimum", count_of_nodes(*asked))]
     BelowMinimum { asked: u16, min: u16 },
     #[error("{node} is not one of the nodes; `tidefs status` lists them")]
     UnknownNode { node: NodeId },
@@ -35,15 +36,18 @@ pub enum Refused {
     #[error("{node} is the last node of the class own, and metadata lies on those only")]
     LastOwnNode { node: NodeId },
     #[error(
-        "the remaining {nodes} nodes can take {room}, and {used} are in use: {missing} are \
-         missing; delete files, or keep more nodes"
+        "the remaining {} can take {room}, and {used} are in use: {missing} are missing; delete \
+         files, or keep more nodes", count_of_nodes(*nodes)
     )]
     DoesNotFit { nodes: u16, room: ByteSize, used: ByteSize, missing: ByteSize },
     #[error("{node} was not lent, so nobody can want it back; `tidefs drain` empties it")]
     NotLent { node: NodeId },
     #[error("{victims} victim nodes are there already, as many as there can be")]
     TooManyVictims { victims: usize },
-    #[error("no node answers")]
+    #[error(
+        "no node answers; ask again when one does, or end the file system, and all that it held, with \
+         `tidefs down`"
+    )]
     NobodyServes,
     #[error("{waiting} requests wait already; ask again when they are done")]
     TooManyRequests { waiting: usize },

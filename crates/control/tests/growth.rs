@@ -151,7 +151,7 @@ fn a_shrink_that_cannot_hold_the_data_is_refused_with_the_numbers() {
     let leaving = BTreeSet::from([id(0), id(1)]);
     let refusal = plan(&cluster.inventory(), &leaving, &Spreading::default()).unwrap_err();
     let says = refusal.to_string();
-    assert!(says.contains("the remaining 1 nodes") && says.contains("are missing"), "{says}");
+    assert!(says.contains("the remaining 1 node") && says.contains("are missing"), "{says}");
     let all: BTreeSet<_> = cluster.nodes.iter().copied().collect();
     let refusal = plan(&cluster.inventory(), &all, &Spreading::default()).unwrap_err();
     assert_eq!(refusal, tidefs_control::Refusal::NoNodeLeft);

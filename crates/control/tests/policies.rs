@@ -244,8 +244,8 @@ fn requests_are_granted_or_refused_with_the_numbers() {
     assert!(matches!(grant(Request::Scale(4)), Ok(Some(Verdict::Grow { add: 1, .. }))));
     assert!(matches!(grant(Request::Scale(2)), Ok(Some(Verdict::Shrink { .. }))));
     for (request, says) in [
-        (Request::Scale(5), "5 nodes are more than the maximum of 4"),
-        (Request::Scale(1), "1 nodes are fewer than the minimum of 2"),
+        (Request::Scale(5), "5 nodes would be more than the maximum of 4"),
+        (Request::Scale(1), "1 node would be fewer than the minimum of 2"),
         (Request::Drain(id(9)), "is not one of the nodes"),
     ] {
         let refused = grant(request).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! Reconfigurations that are over, as the journal and the report have them.
 
 use serde::{Deserialize, Serialize};
-use tidefs_control::{Outcome, Summary};
+use tidefs_control::{Outcome, Summary, count_of_nodes};
 
 /// A reconfiguration as the report has it. How long requests were held up is known to mounts alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl From<&Summary> for ReportedReconfiguration {
             outcome: match &summary.outcome {
                 Outcome::Completed => "completed".to_owned(),
                 Outcome::Partly { missing, why } => {
-                    format!("partly: {missing} nodes are missing: {why}")
+                    format!("partly: {} short of what was wanted: {why}", count_of_nodes(*missing))
                 }
                 Outcome::RolledBack { why } => format!("rolled back: {why}"),
                 Outcome::Failed { why } => format!("failed: {why}"),

@@ -61,7 +61,10 @@ pub struct Manager<H, P, S, C> {
 pub enum ManagerError {
     #[error("another manager has taken over")]
     Superseded,
-    #[error("the journal cannot be read: {0}")]
+    #[error(
+        "the journal cannot be read: {0}; no node comes or goes any more, and files can still be \
+         used: copy what is needed to another place, then `tidefs down`"
+    )]
     Journal(#[source] JournalError),
 }
 

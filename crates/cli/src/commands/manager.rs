@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use tidefs_control::{Answer, Refused, Request};
+use tidefs_control::{Answer, Refused, Request, Settings};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Handle, Manager, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
@@ -63,12 +63,17 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         None => manager,
     };
     let busy = || FromManager::Refused("too many requests are being served".to_owned());
-    lines::serve(listener, busy, move |request| answer(&handle, &urgency, request));
+    lines::serve(listener, busy, move |request| answer(&handle, &settings, &urgency, request));
     manager.run(&AtomicBool::new(false))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager {
+fn answer(
+    handle: &Handle,
+    settings: &Settings,
+    urgency: &Urgency,
+    request: ToManager,
+) -> FromManager {
     match request {
         ToManager::Look { known } => {
             let view = ManagerView::new(
@@ -82,16 +87,24 @@ fn answer(handle: &Handle, urgency: &Urgency, request: ToManager) -> FromManager
             urgency.mark();
             FromManager::Room { hopeful: is_hopeful(handle.alarm_full(None)) }
         }
-        ToManager::Scale(nodes) => change(handle, Request::Scale(nodes)),
+        ToManager::Scale(nodes) => by_hand(handle, settings, Request::Scale(nodes)),
         ToManager::TakeIn => change(handle, Request::TakeIn),
         ToManager::GiveBack(id) => match id.parse() {
             Ok(node) => urgency.during(|| change(handle, Request::GiveBack(node))),
             Err(error) => FromManager::Refused(format!("{error}")),
         },
         ToManager::Drain(id) => match id.parse() {
-            Ok(node) => change(handle, Request::Drain(node)),
+            Ok(node) => by_hand(handle, settings, Request::Drain(node)),
             Err(error) => FromManager::Refused(format!("{error}")),
         },
+    }
+}
+
+/// People are told when the policy may undo what they asked for.
+fn by_hand(handle: &Handle, settings: &Settings, request: Request) -> FromManager {
+    match change(handle, request) {
+        FromManager::Changed(done) => FromManager::Changed(Box::new(done.under(settings))),
+        answer => answer,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::words::count_of_nodes;
 use tidefs_model::{ByteSize, NodeId, Partition};
 
 /// One partition goes from the node that holds it to another.
@@ -93,8 +94,8 @@ pub enum Refusal {
     #[error("{node} does not answer, so its {partitions} partitions cannot be moved off it")]
     LeavingUnreachable { node: NodeId, partitions: u16 },
     #[error(
-        "{data} do not fit into the {room} that the remaining {nodes} nodes can take; {missing} \
-         are missing"
+        "{data} do not fit into the {room} that the remaining {} can take; {missing} are missing",
+        count_of_nodes(*nodes)
     )]
     DoesNotFit { data: ByteSize, room: ByteSize, missing: ByteSize, nodes: u16 },
     #[error(
