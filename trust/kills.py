@@ -138,6 +138,14 @@ def held(path: str, secret: str) -> list[tuple[int, int]]:
     return [(int(pair[0]), int(pair[-1])) for pair in pairs]
 
 
+def what_is_walked(options) -> str:
+    step = "each step" if options.stride == 1 else f"one step in {options.stride}"
+    judged = f"all well within {options.within:.0f} s of the restart" if options.within else "times told"
+    rest = "" if options.stride == 1 else "; --stride 1 (make kills) walks all"
+    server = options.server or "the usual server"
+    return f"kills before {step} of growing to 3 nodes and shrinking to 1 on {server}, {judged}{rest}"
+
+
 def walk(system: System, stride: int) -> list[float]:
     """Kills before the first step, the next, and so on, growing and shrinking in turn.  Answers with
     the seconds from each restart until all was well."""
@@ -195,6 +203,7 @@ def main() -> int:
     options = parser.parse_args()
     if not options.tidefs.exists() or options.stride < 1:
         parser.error("no such program, or no such stride")
+    print(what_is_walked(options), flush=True)
     with tempfile.TemporaryDirectory(prefix="tk", dir="/tmp") as folder:
         system = System(options.tidefs.resolve(), options.server, Path(folder))
         system.up()
