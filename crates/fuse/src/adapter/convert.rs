@@ -1,12 +1,12 @@
 //! The words of the kernel's protocol in the words of `fs`, and back.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, Generation, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
 use tidefs_fs::{
     Attr, Caller, Error, Kind, Lifetimes, OpenMode, RenameMode, Seek, SetTime, SpaceMode, XattrMode,
 };
-use tidefs_model::Ino;
+use tidefs_model::{Ino, Time};
 
 /// What `stat` tells programs to read and write at a time. Streams of the C library take it as
 /// the size of their buffer: larger makes sequential ones cheaper and those that jump dearer.
@@ -106,7 +106,18 @@ pub fn open_mode(flags: OpenFlags) -> OpenMode {
 pub fn set_time(time: TimeOrNow) -> SetTime {
     match time {
         TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(time.into()),
+        TimeOrNow::SpecificTime(time) => SetTime::At(time_of(time)),
+    }
+}
+
+/// The library takes the fraction of a time before 1970 away, which the kernel had added.
+pub fn time_of(time: SystemTime) -> Time {
+    match UNIX_EPOCH.duration_since(time) {
+        Ok(before) => {
+            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
+            Time::from_unix(seconds, before.subsec_nanos())
+        }
+        Err(_) => time.into(),
     }
 }
 

@@ -62,6 +62,33 @@ pub fn times_are_kept_to_the_nanosecond(dir: &Path) {
     assert_eq!(metadata.modified().unwrap(), modified);
 }
 
+pub fn times_before_1970_are_kept_and_far_ones_become_the_nearest(dir: &Path) {
+    let path = dir.join("file");
+    let file = File::create(&path).unwrap();
+    let day = Duration::from_secs(86_400);
+    let last = UNIX_EPOCH + Duration::from_secs((1 << 34) - (1 << 31) - 1);
+    let first = UNIX_EPOCH - Duration::from_secs(1 << 31);
+    let (fraction, long_ago) = (Duration::from_millis(2_750), UNIX_EPOCH - 3500 * day);
+    for (set, shown) in [
+        (UNIX_EPOCH - fraction, UNIX_EPOCH - fraction),
+        (long_ago, long_ago),
+        (first - day, first),
+        (last + day, last),
+        (UNIX_EPOCH, UNIX_EPOCH),
+        (long_ago, long_ago),
+    ] {
+        file.set_times(FileTimes::new().set_accessed(set).set_modified(set)).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.accessed().unwrap(), metadata.modified().unwrap()), (shown, shown));
+    }
+    file.write_all_at(b"new", 0).unwrap();
+    drop(file);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    assert!(modified > SystemTime::now() - day, "a write dates it anew");
+    File::open(dir).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(fs::metadata(dir).unwrap().modified().unwrap(), long_ago);
+}
+
 pub fn a_change_shows_in_the_times(dir: &Path) {
     let long_ago = UNIX_EPOCH + Duration::from_secs(1000);
     let mut file = File::create(dir.join("file")).unwrap();

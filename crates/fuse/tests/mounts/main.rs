@@ -65,6 +65,7 @@ claims! {
         permissions_and_owners_change,
         a_new_owner_ends_set_user_id,
         times_are_kept_to_the_nanosecond,
+        times_before_1970_are_kept_and_far_ones_become_the_nearest,
         a_change_shows_in_the_times,
         extended_attributes_are_kept,
         access_control_lists_are_refused,
