@@ -16,6 +16,7 @@ use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::Before;
 use crate::names::ATTEMPTS;
+use crate::ops::setattr::lends_privileges;
 use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
 use crate::table::{Node, Slot};
 
@@ -125,7 +126,8 @@ impl<S: Store> Fs<S> {
         node.add_handle(&slot);
         let keep_cache = slot.version_cached == Some(file.version());
         slot.version_cached = Some(file.version());
-        let pinned = file.pinned();
+        // The kernel does not end what a file lends when it writes by itself.
+        let pinned = file.pinned().filter(|_| !lends_privileges(node.inherited().mode));
         drop(slot);
         let errors = ErrorCursor::new(&file);
         let node = node.clone();
@@ -287,12 +289,14 @@ impl<S: Store> Fs<S> {
         done
     }
 
+    /// `clear_privileges`: as with [`Fs::write`], but it need not be asked for where there are none.
     pub fn allocate(
         &self,
         handle: Handle,
         offset: u64,
         length: u64,
         mode: SpaceMode,
+        clear_privileges: bool,
     ) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
         if !handle.mode.write {
@@ -305,6 +309,9 @@ impl<S: Store> Fs<S> {
         if end > crate::FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
+        if clear_privileges {
+            self.end_privileges(&handle.node)?;
+        }
         handle.file.allocate(offset, length, mode)
     }
 
@@ -314,6 +321,7 @@ impl<S: Store> Fs<S> {
     }
 
     /// Copies bytes from file to file; answers how many, which are fewer at the source's end.
+    /// `clear_privileges`: of the target, as with [`Fs::allocate`].
     pub fn copy_range(
         &self,
         source: Handle,
@@ -321,6 +329,7 @@ impl<S: Store> Fs<S> {
         target: Handle,
         target_offset: u64,
         length: u64,
+        clear_privileges: bool,
     ) -> Result<u64, Error> {
         const STEP: usize = 1 << 20;
         let reader = self.handles.file(source)?;
@@ -334,6 +343,9 @@ impl<S: Store> Fs<S> {
             let bytes = reader.file.read(&reader.reader, source_offset + copied, step)?;
             if bytes.as_slice().is_empty() {
                 break;
+            }
+            if clear_privileges && copied == 0 {
+                self.end_privileges(&writer.node)?;
             }
             writer.file.write(&writer.errors, target_offset + copied, bytes.as_slice())?;
             copied += bytes.as_slice().len() as u64;

@@ -11,6 +11,7 @@ use crate::inode::{self, Inode};
 use crate::keys::{self, header};
 use crate::names::ATTEMPTS;
 use crate::ops::Handle;
+use crate::table::Node;
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -99,6 +100,16 @@ impl<S: Store> Fs<S> {
         Err(Error::Contended)
     }
 
+    /// What a change of its bytes by an ordinary user does to a file that lends privileges, as far
+    /// as this mount has seen.
+    pub(crate) fn end_privileges(&self, node: &Node<S>) -> Result<(), Error> {
+        if !lends_privileges(node.inherited().mode) {
+            return Ok(());
+        }
+        self.clear_privileges(node.ino)?;
+        self.fetch(node.reference()).map(drop)
+    }
+
     /// What a write or a change of owner does to the bits that lend privileges.
     pub(crate) fn clear_privileges(&self, ino: Ino) -> Result<(), Error> {
         let changes = SetAttr { clear_privileges: true, ..SetAttr::default() };
@@ -111,6 +122,11 @@ impl<S: Store> Fs<S> {
 fn has_others(changes: &SetAttr) -> bool {
     let size_only = SetAttr { size: changes.size, ..SetAttr::default() };
     *changes != size_only
+}
+
+/// Set-user-id, or set-group-id of a program.
+pub(crate) fn lends_privileges(mode: u32) -> bool {
+    without_privileges(mode) != mode
 }
 
 fn without_privileges(mode: u32) -> u32 {

@@ -42,7 +42,8 @@ pub struct Opened {
     /// The kernel must not keep bytes of this open: it would place them where it thinks the end
     /// of the file is, which another mount may have moved.
     pub uncached: bool,
-    /// The file's bytes, which the kernel may read and write by itself while the handle is open.
+    /// The file's bytes, which the kernel may read and write by itself while the handle is open; not
+    /// those of a file that lends privileges, since that ends when an ordinary user changes them.
     pub pinned: Option<Arc<File>>,
 }
 

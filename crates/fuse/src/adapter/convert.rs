@@ -23,6 +23,12 @@ pub fn caller(request: &fuser::Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid() }
 }
 
+/// Whether a change of a file's bytes ends set-user-id: root keeps it, others do not. The kernel's own
+/// word on it comes with writes alone; with others there is none, or the library does not pass it on.
+pub fn is_ordinary(request: &fuser::Request) -> bool {
+    request.uid() != 0
+}
+
 pub fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
         ino: INodeNo(attr.ino.0),

@@ -6,7 +6,7 @@ use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use super::Adapter;
-use super::convert::ino;
+use super::convert::{ino, is_ordinary};
 
 impl<S: Store> Adapter<S> {
     pub(super) fn open_file(
@@ -16,9 +16,7 @@ impl<S: Store> Adapter<S> {
         mode: OpenMode,
         reply: ReplyOpen,
     ) {
-        // The library does not pass on the kernel's own flag: root keeps set-user-id when it cuts a
-        // file, others do not.
-        let clear_privileges = mode.truncate && by.uid() != 0;
+        let clear_privileges = mode.truncate && is_ordinary(by);
         let opened = self.run(by, "open", |fs| match clear_privileges {
             true => open_without_privileges(fs, ino(number), mode),
             false => fs.open(ino(number), mode),

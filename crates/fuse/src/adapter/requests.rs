@@ -18,8 +18,8 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{
-    caller, ino, is_access_control_list, kind_of_mode, open_mode, rename_mode, seek, set_time,
-    space_mode, xattr_mode,
+    caller, ino, is_access_control_list, is_ordinary, kind_of_mode, open_mode, rename_mode, seek,
+    set_time, space_mode, xattr_mode,
 };
 use super::kernel::negotiate;
 use super::locks::Asked;
@@ -71,9 +71,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // The library does not pass on the kernel's own flag: root keeps set-user-id when it cuts
-        // a file, others do not.
-        let clear_privileges = size.is_some() && by.uid() != 0;
+        let clear_privileges = size.is_some() && is_ordinary(by);
         let changes = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
             uid,
@@ -322,8 +320,9 @@ impl<S: Store> Filesystem for Adapter<S> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated = self
-            .run(by, "fallocate", |fs| fs.allocate(handle(fh), offset, length, space_mode(mode)?));
+        let allocated = self.run(by, "fallocate", |fs| {
+            fs.allocate(handle(fh), offset, length, space_mode(mode)?, is_ordinary(by))
+        });
         reply_empty(reply, allocated);
     }
 
@@ -362,7 +361,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         // The kernel hands the shorter copy on, and the program asks for the rest.
         let length = length.min(COPY_BYTES_MAX);
         let copied = self.run(by, "copy_file_range", |fs| {
-            fs.copy_range(handle(source), source_offset, handle(target), target_offset, length)
+            let (source, target) = (handle(source), handle(target));
+            fs.copy_range(source, source_offset, target, target_offset, length, is_ordinary(by))
         });
         match copied {
             Ok(copied) => reply.written(copied as u32),

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::support::{STRIPE, refusal};
+use crate::support::{STRIPE, by_an_ordinary_user, refusal};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
@@ -49,6 +49,42 @@ pub fn a_new_owner_ends_set_user_id(dir: &Path) {
     fs::set_permissions(&directory, Permissions::from_mode(0o6755)).unwrap();
     chown(&directory, Some(uid), Some(gid)).unwrap();
     assert_eq!(mode(&directory), 0o6755, "the bits of a directory mean something else");
+}
+
+pub fn who_changes_bytes_without_being_root_ends_set_user_id(dir: &Path) {
+    use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+    type Change = fn(&File) -> std::io::Result<()>;
+    let changes: [(&str, Change); 6] = [
+        ("write", |file| file.write_all_at(b"new", 1)),
+        ("truncate", |file| file.set_len(2)),
+        ("allocate", |file| Ok(fallocate(file, FallocateFlags::empty(), 0, 9000)?)),
+        ("keep", |file| Ok(fallocate(file, FallocateFlags::KEEP_SIZE, 0, 9000)?)),
+        ("punch", |file| {
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok(fallocate(file, punch, 0, 2)?)
+        }),
+        ("copy", |file| {
+            let copied = copy_file_range(file, Some(&mut 0), file, Some(&mut 4), 3)?;
+            assert_eq!(copied, 3);
+            Ok(())
+        }),
+    ];
+    for (name, change) in changes {
+        let path = dir.join(name);
+        fs::write(&path, b"text").unwrap();
+        for (bits, left) in [(0o6755, 0o755), (0o2744, 0o2744), (0o4600, 0o600)] {
+            fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            if rustix::process::getuid().is_root() {
+                change(&file).unwrap();
+                assert_eq!(mode(&path), bits, "{name} by root");
+            }
+            by_an_ordinary_user(|| change(&file)).unwrap();
+            assert_eq!(mode(&path), left, "{name} of {bits:o}");
+            by_an_ordinary_user(|| change(&file)).unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, left, "{name} once more");
+        }
+    }
 }
 
 pub fn times_are_kept_to_the_nanosecond(dir: &Path) {

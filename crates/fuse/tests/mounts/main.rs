@@ -64,6 +64,7 @@ claims! {
     attributes:
         permissions_and_owners_change,
         a_new_owner_ends_set_user_id,
+        who_changes_bytes_without_being_root_ends_set_user_id,
         times_are_kept_to_the_nanosecond,
         times_before_1970_are_kept_and_far_ones_become_the_nearest,
         a_change_shows_in_the_times,

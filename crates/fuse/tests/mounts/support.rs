@@ -131,6 +131,18 @@ pub fn refusal<T>(result: std::io::Result<T>) -> Errno {
     Errno::from_io_error(&error).unwrap_or_else(|| panic!("{error} has no number"))
 }
 
+/// Does something in a thread that has no privileges.
+pub fn by_an_ordinary_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        if rustix::process::getuid().is_root() {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(None, nobody, None).expect("root may be anybody");
+        }
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().expect("it does not panic"))
+}
+
 /// Bytes that differ from place to place, so that a shift shows.
 pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -64,7 +64,7 @@ impl<S: Store> Operations for FsDriver<S> {
             return Err(Errno::Invalid);
         }
         let mode = words::space_mode(mode);
-        self.fs().allocate(file.handle, offset, length, mode).map_err(errno)
+        self.fs().allocate(file.handle, offset, length, mode, false).map_err(errno)
     }
 
     fn seek(&mut self, fd: Fd, offset: u64, what: SeekFor) -> Result<u64, Errno> {
@@ -92,7 +92,7 @@ impl<S: Store> Operations for FsDriver<S> {
             return Err(Errno::Invalid);
         }
         self.fs()
-            .copy_range(from.handle, source_offset, to.handle, target_offset, length)
+            .copy_range(from.handle, source_offset, to.handle, target_offset, length, false)
             .map_err(errno)
     }
 
