@@ -15,7 +15,7 @@ use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 use crate::deferring::Change;
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::inode::u64_at;
+use crate::inode::{Inode, u64_at};
 use crate::keys;
 use crate::known_names::KnownNames;
 use crate::table::Node;
@@ -34,6 +34,8 @@ pub(crate) struct Memory {
     parts: Option<Parts>,
     /// The record as it was last read, alone or not, for when its node does not answer.
     last_record: Option<Bytes>,
+    /// The record of a directory that this mount removed: programs may be in it still.
+    removed: Option<Bytes>,
     /// All of the directory's names, where they are known.
     pub names: Option<KnownNames>,
 }
@@ -53,6 +55,9 @@ impl<S: Store> Fs<S> {
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
         let alone = self.membership.time_alone();
         let memory = node.memory();
+        if let Some(record) = &memory.removed {
+            return (Some((record.clone(), Vec::new())), Generation::default());
+        }
         let is_right = alone == Some(memory.alone) && failures == memory.failures;
         let parts = memory.parts.as_ref().filter(|_| is_right);
         (parts.cloned(), Generation { changes: memory.generation, failures })
@@ -89,6 +94,31 @@ impl<S: Store> Fs<S> {
             memory.generation += 1;
             memory.parts = None;
         }
+    }
+
+    /// Keeps the attributes of a directory that was removed, for programs that have it open or are in
+    /// it, until the kernel forgets it.
+    pub(crate) fn outlive(&self, directory: Ino, was: Inode) {
+        if let Some(node) = self.table.find(directory) {
+            let now = self.now();
+            let left = Inode { nlink: 0, size: 0, ctime: was.ctime.max(now), ..was };
+            node.memory().removed = Some(left.encode());
+        }
+    }
+
+    /// Changes a directory that was removed. `false`: it was not.
+    pub(crate) fn change_removed(
+        &self,
+        directory: Ino,
+        change: impl FnOnce(&mut Inode),
+    ) -> Result<bool, Error> {
+        let Some(node) = self.table.find(directory) else { return Ok(false) };
+        let mut memory = node.memory();
+        let Some(record) = &memory.removed else { return Ok(false) };
+        let mut inode = Inode::decode(directory, record)?;
+        change(&mut inode);
+        memory.removed = Some(inode.encode());
+        Ok(true)
     }
 
     /// Applies a batch that changes the entries of a shard, and learns its new header.

@@ -239,6 +239,8 @@ impl<S: Store> Fs<S> {
         parent: &Place,
         step: impl FnOnce(Option<u64>) -> Result<bool, Error>,
     ) -> Result<bool, Error> {
+        // Where it cannot be read, whoever is in it learns that it is gone.
+        let was = self.find_inode(directory).ok().flatten();
         self.membership.while_alone(|alone| {
             let happened = match alone {
                 true if !self.is_empty(directory.ino)? => return Err(Error::NotEmpty),
@@ -246,6 +248,7 @@ impl<S: Store> Fs<S> {
                 false => self.while_closed(directory.ino, parent, step)?,
             };
             if happened {
+                was.into_iter().for_each(|was| self.outlive(directory.ino, was));
                 self.remove_directory(directory)?;
                 self.forget_directory(directory.ino);
                 self.leave_shards(directory.ino, alone)?;

@@ -77,6 +77,11 @@ impl<S: Store> Fs<S> {
     fn change(&self, reference: Reference, changes: &SetAttr) -> Result<(), Error> {
         let field = keys::inode(reference.ino);
         let now = self.now();
+        if reference.kind == Kind::Directory
+            && self.change_removed(reference.ino, |inode| apply(inode, changes, now))?
+        {
+            return Ok(());
+        }
         let depends = changes.clear_privileges
             || (reference.kind != Kind::Directory
                 && (changes.uid.is_some() || changes.gid.is_some()));
@@ -132,6 +137,20 @@ pub(crate) fn lends_privileges(mode: u32) -> bool {
 fn without_privileges(mode: u32) -> u32 {
     let group = if mode & GROUP_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
     mode & !(SET_USER_ID | group)
+}
+
+/// What [`patches`] does to a record.
+fn apply(inode: &mut Inode, changes: &SetAttr, now: Time) {
+    let at = |time: SetTime| match time {
+        SetTime::Now => now,
+        SetTime::At(time) => time,
+    };
+    inode.mode = changes.mode.map_or(inode.mode, |mode| mode & MODE_BITS);
+    inode.uid = changes.uid.unwrap_or(inode.uid);
+    inode.gid = changes.gid.unwrap_or(inode.gid);
+    inode.atime = changes.atime.map_or(inode.atime, at);
+    inode.mtime = changes.mtime.map_or(inode.mtime, at);
+    inode.ctime = changes.ctime.unwrap_or(now);
 }
 
 fn patches(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {

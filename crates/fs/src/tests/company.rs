@@ -6,7 +6,7 @@ use tidefs_model::{Ino, Time};
 use tidefs_store::Embedded;
 
 use super::bed::{Bed, ME};
-use crate::{Error, Fs, Kind, OpenMode, RenameMode, SetAttr, SetTime};
+use crate::{Attr, DirectoryEntry, Error, Fs, Kind, OpenMode, RenameMode, SetAttr, SetTime};
 
 type Mount = Fs<std::sync::Arc<Embedded>>;
 
@@ -160,4 +160,33 @@ fn a_time_that_was_set_by_hand_ends_with_the_next_write() {
         first.release(handle).expect("closed");
         assert_eq!(first.getattr(file, None).expect("there").mtime, first.now());
     }
+}
+
+#[test]
+fn a_directory_that_was_removed_stays_for_the_mount_that_knows_it() {
+    let (bed, first, second) = two();
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o750).expect("made").attr.ino;
+    assert_eq!(second.lookup(Ino::ROOT, b"d").expect("found").attr.ino, directory);
+    let handle = first.opendir(directory).expect("opened");
+    bed.pass(Duration::from_secs(1));
+    first.rmdir(Ino::ROOT, b"d").expect("removed");
+    assert_eq!(second.getattr(directory, None).map(|attr| attr.nlink), Ok(0));
+    bed.pass(LATER);
+    first.tick().expect("housekeeping");
+    super::bed::eventually("its record is freed", || {
+        second.getattr(directory, None) == Err(Error::Stale)
+    });
+    let mode = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+    let attr = first.setattr(directory, None, &mode).expect("it is there still");
+    assert_eq!((attr.nlink, attr.mode, attr.ctime), (0, 0o700, first.now()));
+    let mut names = Vec::new();
+    let mut take = |entry: &DirectoryEntry, _: &Attr| {
+        names.push(entry.name.clone());
+        true
+    };
+    first.readdir_plus(handle, 0, &mut take).expect("listed");
+    assert_eq!(names, [b"." as &[u8], b".."]);
+    first.releasedir(handle).expect("closed");
+    first.forget(directory, 1);
+    assert_eq!(first.getattr(directory, None), Err(Error::Stale));
 }

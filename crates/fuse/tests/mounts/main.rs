@@ -55,6 +55,7 @@ claims! {
         a_rename_replaces_exchanges_or_refuses,
         a_directory_cannot_move_into_itself,
         only_an_empty_directory_is_removed_or_replaced,
+        a_directory_that_was_removed_lives_while_it_is_open,
         hard_links_share_one_file,
         symbolic_links_lead_where_they_say,
         names_of_255_bytes_fit_and_longer_ones_do_not,

@@ -1,14 +1,16 @@
 //! Names: renames, links, and what may be a name.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Command;
+use std::time::UNIX_EPOCH;
 
-use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, mknodat, renameat_with};
 use rustix::io::Errno;
 
 use crate::support::refusal;
@@ -67,6 +69,37 @@ pub fn only_an_empty_directory_is_removed_or_replaced(dir: &Path) {
     fs::remove_dir(dir.join("empty")).unwrap();
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
     assert_eq!(refusal(fs::create_dir(dir.join("no/where"))), Errno::NOENT);
+}
+
+pub fn a_directory_that_was_removed_lives_while_it_is_open(dir: &Path) {
+    let (path, other) = (dir.join("gone"), dir.join("other"));
+    for replaced in [false, true] {
+        fs::create_dir(&path).unwrap();
+        let open = File::open(&path).unwrap();
+        if replaced {
+            fs::create_dir(&other).unwrap();
+            fs::rename(&other, &path).unwrap();
+        } else {
+            fs::remove_dir(&path).unwrap();
+        }
+        assert_eq!(open.metadata().unwrap().nlink(), 0);
+        open.set_permissions(Permissions::from_mode(0o710)).unwrap();
+        open.set_modified(UNIX_EPOCH).unwrap();
+        let stat = rustix::fs::statat(&open, ".", AtFlags::empty()).unwrap();
+        assert_eq!((stat.st_nlink, stat.st_mode & 0o7777, stat.st_mtime), (0, 0o710, 0));
+        assert_eq!(rustix::fs::Dir::read_from(&open).unwrap().count(), 0);
+        let again = rustix::fs::openat(&open, ".", OFlags::DIRECTORY, Mode::empty()).unwrap();
+        assert_eq!(rustix::fs::Dir::read_from(&again).unwrap().count(), 0);
+        let flags = OFlags::CREATE | OFlags::WRONLY;
+        let made = rustix::fs::openat(&open, "new", flags, Mode::RWXU);
+        assert_eq!(made.err(), Some(Errno::NOENT));
+        assert_eq!(rustix::fs::mkdirat(&open, "new", Mode::RWXU), Err(Errno::NOENT));
+    }
+    let within =
+        r#"rmdir "$PWD" && test "$(stat -c %h .)" = 0 && test -z "$(ls -A)" && ! touch new"#;
+    let done = Command::new("sh").args(["-c", within]).current_dir(&path).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(!path.exists());
 }
 
 pub fn hard_links_share_one_file(dir: &Path) {
