@@ -12,11 +12,13 @@ use crate::names::ATTEMPTS;
 use crate::ops::XattrMode;
 use crate::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, inode, keys};
 
-/// Access control lists would have to be obeyed, not only kept.
-const ACCESS_CONTROL_LISTS: &[u8] = b"system.posix_acl_";
+/// Name spaces of attributes that are kept for whoever sets them; the kernel checks who may. Those of
+/// the system would have to be obeyed, not only kept: access control lists above all.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 impl<S: Store> Fs<S> {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        check_name(name)?;
         if name == PLACEMENT {
             return self.placement(ino);
         }
@@ -46,12 +48,7 @@ impl<S: Store> Fs<S> {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<(), Error> {
-        if name.starts_with(ACCESS_CONTROL_LISTS) {
-            return Err(Error::NotSupported);
-        }
-        if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX {
-            return Err(Error::RangeTooSmall);
-        }
+        check_name(name)?;
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::AttributesTooLarge);
         }
@@ -69,6 +66,7 @@ impl<S: Store> Fs<S> {
     }
 
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
+        check_name(name)?;
         if name == PLACEMENT {
             return self.remove_placement(ino);
         }
@@ -112,6 +110,18 @@ impl<S: Store> Fs<S> {
             }
         }
         Err(Error::Contended)
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX {
+        return Err(Error::RangeTooSmall);
+    }
+    let rest = NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace));
+    match rest {
+        None => Err(Error::NotSupported),
+        Some([]) => Err(Error::Invalid),
+        Some(_) => Ok(()),
     }
 }
 

@@ -170,11 +170,6 @@ pub fn xattr_mode(flags: i32) -> Result<XattrMode, Error> {
     }
 }
 
-/// Access control lists would be stored but not enforced, since the kernel checks mode bits only.
-pub fn is_access_control_list(name: &[u8]) -> bool {
-    name.starts_with(b"system.posix_acl_")
-}
-
 /// For replies that have one lifetime for the name and the attributes.
 pub fn shorter(lifetimes: &Lifetimes) -> Duration {
     lifetimes.entry.min(lifetimes.attr)

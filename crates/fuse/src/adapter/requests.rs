@@ -18,8 +18,8 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{
-    caller, ino, is_access_control_list, is_ordinary, kind_of_mode, open_mode, rename_mode, seek,
-    set_time, space_mode, xattr_mode,
+    caller, ino, is_ordinary, kind_of_mode, open_mode, rename_mode, seek, set_time, space_mode,
+    xattr_mode,
 };
 use super::kernel::negotiate;
 use super::locks::Asked;
@@ -438,14 +438,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEmpty,
     ) {
         let set = self.run(by, "setxattr", |fs| {
-            let name = enforced(name)?;
-            fs.setxattr(ino(number), name, value, xattr_mode(flags)?)
+            fs.setxattr(ino(number), name.as_bytes(), value, xattr_mode(flags)?)
         });
         reply_empty(reply, set);
     }
 
     fn getxattr(&self, by: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = self.run(by, "getxattr", |fs| fs.getxattr(ino(number), enforced(name)?));
+        let value = self.run(by, "getxattr", |fs| fs.getxattr(ino(number), name.as_bytes()));
         reply_xattr(reply, size, value);
     }
 
@@ -455,7 +454,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn removexattr(&self, by: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let removed =
-            self.run(by, "removexattr", |fs| fs.removexattr(ino(number), enforced(name)?));
+            self.run(by, "removexattr", |fs| fs.removexattr(ino(number), name.as_bytes()));
         reply_empty(reply, removed);
     }
 
@@ -489,10 +488,4 @@ impl<S: Store> Filesystem for Adapter<S> {
 
 fn handle(number: FileHandle) -> Handle {
     Handle(number.0)
-}
-
-/// The name of an extended attribute, unless it is one that promises what nobody enforces.
-fn enforced(name: &OsStr) -> Result<&[u8], Error> {
-    let name = name.as_bytes();
-    if is_access_control_list(name) { Err(Error::NotSupported) } else { Ok(name) }
 }

@@ -178,6 +178,34 @@ pub fn extended_attributes_are_kept(dir: &Path) {
     assert_eq!(rustix::fs::listxattr_query(&path), Ok(9));
 }
 
+pub fn extended_attributes_have_names_of_known_kinds(dir: &Path) {
+    let path = dir.join("file");
+    File::create(&path).unwrap();
+    let refusals = [
+        ("foo.bar", Errno::OPNOTSUPP),
+        ("com.apple.quarantine", Errno::OPNOTSUPP),
+        ("user", Errno::OPNOTSUPP),
+        ("system.tidefs", Errno::OPNOTSUPP),
+        ("user.", Errno::INVAL),
+        ("security.", Errno::INVAL),
+    ];
+    for (name, refusal) in refusals {
+        let set = rustix::fs::setxattr(&path, name, b"1", XattrFlags::empty());
+        assert_eq!(set, Err(refusal), "{name}");
+        assert_eq!(rustix::fs::getxattr(&path, name, &mut [0_u8; 10]), Err(refusal), "{name}");
+        assert_eq!(rustix::fs::removexattr(&path, name), Err(refusal), "{name}");
+    }
+    let mut kept = vec!["user.x"];
+    if rustix::process::getuid().is_root() {
+        kept.extend(["trusted.x", "security.x"]);
+    }
+    for name in kept {
+        rustix::fs::setxattr(&path, name, b"1", XattrFlags::empty()).unwrap();
+        assert_eq!(rustix::fs::getxattr(&path, name, &mut [0_u8; 10]), Ok(1), "{name}");
+        rustix::fs::removexattr(&path, name).unwrap();
+    }
+}
+
 pub fn access_control_lists_are_refused(dir: &Path) {
     let path = dir.join("file");
     File::create(&path).unwrap();

@@ -70,6 +70,7 @@ claims! {
         times_before_1970_are_kept_and_far_ones_become_the_nearest,
         a_change_shows_in_the_times,
         extended_attributes_are_kept,
+        extended_attributes_have_names_of_known_kinds,
         access_control_lists_are_refused,
         totals_grow_with_what_is_written;
     space:
