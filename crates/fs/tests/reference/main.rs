@@ -6,6 +6,9 @@ mod driver;
 mod faults;
 mod kernel;
 mod line;
+#[path = "../../../oracle/tests/drivers/nodes.rs"]
+mod nodes;
+mod on_nodes;
 mod random;
 mod regression;
 mod words;

@@ -141,17 +141,25 @@ impl<S: Store> World<S> {
 
     /// Leaves, and has a new mount find the same tree; then removes all of it, and nothing is
     /// left in the store.
-    pub fn settle(mut self, driver: FsDriver<S>, checked: &Checked) -> Result<(), Failure> {
+    pub fn settle(&mut self, driver: FsDriver<S>, checked: &Checked) -> Result<(), Failure> {
         driver.unmount();
         let mut second = self.driver(Shape { shards: 0, mounts: 1, forget_every: 3 });
         compare(checked, &mut second)?;
-        remove_all(&mut second, &Path::root());
+        empty(&mut second);
         second.unmount();
         let (keys, at_most) = (self.keys(), self.keys_of_an_empty_tree);
         match keys <= at_most {
             true => Ok(()),
             false => Err(checked.failure(Difference::Left { keys, at_most })),
         }
+    }
+
+    /// Removes what a run left that failed; what nobody can reach is counted from now on.
+    pub fn clear(&mut self) {
+        let mut driver = self.driver(Shape { shards: 0, mounts: 1, forget_every: 3 });
+        empty(&mut driver);
+        driver.unmount();
+        self.keys_of_an_empty_tree = self.keys_of_an_empty_tree.max(self.keys());
     }
 
     /// Nothing is left of anything that there was.
@@ -170,6 +178,15 @@ impl<S: Store> World<S> {
         let overview = self.store.overview().expect("the store answers");
         overview.nodes.iter().map(|node| node.keys).sum()
     }
+}
+
+/// Leaves the root as it was made, but for its times and mode.
+fn empty(driver: &mut impl Driver) {
+    let root = Path::root();
+    for name in driver.list_xattrs(&root).expect("listed") {
+        driver.remove_xattr(&root, &name).expect("an attribute is removed");
+    }
+    remove_all(driver, &root);
 }
 
 pub fn remove_all(driver: &mut impl Driver, directory: &Path) {

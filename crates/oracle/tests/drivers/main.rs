@@ -4,4 +4,5 @@
 mod kernel;
 mod mounted;
 mod mounts;
+mod nodes;
 mod stores;

@@ -10,7 +10,8 @@ use tidefs_oracle::{Abilities, Failure, PosixDriver, Profile, Scenario, check, c
 use tidefs_store::Store;
 
 use crate::mounts::Mounted;
-use crate::stores::{self, STRIPE, is_wanted};
+use crate::nodes::{is_wanted, on_nodes};
+use crate::stores::{self, STRIPE};
 
 /// The root's shards, of which each keeps the time of its last change, and the registers.
 const KEYS_OF_AN_EMPTY_TREE: u64 = 16 + 3;
@@ -100,21 +101,21 @@ fn two_mounts_over_the_heap_in_turns() {
 
 #[test]
 fn a_mount_over_valkey() {
-    if let Some(nodes) = stores::on_nodes("valkey").filter(|_| is_wanted("fuse")) {
+    if let Some(nodes) = on_nodes("valkey").filter(|_| is_wanted("fuse")) {
         check_alone(&nodes.store, false);
     }
 }
 
 #[test]
 fn a_mount_over_redis() {
-    if let Some(nodes) = stores::on_nodes("redis").filter(|_| is_wanted("fuse")) {
+    if let Some(nodes) = on_nodes("redis").filter(|_| is_wanted("fuse")) {
         check_alone(&nodes.store, false);
     }
 }
 
 #[test]
 fn two_mounts_over_valkey_in_turns() {
-    if let Some(nodes) = stores::on_nodes("valkey").filter(|_| is_wanted("fuse")) {
+    if let Some(nodes) = on_nodes("valkey").filter(|_| is_wanted("fuse")) {
         let cases = CASES_IN_TURNS_ON_NODES;
         check_in_turns(&nodes.store, Profile { cases, ..profile(2) });
     }
