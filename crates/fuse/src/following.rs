@@ -100,15 +100,16 @@ impl Following {
         match turn {
             Turn::Stay => self.threads.catch_up(),
             Turn::LetGo => self.threads.let_go(),
-            Turn::Look => {
-                let then = match self.threads.follow(caller, now) {
-                    Some(moved) => habit.looked(moved),
-                    None => habit.cannot_follow(),
-                };
-                if then == Turn::LetGo {
-                    self.threads.let_go();
-                }
-            }
+            Turn::Look => self.threads.look_for(caller),
+        }
+        let found = self.threads.found().filter(|_| habit.follows());
+        let Some((_, place)) = found.filter(|(thread, _)| *thread == caller) else { return };
+        let then = match self.threads.follow(place, now) {
+            Some(moved) => habit.looked(moved),
+            None => habit.cannot_follow(),
+        };
+        if then == Turn::LetGo {
+            self.threads.let_go();
         }
     }
 }

@@ -1,4 +1,7 @@
-//! Keeps a processor from looking idle.
+//! Sees where a program is, and keeps a processor from looking idle.
+//!
+//! What proc(5) tells of a program may have to wait for the program itself, which may wait for the
+//! file system. So no thread that serves requests asks.
 //!
 //! Linux moves a thread that it wakes to a processor that idles, also where the thread's own is about
 //! to be free: to the one where it ran before its last move, and on a machine of two to the other one.
@@ -7,7 +10,7 @@
 //! What stands there does so at the lowest priority, while calls follow each other without a pause.
 //! It steps aside as soon as it notices that somebody else wants the processor, or that it may not run.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
-use super::threads::keep_to;
+use super::threads::{keep_to, processor_of};
 
 /// How long one order lasts: longer than a call and the pause after it.
 const MOMENT: Duration = Duration::from_micros(300);
@@ -43,6 +46,16 @@ struct Post {
     /// Until when to stand, and until when to stay away, in nanoseconds since it began.
     until: AtomicU64,
     away: AtomicU64,
+    /// The thread to look for; 0 for none.
+    asked: AtomicU32,
+    /// The thread that was looked for, and 1 more than its processor, or 0 where that is not to be
+    /// seen, in 32 bits each; 0 before there is an answer.
+    answer: AtomicU64,
+}
+
+enum Order {
+    Look,
+    Stand(usize),
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +93,29 @@ impl Guard {
         stands
     }
 
+    /// Has it look for a thread, unless it is looking for one; the number is not 0.
+    pub fn ask(&self, thread: u32) {
+        let (asked, relaxed) = (&self.post.asked, Ordering::Relaxed);
+        if asked.compare_exchange(0, thread, Ordering::AcqRel, relaxed).is_err() {
+            return;
+        }
+        if !self.post.stands.load(Ordering::Relaxed) {
+            // It is asked under the lock whether there is anything to do.
+            drop(self.post.lock());
+            self.post.called.notify_one();
+        }
+    }
+
+    /// What it has seen since this was called last: the thread, and where it is.
+    pub fn answer(&self) -> Option<(u32, Option<usize>)> {
+        if self.post.answer.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let answer = self.post.answer.swap(0, Ordering::AcqRel);
+        let thread = u32::try_from(answer >> 32).expect("32 bits are left");
+        (thread != 0).then(|| (thread, (answer as u32).checked_sub(1).map(|at| at as usize)))
+    }
+
     pub fn relieve(&self) {
         self.post.until.store(0, Ordering::Relaxed);
     }
@@ -106,6 +142,8 @@ impl Post {
             stands: AtomicBool::new(false),
             until: AtomicU64::new(0),
             away: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
+            answer: AtomicU64::new(0),
         }
     }
 
@@ -122,7 +160,11 @@ impl Post {
             tracing::debug!(%error, "a guard keeps its priority");
         }
         let mut away = AWAY_MIN;
-        while let Some(processor) = self.next() {
+        while let Some(order) = self.next() {
+            let Order::Stand(processor) = order else {
+                self.look();
+                continue;
+            };
             keep_to(processor);
             let disturbed = self.keep_busy();
             self.stands.store(false, Ordering::Relaxed);
@@ -136,10 +178,21 @@ impl Post {
         }
     }
 
+    /// Looks for whom it was asked for, if anybody.
+    fn look(&self) {
+        let thread = self.asked.load(Ordering::Acquire);
+        if thread != 0 {
+            let place = processor_of(thread).map_or(0, |at| at as u64 + 1);
+            self.answer.store(u64::from(thread) << 32 | place, Ordering::Release);
+            self.asked.store(0, Ordering::Release);
+        }
+    }
+
     /// Until the moment is over; when it noticed before that it does not get the processor.
     fn keep_busy(&self) -> Option<Instant> {
         let mut last = Instant::now();
         while self.since(last) < self.until.load(Ordering::Relaxed) {
+            self.look();
             std::hint::spin_loop();
             let now = Instant::now();
             if now - last > GAP {
@@ -150,15 +203,18 @@ impl Post {
         None
     }
 
-    /// Where to stand next; `None` when that is over.
-    fn next(&self) -> Option<usize> {
+    /// What to do next; `None` when that is over.
+    fn next(&self) -> Option<Order> {
         let mut orders = self.lock();
         loop {
             if orders.is_over {
                 return None;
             }
+            if self.asked.load(Ordering::Relaxed) != 0 {
+                return Some(Order::Look);
+            }
             if let Some(processor) = orders.processor.take() {
-                return Some(processor);
+                return Some(Order::Stand(processor));
             }
             orders = self.called.wait(orders).unwrap_or_else(PoisonError::into_inner);
         }
@@ -192,6 +248,25 @@ mod tests {
         assert!(!guard.stay(now) && guard.post.lock().processor.is_none());
         guard.call(0, now + AWAY_MIN);
         assert!(guard.stay(now + AWAY_MIN));
+    }
+
+    #[test]
+    fn it_says_where_a_thread_is_and_of_one_that_is_not_there_that_it_cannot_be_seen() {
+        let guard = Guard::new().unwrap();
+        assert_eq!(guard.answer(), None);
+        let own = gettid().as_raw_nonzero().get() as u32;
+        for (thread, is_there) in [(own, true), (i32::MAX as u32, false)] {
+            guard.ask(thread);
+            let begun = Instant::now();
+            let (found, place) = loop {
+                if let Some(answer) = guard.answer() {
+                    break answer;
+                }
+                assert!(begun.elapsed().as_secs() < 30, "no answer");
+                std::thread::yield_now();
+            };
+            assert_eq!((found, place.is_some()), (thread, is_there));
+        }
     }
 
     #[test]

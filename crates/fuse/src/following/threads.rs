@@ -45,16 +45,29 @@ impl Threads {
         }
     }
 
-    /// Keeps all to the processor on which the thread with this number is; whether that is another
-    /// one than before. `None`: it cannot be seen, they may not run there, or there is only one.
+    /// Has somebody look for the thread with this number.
+    pub fn look_for(&self, caller: u32) {
+        let mut enlisted = self.lock();
+        if let Some(guard) = enlisted.guard() {
+            guard.ask(caller);
+        }
+    }
+
+    /// The thread that was found since this was called last, and its processor if that was to be
+    /// seen.
+    pub fn found(&self) -> Option<(u32, Option<usize>)> {
+        self.lock().guard.as_ref()?.answer()
+    }
+
+    /// Keeps all to a processor; whether that is another one than before. `None`: they may not run
+    /// there, or there is only one.
     ///
     /// The calling thread stays where it is until another one calls: one that runs is moved by
     /// stopping two processors, one that sleeps at no cost.
-    pub fn follow(&self, caller: u32, now: Instant) -> Option<bool> {
+    pub fn follow(&self, to: Option<usize>, now: Instant) -> Option<bool> {
         let mut enlisted = self.lock();
         let allowed = enlisted.allowed.filter(|allowed| allowed.count() > 1)?;
-        let seen = processor_of(caller).filter(|&at| at < CpuSet::MAX_CPU && allowed.is_set(at));
-        let Some(processor) = seen else {
+        let Some(processor) = to.filter(|&at| at < CpuSet::MAX_CPU && allowed.is_set(at)) else {
             enlisted.disperse();
             return None;
         };
@@ -63,7 +76,7 @@ impl Threads {
         }
         let former = enlisted.keep_to.replace(processor);
         if let Some(former) = former.or_else(|| the_other(&allowed, processor)) {
-            enlisted.guard(former, now);
+            enlisted.keep_busy(former, now);
         }
         enlisted.confine_all_but(gettid(), &only(processor));
         enlisted.behind = Some(gettid());
@@ -88,7 +101,7 @@ impl Threads {
             && let Some(other) = the_other(&allowed, processor)
             && !enlisted.guard.as_ref().is_some_and(|guard| guard.stay(now))
         {
-            enlisted.guard(other, now);
+            enlisted.keep_busy(other, now);
         }
     }
 
@@ -116,14 +129,18 @@ impl Enlisted {
         }
     }
 
-    /// Where no thread can be made, the program moves more often, which is only slower.
-    fn guard(&mut self, processor: usize, now: Instant) {
+    fn keep_busy(&mut self, processor: usize, now: Instant) {
+        if let Some(guard) = self.guard() {
+            guard.call(processor, now);
+        }
+    }
+
+    /// Where no thread can be made, no program is followed, which is only slower.
+    fn guard(&mut self) -> Option<&Guard> {
         if self.guard.is_none() {
             self.guard = Guard::new().ok();
         }
-        if let Some(guard) = &self.guard {
-            guard.call(processor, now);
-        }
+        self.guard.as_ref()
     }
 
     fn confine_all_but(&self, this: Pid, to: &CpuSet) {
@@ -169,7 +186,7 @@ fn only(processor: usize) -> CpuSet {
 }
 
 /// The processor on which a thread of this machine ran last, by proc(5).
-fn processor_of(thread: u32) -> Option<usize> {
+pub fn processor_of(thread: u32) -> Option<usize> {
     let stat = std::fs::read(format!("/proc/{thread}/stat")).ok()?;
     processor_in(&stat)
 }
@@ -205,7 +222,7 @@ mod tests {
         let threads = Threads::default();
         threads.enlist();
         assert_eq!(
-            threads.follow(gettid().as_raw_nonzero().get() as u32, Instant::now()),
+            threads.follow(processor_of(gettid().as_raw_nonzero().get() as u32), Instant::now()),
             Some(true)
         );
         std::thread::scope(|scope| {
@@ -226,7 +243,7 @@ mod tests {
         let at_first = sched_getaffinity(None).unwrap();
         let threads = Threads::default();
         threads.enlist();
-        assert_eq!(threads.follow(u32::MAX, Instant::now()), None);
+        assert_eq!(threads.follow(processor_of(u32::MAX), Instant::now()), None);
         assert_eq!(sched_getaffinity(None).unwrap(), at_first);
     }
 }
