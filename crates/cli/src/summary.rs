@@ -28,7 +28,9 @@ impl fmt::Display for Summary<'_> {
         let (written, read) = (self.amount(bytes_written), self.amount(bytes_read));
         match direct {
             true if bytes_written == 0 => {}
-            true => write!(f, "; at least {written} written, reading is not counted")?,
+            true => {
+                write!(f, "; files grew by {written}, other writing and reading is not counted")?
+            }
             false => write!(f, "; {written} written, {read} read")?,
         }
         let used = ByteSize(self.observed.memory_used_bytes_max);
@@ -111,8 +113,7 @@ mod tests {
             wall: Duration::from_secs(3),
         };
         let said = summary.to_string();
-        let expected =
-            "1 file made in 3.0 s; at least 3 MiB (1 MiB/s) written, reading is not counted";
+        let expected = "1 file made in 3.0 s; files grew by 3 MiB (1 MiB/s), other writing and reading is not counted";
         assert_eq!(said.lines().next(), Some(expected));
     }
 
