@@ -24,7 +24,7 @@ use crate::error::{MountError, UnmountError};
 use crate::latency::Requests;
 use crate::mounts::{self, Mount};
 use crate::options::MountOptions;
-use crate::unmount::{self, Left};
+use crate::unmount::{self, Left, Switch};
 use ticker::Ticker;
 use worker::Worker;
 
@@ -173,13 +173,14 @@ impl Session {
         if self.ended {
             return Ok(());
         }
+        let switch = Switch::of(&self.mount);
         let left = unmount::end(&self.mount, self.busy_wait)?;
         self.ended = true;
         let served_to_the_end = match left {
             Left::Clean => self.server.wait(SERVER_WAIT),
             Left::Detached => self.server.wait(DETACHED_WAIT),
         };
-        if !served_to_the_end && unmount::abort(&self.mount) {
+        if !served_to_the_end && switch.is_some_and(|switch| switch.abort()) {
             self.server.wait(DETACHED_WAIT);
         }
         if !self.kernel.finish(SERVER_WAIT) {

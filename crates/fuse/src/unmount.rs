@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
@@ -146,23 +147,37 @@ fn unmount_through_fusermount(point: &Path, arguments: &[&str]) -> io::Result<()
     }
 }
 
-/// Ends the connection of a detached mount: whoever still uses it gets errors from now on.
-/// `false` where this user cannot do so.
-pub fn abort(mount: &Mount) -> bool {
-    let switch = format!("{}/abort", mount.device.1);
-    std::fs::write(Path::new("/sys/fs/fuse/connections").join(&switch), "1").is_ok()
-        || abort_through_own_control(&switch).is_ok()
+/// What ends the connection of one mount: whoever still uses it gets errors from then on.
+///
+/// The kernel gives a connection's number to the next mount as soon as it is free, so the switch is
+/// opened while the mount is there. Once its connection is gone, it does nothing.
+#[derive(Debug)]
+pub struct Switch(OwnedFd);
+
+impl Switch {
+    /// `None` where this user has none, or the mount is gone.
+    pub fn of(mount: &Mount) -> Option<Switch> {
+        let name = format!("{}/abort", mount.device.1);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let path = Path::new("/sys/fs/fuse/connections").join(&name);
+        let opened = open(&path, flags, Mode::empty()).or_else(|_| open_own_control(&name, flags));
+        let is_there =
+            |_: &OwnedFd| is_on_top(mount).is_ok_and(|standing| standing != Standing::Gone);
+        opened.ok().filter(is_there).map(Switch)
+    }
+
+    pub fn abort(&self) -> bool {
+        rustix::io::write(&self.0, b"1").is_ok()
+    }
 }
 
 /// The files that control connections are often not mounted. Root takes a look at them that no
 /// mount table shows.
-fn abort_through_own_control(switch: &str) -> rustix::io::Result<()> {
+fn open_own_control(name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let control = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&control)?;
     let root = fsmount(&control, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
-    let switch = openat(&root, switch, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&switch, b"1")?;
-    Ok(())
+    openat(&root, name, flags, Mode::empty())
 }
 
 /// The answer of a mount whose server is gone.
