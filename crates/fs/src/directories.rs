@@ -106,19 +106,20 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// Changes a directory that was removed. `false`: it was not.
+    /// Puts bytes at places of the record of a directory that was removed. `false`: it was not.
     pub(crate) fn change_removed(
         &self,
         directory: Ino,
-        change: impl FnOnce(&mut Inode),
-    ) -> Result<bool, Error> {
-        let Some(node) = self.table.find(directory) else { return Ok(false) };
+        patches: impl Iterator<Item = (u32, Vec<u8>)>,
+    ) -> bool {
+        let Some(node) = self.table.find(directory) else { return false };
         let mut memory = node.memory();
-        let Some(record) = &memory.removed else { return Ok(false) };
-        let mut inode = Inode::decode(directory, record)?;
-        change(&mut inode);
-        memory.removed = Some(inode.encode());
-        Ok(true)
+        let Some(record) = &mut memory.removed else { return false };
+        for (place, bytes) in patches {
+            let place = place as usize;
+            record[place..place + bytes.len()].copy_from_slice(&bytes);
+        }
+        true
     }
 
     /// Applies a batch that changes the entries of a shard, and learns its new header.

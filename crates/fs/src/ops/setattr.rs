@@ -78,7 +78,7 @@ impl<S: Store> Fs<S> {
         let field = keys::inode(reference.ino);
         let now = self.now();
         if reference.kind == Kind::Directory
-            && self.change_removed(reference.ino, |inode| apply(inode, changes, now))?
+            && self.change_removed(reference.ino, patches(changes, now))
         {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl<S: Store> Fs<S> {
             || (reference.kind != Kind::Directory
                 && (changes.uid.is_some() || changes.gid.is_some()));
         if !depends {
-            let batch = patches(Batch::new().present(field.clone()), &field, changes, now);
+            let batch = patch(Batch::new().present(field.clone()), &field, changes, now);
             let applied = self.store.batch(reference.home, &batch)?.applied();
             return if applied { Ok(()) } else { Err(Error::Stale) };
         }
@@ -97,7 +97,7 @@ impl<S: Store> Fs<S> {
             let changes =
                 SetAttr { mode: changes.mode.or(Some(without_privileges(mode))), ..*changes };
             let batch = Batch::new().equals(field.clone(), record);
-            let batch = patches(batch, &field, &changes, now);
+            let batch = patch(batch, &field, &changes, now);
             if self.store.batch(reference.home, &batch)?.applied() {
                 return Ok(());
             }
@@ -139,21 +139,8 @@ fn without_privileges(mode: u32) -> u32 {
     mode & !(SET_USER_ID | group)
 }
 
-/// What [`patches`] does to a record.
-fn apply(inode: &mut Inode, changes: &SetAttr, now: Time) {
-    let at = |time: SetTime| match time {
-        SetTime::Now => now,
-        SetTime::At(time) => time,
-    };
-    inode.mode = changes.mode.map_or(inode.mode, |mode| mode & MODE_BITS);
-    inode.uid = changes.uid.unwrap_or(inode.uid);
-    inode.gid = changes.gid.unwrap_or(inode.gid);
-    inode.atime = changes.atime.map_or(inode.atime, at);
-    inode.mtime = changes.mtime.map_or(inode.mtime, at);
-    inode.ctime = changes.ctime.unwrap_or(now);
-}
-
-fn patches(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {
+/// What is put at which place of a record.
+fn patches(changes: &SetAttr, now: Time) -> impl Iterator<Item = (u32, Vec<u8>)> {
     let at = |time: SetTime| match time {
         SetTime::Now => now,
         SetTime::At(time) => time,
@@ -168,12 +155,12 @@ fn patches(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {
         (inode::MTIME, changes.mtime.map(at)),
         (inode::CTIME, Some(changes.ctime.unwrap_or(now))),
     ];
-    let batch = small.into_iter().fold(batch.reclaims(), |batch, (offset, value)| match value {
-        Some(value) => batch.patch(field, offset, value.to_be_bytes()),
-        None => batch,
-    });
-    times.into_iter().fold(batch, |batch, (offset, value)| match value {
-        Some(time) => batch.patch(field, offset, time.0.to_be_bytes()),
-        None => batch,
-    })
+    let small = small.map(|(place, value)| Some((place, value?.to_be_bytes().to_vec())));
+    let times = times.map(|(place, time)| Some((place, time?.0.to_be_bytes().to_vec())));
+    small.into_iter().chain(times).flatten()
+}
+
+fn patch(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {
+    let batch = batch.reclaims();
+    patches(changes, now).fold(batch, |batch, (place, bytes)| batch.patch(field, place, bytes))
 }
