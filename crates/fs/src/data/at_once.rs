@@ -4,6 +4,7 @@
 //! keep a version, whose bytes are still on their way. A mount that is alone owes that order to
 //! nobody but the program that waits for this very call, so it sends both at the same time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidefs_model::Time;
@@ -11,7 +12,7 @@ use tidefs_store::{Store, StoreError};
 
 use super::record::Resized;
 use super::regions::region_of;
-use super::send::Sending;
+use super::send::{Sending, panicked};
 use super::state::Stored;
 use super::striped::Striped;
 use crate::Error;
@@ -88,7 +89,10 @@ impl<S: Store> Striped<S> {
         commit: &Commit,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         let writes = self.writes_of(group);
-        self.record.commit_with(&writes, commit.size, commit.changed)
+        // Whoever waits for these stripes would wait for ever if a panic passed through here.
+        let both =
+            AssertUnwindSafe(|| self.record.commit_with(&writes, commit.size, commit.changed));
+        catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())))
     }
 
     /// The record counts bytes that did not arrive.

@@ -3,7 +3,6 @@
 //! Every one counts the version up, so that other mounts learn that the bytes changed, and answers
 //! with the record as it was right after.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +10,6 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 
 use super::delete::without_record;
-use super::send::panicked;
 use super::state::Stored;
 use crate::deferring::{Deferring, Made, Making};
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
@@ -55,11 +53,6 @@ impl<S: Store> Record<S> {
         self.applied(outcome)
     }
 
-    fn commit_safely(&self, size: u64, time: Time) -> Result<Stored, Error> {
-        let commit = AssertUnwindSafe(|| self.commit(size, time));
-        catch_unwind(commit).unwrap_or_else(|_| Err(panicked().into()))
-    }
-
     /// The same, and writes bytes at the same time; each succeeds or fails by itself.
     pub fn commit_with(
         &self,
@@ -73,14 +66,11 @@ impl<S: Store> Record<S> {
         let field = keys::inode(self.ino);
         let batch = dated(counted(self.covering(size), &field, time), &field, time);
         let batch = batch.at_most(&*field, MTIME, time.0);
-        // Whoever waits for these stripes would wait for ever if a panic passed through here.
-        let both = AssertUnwindSafe(|| self.store.write_and_batch(writes, self.home, &batch));
-        let (written, outcome) =
-            catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked())));
+        let (written, outcome) = self.store.write_and_batch(writes, self.home, &batch);
         let committed = match self.noted(outcome) {
             Ok(outcome) if outcome.applied() => self.stored(outcome),
             // The file is gone, or its time is a later one.
-            Ok(_) => self.commit_safely(size, time),
+            Ok(_) => self.commit(size, time),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -97,15 +87,13 @@ impl<S: Store> Record<S> {
         let made = making.inode();
         let (mtime, ctime) = (time, made.ctime.max(time));
         let inode = Inode { size, version: made.version + 1, mtime, ctime, ..made };
-        let both = AssertUnwindSafe(|| making.make_with(writes, &inode));
-        let (written, made) =
-            catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())));
+        let (written, made) = making.make_with(writes, &inode);
         let committed = match made {
             Ok(Made::AsAsked) => {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit_safely(size, time),
+            Ok(Made::Perhaps) => self.commit(size, time),
             Err(error) => Err(error),
         };
         (written, committed)
