@@ -288,10 +288,10 @@ impl FileSystem {
         let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
         let manager = self.manager().map(|manager| manager.look());
         self.store()?.refresh();
-        let view = StatusView::new(&self.overview()?, mounts, &self.nodes(), manager.as_ref());
         let (nodes, dead) = (self.nodes(), self.dead_nodes());
-        let mut names = NodeNames::of(&nodes);
-        names.learn(&[], &dead);
+        let view = StatusView::new(&self.overview()?, mounts, &nodes, manager.as_ref());
+        let mut names = NodeNames::default();
+        names.learn(&nodes, &dead);
         Ok(view.with_lost(&dead).in_names(&names))
     }
 
