@@ -20,7 +20,8 @@ use crate::shares_held::SharesHeld;
 const UNEVEN_POINTS: f64 = 15.0;
 /// A full node is no reason to grow while the mean is below this.
 const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
-/// Nodes whose shares follow their bandwidths are not equally full; below this nothing is done about it.
+/// Nodes whose shares follow their bandwidths are not equally full; below this nothing is done
+/// about it.
 const FULL_ENOUGH_PERCENT: f64 = 80.0;
 /// A spread may be uneven for a moment, while many files are deleted.
 const UNEVEN_FOR: Duration = Duration::from_secs(5);

@@ -202,7 +202,8 @@ proptest! {
         prop_assert!(plan.bytes_moved() <= most, "{plan}, at most {most}");
     }
 
-    /// Where there is room, every node is off its share by two of the largest partitions at most, or by 2 %.
+    /// Where there is room, every node is off its share by two of the largest partitions at most,
+    /// or by 2 %.
     #[test]
     fn bytes_end_even((world, mask) in world()) {
         let Ok(plan) = plan_of(&world, &mask) else { return Ok(()) };

@@ -70,8 +70,8 @@ impl<S: Store> Deferring<S> {
         })
     }
 
-    /// Takes a change over, which `batch` makes. How many wait now; `None`: it is not taken, since one of the same name
-    /// waits or too many do.
+    /// Takes a change over, which `batch` makes. How many wait now; `None`: it is not taken, since
+    /// one of the same name waits or too many do.
     pub fn defer(&self, change: Change, batch: &Batch) -> Option<usize> {
         let shard = change.place().shard;
         let waiting = self.pending.add(change)?;

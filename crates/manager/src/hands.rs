@@ -58,8 +58,8 @@ pub trait Hands: Send + Sync {
     fn remove_node(&self, node: NodeId) -> Result<(), Failure>;
 
     /// Copies, verifies, switches, then deletes, in any order. `progress` is told what has been
-    /// copied since it was last told. After `stop` it ends soon, with each partition on one node, and that is no
-    /// failure.
+    /// copied since it was last told. After `stop` it ends soon, with each partition on one node, and
+    /// that is no failure.
     fn move_partitions(
         &self,
         moves: &[Move],

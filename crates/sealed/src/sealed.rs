@@ -132,7 +132,8 @@ impl Seals {
         Seal { salt, number, tag: [0; TAG_BYTES], sealed: 1, visible: 0 }
     }
 
-    /// Leave to cut, and to write what is new, without announcing it; others wait until it is given back.
+    /// Leave to cut, and to write what is new, without announcing it; others wait until it is given
+    /// back.
     pub fn go_unannounced(&self) -> Option<Unannounced<'_>> {
         self.unannounced.fetch_add(1, Ordering::SeqCst);
         let leave = Unannounced(&self.unannounced);

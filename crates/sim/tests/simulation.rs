@@ -53,7 +53,8 @@ fn run(workflow: &Workflow, setup: &Setup) -> Outcome {
 #[test]
 fn a_run_takes_what_can_be_worked_out() {
     let outcome = run(&fan(4, GB, false), &setup("static", 2, 2));
-    // Stage in 1 GB: 1 s. Then on a quarter of a link: read 4 s, compute 60 s, write 4 s; at last 600 s.
+    // Stage in 1 GB: 1 s. Then on a quarter of a link: read 4 s, compute 60 s, write 4 s; at last
+    // 600 s.
     assert!((outcome.makespan_seconds - 669.0).abs() < 1e-6, "{}", outcome.makespan_seconds);
     assert_eq!((outcome.peak_bytes, outcome.nodes_most()), (5 * GB, 2));
     let hours = 2.0 * 669.0 / 3_600.0;

@@ -2,8 +2,9 @@
 //!
 //! A node's folder is made for it and removed with it, so a process never comes back under the
 //! identity of an earlier one. The process gets its secrets as hashes in a private file; it listens
-//! on a unix socket and on one address, which is of the loopback unless told otherwise. It is in a session of its own, so a terminal's
-//! interrupt does not reach it, writes no core, and ends with its starter unless told otherwise.
+//! on a unix socket and on one address, which is of the loopback unless told otherwise. It is in a
+//! session of its own, so a terminal's interrupt does not reach it, writes no core, and ends with
+//! its starter unless told otherwise.
 
 mod accounts;
 mod config;

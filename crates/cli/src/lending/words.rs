@@ -1,10 +1,10 @@
 //! What a lender and a borrower say to each other.
 //!
-//! The lender asks, the borrower answers, on one connection that lasts as long as the loan. A lender
-//! that has not been heard for [`LEASE`] counts as gone with all that its node held, and a lender
-//! that has not been answered for [`ANSWER_WAIT`], which is much less, ends its node: so neither goes on
-//! with what the other has given up, also when no word gets through. Both count only time in which
-//! they run, so a whole job may be stopped and go on.
+//! The lender asks, the borrower answers, on one connection that lasts as long as the loan. A
+//! lender that has not been heard for [`LEASE`] counts as gone with all that its node held, and a
+//! lender that has not been answered for [`ANSWER_WAIT`], which is much less, ends its node: so
+//! neither goes on with what the other has given up, also when no word gets through. Both count
+//! only time in which they run, so a whole job may be stopped and go on.
 
 use std::time::Duration;
 

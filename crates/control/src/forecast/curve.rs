@@ -1,8 +1,8 @@
 //! What a workflow is expected to do: its tasks listed on so many slots, and the memory that its files
 //! take over time, cut into phases in which it rises, stays or falls.
 //!
-//! Tasks start as soon as all before them have ended and a slot is free, in their order. How far such a list is from what will happen is found out by whoever
-//! follows it.
+//! Tasks start as soon as all before them have ended and a slot is free, in their order. How far
+//! such a list is from what will happen is found out by whoever follows it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -60,8 +60,8 @@ pub fn interleave(drafts: &mut [Draft]) {
     });
 }
 
-/// Puts moves off lent nodes that hold more than they may in front, the largest first: what frees memory
-/// soonest.
+/// Puts moves off lent nodes that hold more than they may in front, the largest first: what frees
+/// memory soonest.
 pub fn free_soon(drafts: &mut [Draft], over: &[bool]) {
     let turn = |draft: &Draft| if over[draft.from] { draft.step.bytes } else { 0 };
     drafts.sort_by_key(|draft| std::cmp::Reverse(turn(draft)));

@@ -63,7 +63,8 @@ impl<S: Store> Fs<S> {
         self.locks.waits().waiting.remove(&wait.0);
     }
 
-    /// Files of which a lock was given back since this was asked last, and that were waited for; waits for that, for a bounded time.
+    /// Files of which a lock was given back since this was asked last, and that were waited for;
+    /// waits for that, for a bounded time.
     pub fn files_unlocked(&self, at_most: Duration) -> HashSet<Ino> {
         let news = &self.locks.news;
         let files = news.files.lock().unwrap_or_else(PoisonError::into_inner);

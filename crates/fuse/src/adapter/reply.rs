@@ -131,8 +131,9 @@ fn created(
     }
 }
 
-/// A handle that has nothing to tell at a close needs no request for it. The kernel would append where it thinks the end of the file is, which another mount may have moved,
-/// so appending writes come here also where it serves the file by itself.
+/// A handle that has nothing to tell at a close needs no request for it. The kernel would append
+/// where it thinks the end of the file is, which another mount may have moved, so appending writes
+/// come here also where it serves the file by itself.
 fn passthrough_flags(mode: OpenMode, tells_closes: bool) -> FopenFlags {
     let mut flags = FopenFlags::empty();
     flags.set(FopenFlags::FOPEN_NOFLUSH, !tells_closes);

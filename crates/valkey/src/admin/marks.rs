@@ -5,9 +5,9 @@
 //! be told and goes on to claim it, believes the giver whatever the epochs are, and drops the keys that
 //! it was just given. Then nobody has the slot.
 //!
-//! A server looks at all that another one claims, and takes away the marks of it, when the claims differ
-//! from what it knows. So before slots move, each taker is made to know one slot less of each giver,
-//! and the giver's next greeting puts it right.
+//! A server looks at all that another one claims, and takes away the marks of it, when the claims
+//! differ from what it knows. So before slots move, each taker is made to know one slot less of
+//! each giver, and the giver's next greeting puts it right.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;

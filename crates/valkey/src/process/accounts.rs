@@ -81,8 +81,8 @@ impl Secrets {
 }
 
 /// Who is let in by a node: names, rights and hashes of secrets, as the server reads them. From a
-/// hash nobody gets in, so it may be given to whoever offers a node. It keeps no secret from whoever has
-/// the node's machine: clients log in to the node with the secrets themselves.
+/// hash nobody gets in, so it may be given to whoever offers a node. It keeps no secret from
+/// whoever has the node's machine: clients log in to the node with the secrets themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accounts(String);
 
