@@ -13,6 +13,7 @@ use crate::check_view::CheckView;
 use crate::failure::Failure;
 use crate::lines;
 use crate::mount_point::MountPoint;
+use crate::nodes::Hope;
 use crate::state::Paths;
 use crate::view::StatusView;
 
@@ -42,7 +43,7 @@ pub enum Answer {
     Status(Box<StatusView>),
     /// Whether a writer that met a full node may hope for room.
     Room {
-        hopeful: bool,
+        hope: Hope,
     },
     Checked(Box<CheckView>),
     /// The nodes were changed.

@@ -27,7 +27,7 @@ use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
 use crate::node_names::NodeNames;
-use crate::nodes::{DeadNode, Supervision};
+use crate::nodes::{DeadNode, Hope, Supervision};
 use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
@@ -135,7 +135,7 @@ impl FileSystem {
                 Ok(view) => Answer::Checked(Box::new(view)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
-            Request::Full => Answer::Room { hopeful: self.hopes_for_room() },
+            Request::Full => Answer::Room { hope: self.hope_for_room() },
             Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
             Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
             Request::Status => match self.status() {
@@ -207,8 +207,9 @@ impl FileSystem {
     }
 
     /// Another process's writer met a full node.
-    fn hopes_for_room(&self) -> bool {
-        self.manager().is_some_and(|manager| manager.hopes_for_room())
+    fn hope_for_room(&self) -> Hope {
+        let nobody = || Hope::None("the number of nodes is fixed".to_owned());
+        self.manager().map_or_else(nobody, |manager| manager.hope_for_room())
     }
 
     fn change_nodes(&self, wish: &Wish) -> Answer {

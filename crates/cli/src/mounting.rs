@@ -71,7 +71,7 @@ impl ServedMount {
         let id = MountId(id);
         let begun = point.make().map_err(anyhow::Error::from).and_then(|()| {
             let direct = storage.direct();
-            let store = storage.store();
+            let store = storage.store().for_a_mount();
             let mut config = Config::new(id);
             (config.passthrough, config.sealing) = (direct, storage.sealing()?);
             strike_off_dead(&store, paths);

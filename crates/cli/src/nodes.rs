@@ -16,5 +16,5 @@ pub use link::{FromManager, ManagerView, Order, ToManager};
 pub use local::Lost;
 pub use local::{DeadNode, LocalNodes};
 pub use managed::{Managed, Supervision};
-pub use room::{AskingRoom, NoRoom, Urgency, is_hopeful};
+pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;

@@ -22,7 +22,7 @@ use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::lending;
-use crate::nodes::{self, AskingRoom, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
+use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
 
@@ -38,6 +38,15 @@ impl AnyStore {
         match self {
             AnyStore::Embedded(store) => store.overview(),
             AnyStore::Valkey(store) => store.overview(),
+        }
+    }
+
+    /// The same store for one more mount, whose writers wait in lines of their own and end to wait with
+    /// it.
+    pub fn for_a_mount(&self) -> AnyStore {
+        match self {
+            AnyStore::Embedded(store) => AnyStore::Embedded(Arc::clone(store)),
+            AnyStore::Valkey(store) => AnyStore::Valkey(Arc::new(store.again())),
         }
     }
 
@@ -166,7 +175,7 @@ impl Storage {
             lenders.serve(&nodes, managed.supervision(), paths)?;
         }
         let room: Arc<dyn Room> = match &managed {
-            Some(managed) => Arc::new(managed.room()),
+            Some(managed) => managed.room(&store),
             None => Arc::new(NoRoom),
         };
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
@@ -178,7 +187,7 @@ impl Storage {
         let (description, secret) = ClusterRecord::read(paths)?;
         let key = SealKey::read(paths)?;
         let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
-        let room = Arc::new(AskingRoom(paths.clone()));
+        let room = nodes::asking(paths.clone(), Arc::clone(&store));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
         Ok(Storage { store, nodes: None, managed: None, direct: false, key })
     }

@@ -5,14 +5,17 @@
 //! that meets a full node is heard at once. Requests by hand wait for their turn.
 
 mod acting;
+mod asking;
 
 use std::collections::VecDeque;
 
 use tidefs_model::{NodeId, Time};
 
+pub use self::asking::Growth;
+
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, Silence, Uneven};
-use crate::decision::{Decision, Hold, Verdict};
+use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
 use crate::observation::Observation;
@@ -25,19 +28,6 @@ use crate::shares_held::SharesHeld;
 
 /// More requests by hand than this do not wait.
 const REQUESTS_MOST: usize = 16;
-
-/// Whether a writer that met a full node may hope for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Growth {
-    /// It will be decided on with the next observation, or a failed growth will be tried again.
-    Possible,
-    /// Partitions are on the move, or will be.
-    Underway,
-    /// No more nodes are allowed.
-    AtMaximum { nodes: u16 },
-    /// The policy does not grow by itself.
-    NotByItself,
-}
 
 #[derive(Debug)]
 enum State {
@@ -89,6 +79,10 @@ pub struct Controller {
     bandwidths: Bandwidths,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
+    /// Somebody has asked for something, and what was observed before that does not count.
+    asked_at: Option<Time>,
+    /// Why the nodes could not be observed the last time.
+    blind: Option<String>,
     last_rebalance: Option<Time>,
     moved_nothing: Option<Time>,
     failures: u32,
@@ -115,6 +109,8 @@ impl Controller {
             bandwidths: Bandwidths::default(),
             full: None,
             requests: VecDeque::new(),
+            asked_at: None,
+            blind: None,
             last_rebalance: None,
             moved_nothing: None,
             failures: 0,
@@ -178,23 +174,6 @@ impl Controller {
         matches!(self.state, State::Idle)
     }
 
-    /// To be asked right after a writer's alarm was told: then it rests on that alarm.
-    pub fn growth(&self) -> Growth {
-        if matches!(self.state, State::Busy(_)) {
-            return Growth::Underway;
-        }
-        match self.decision.as_ref().map(|decision| &decision.verdict) {
-            Some(Verdict::Hold(Hold::AtMaximum { max })) => Growth::AtMaximum { nodes: *max },
-            Some(Verdict::Hold(Hold::NoScaleOut)) => Growth::NotByItself,
-            _ => Growth::Possible,
-        }
-    }
-
-    /// Somebody asks for something, and what is known of the nodes is older than the last change.
-    pub fn waits_for_a_look(&self) -> bool {
-        self.is_idle() && !self.requests.is_empty()
-    }
-
     /// When something is to be done even if nothing happens until then.
     pub fn wake_at(&self) -> Option<Time> {
         match &self.state {
@@ -215,6 +194,7 @@ impl Controller {
         match event {
             Event::Opened(record) => self.open(record),
             Event::Observed(at, observed) => self.observe(at, observed),
+            Event::NotObserved(failure) => self.blind = Some(failure.what),
             Event::Measured(rates) => self.measured(now, &rates),
             Event::NodeFull(node) => self.node_full(node),
             Event::Request(id, request) => self.request(id, request, &mut commands),
@@ -246,6 +226,7 @@ impl Controller {
         self.died = observed.ended().next().is_some();
         self.observed = observed;
         self.observed_at = Some(at);
+        self.blind = None;
     }
 
     /// A move may take as long as its limit says, and whatever else is to be done waits behind it.
@@ -277,6 +258,10 @@ impl Controller {
         match &mut self.state {
             State::Busy(reconfiguration) => reconfiguration.hurry(),
             _ => {
+                // Told again it changes nothing: else no observation would ever be new enough.
+                if self.full.is_none() {
+                    self.asked_at = self.asked_at.max(Some(self.tasks.now));
+                }
                 self.full = Some(node);
                 if let Some(forecaster) = &mut self.forecaster {
                     forecaster.node_full(self.tasks.now);
@@ -287,6 +272,7 @@ impl Controller {
 
     fn request(&mut self, id: RequestId, request: Request, commands: &mut Vec<Command>) {
         let waiting = self.requests.len();
+        self.asked_at = self.asked_at.max(Some(self.tasks.now));
         if waiting >= REQUESTS_MOST {
             let refused = Refused::TooManyRequests { waiting };
             commands.push(Command::Answer(id, Answer::Refused(refused)));
@@ -394,12 +380,10 @@ impl Controller {
 
     /// Decides, when nothing is under way and the nodes have been seen as they are now.
     fn go_on(&mut self, now: Time, commands: &mut Vec<Command>) {
-        let fresh = match (self.observed_at, self.changed_at) {
-            (Some(observed), Some(changed)) => observed > changed,
-            (observed, None) => observed.is_some(),
-            (None, Some(_)) => false,
-        };
-        if !self.is_idle() || !fresh {
+        if self.is_idle() && self.is_out_of_date(now) {
+            return self.see_nothing(now, commands);
+        }
+        if !self.is_idle() || !self.has_seen_what_is() {
             return;
         }
         let dead: Vec<_> = self.observed.ended().map(|node| node.id).collect();

@@ -160,6 +160,11 @@ pub enum Hold {
         percent_after: f64,
         ceiling_percent: u8,
     },
+    /// The nodes were seen so long ago that nothing is decided on it.
+    Blind {
+        age: Duration,
+        why: String,
+    },
     /// The last try failed.
     BackOff {
         left: Duration,
@@ -291,6 +296,11 @@ impl fmt::Display for Hold {
                 f,
                 "with one node less {percent_after:.1} % would be in use, and at most \
                  {ceiling_percent} % may be"
+            ),
+            Hold::Blind { age, why } => write!(
+                f,
+                "the nodes were last observed {:.0} s ago, too long to decide on: {why}",
+                age.as_secs_f64()
             ),
             Hold::BackOff { left, failures, why } => write!(
                 f,

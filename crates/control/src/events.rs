@@ -90,6 +90,8 @@ pub enum Event {
     Opened(Option<Record>),
     /// The nodes as they were when they began to be asked.
     Observed(Time, Observation),
+    /// The nodes could not be observed.
+    NotObserved(Failure),
     /// The bandwidths of nodes, in bytes a second.
     Measured(Vec<(NodeId, u64)>),
     /// A writer met a node without room. Told again for as long as the writer waits.

@@ -49,6 +49,11 @@ pub enum Refused {
          `tidefs down`"
     )]
     NobodyServes,
+    #[error(
+        "the nodes cannot be observed, and nothing is decided on how they were: {why}; ask again \
+         when `tidefs status` shows them"
+    )]
+    NotObserved { why: String },
     #[error("{waiting} requests wait already; ask again when they are done")]
     TooManyRequests { waiting: usize },
 }

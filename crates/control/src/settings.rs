@@ -9,6 +9,11 @@ use crate::own_share::OwnShare;
 use crate::planner::Capacity;
 use crate::policy::{Policy, ScaleIn, ScaleOut};
 
+/// What was observed is decided on for so many intervals.
+const GOOD_FOR_INTERVALS: u32 = 5;
+/// A loaded machine delays an observation by seconds.
+const GOOD_FOR_LEAST: Duration = Duration::from_secs(5);
+
 /// Every node gets at least 16 of the partitions that hold metadata.
 pub const NODES_MOST: u16 = tidefs_model::METADATA_PARTITIONS / 16;
 
@@ -85,6 +90,8 @@ pub struct Settings {
     /// How the nodes' bandwidths are watched; `None`: they are not measured.
     pub watch: Option<Watch>,
     pub back_off: BackOff,
+    /// Between two observations of the nodes.
+    pub observed_every: Duration,
     /// So often a failed step of a reconfiguration is tried again before it is given up.
     pub tries: u32,
 }
@@ -102,8 +109,14 @@ impl Settings {
             spreading: Spreading::default(),
             watch: None,
             back_off: BackOff::default(),
+            observed_every: Duration::from_secs(1),
             tries: 5,
         }
+    }
+
+    /// Nothing is decided on an observation that is older.
+    pub fn observed_good_for(&self) -> Duration {
+        (self.observed_every * GOOD_FOR_INTERVALS).max(GOOD_FOR_LEAST)
     }
 
     /// Finds the first wish that cannot be granted together with the others.

@@ -214,6 +214,10 @@ impl<S: Store> Store for Deferring<S> {
         self.store.unpin(ino);
     }
 
+    fn stop_waiting(&self) {
+        self.store.stop_waiting();
+    }
+
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.store.near(asker, chance)
     }

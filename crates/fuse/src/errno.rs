@@ -51,6 +51,7 @@ pub fn of(error: &Error) -> Errno {
 fn of_store(error: &StoreError) -> Errno {
     match error {
         StoreError::Full { .. } => Errno::ENOSPC,
+        StoreError::Interrupted { .. } => Errno::EINTR,
         // A node that is gone is to a program what a dead disk is.
         StoreError::Unavailable { .. } => Errno::EIO,
         StoreError::Lost { .. } => Errno::EIO,

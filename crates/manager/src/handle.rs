@@ -12,7 +12,7 @@ use crate::finished::{Finished, ReportedReconfiguration};
 use crate::message::Message;
 use crate::status::{Progress, Status};
 
-/// The loop never waits for anything but messages, so an answer takes microseconds.
+/// The loop never waits for anything but messages, so an answer takes as long as a look at the nodes.
 const ALARM_LONGEST: Duration = Duration::from_secs(1);
 
 /// What the loop and the handles share.

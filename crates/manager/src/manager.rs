@@ -84,6 +84,7 @@ where
         settings: Settings,
         interval: Duration,
     ) -> Result<(Self, Handle), SettingsError> {
+        let settings = Settings { observed_every: interval, ..settings };
         let controller = Controller::new(settings)?;
         let now = parts.clock.now();
         let shared = Arc::new(Shared {

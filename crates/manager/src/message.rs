@@ -10,7 +10,7 @@ pub enum Message {
     Observed(Time, Result<Observation, Failure>),
     /// Bandwidths, in bytes a second.
     Measured(Vec<(NodeId, u64)>),
-    /// Answered at once.
+    /// Answered when it was decided on, which takes a look at the nodes.
     Full {
         node: Option<NodeId>,
         reply: Sender<Growth>,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use tidefs_control::{
-    Action, Answer, Command, Controller, Event, Failure, Phase, Record, RequestId, Summary, Task,
-    Verdict,
+    Action, Answer, Command, Controller, Event, Failure, Growth, Phase, Record, RequestId, Summary,
+    Task, Verdict,
 };
 use tidefs_model::{Clock, NodeId, Time};
 use tidefs_store::Store;
@@ -24,6 +24,9 @@ use crate::status::{Beside, Traffic, status};
 /// Back-off and requests to stop are noticed this often.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
+/// Writers that wait for an answer; those beyond it hear nothing and ask again.
+const ALARMS_MOST: usize = 256;
+
 /// The loop while it runs.
 pub(crate) struct Turn<'m, H, P, S, C> {
     manager: &'m Manager<H, P, S, C>,
@@ -34,6 +37,8 @@ pub(crate) struct Turn<'m, H, P, S, C> {
     /// Actions under way.
     running: usize,
     replies: BTreeMap<RequestId, Sender<Answer>>,
+    /// Writers that wait to hear whether there will be room; those who do not wait any more have gone.
+    alarms: Vec<Sender<Growth>>,
     moving_since: Option<Time>,
     traffic: Traffic,
     /// The kind of decision that was logged last.
@@ -65,6 +70,7 @@ where
             now: Time(0),
             running: 0,
             replies: BTreeMap::new(),
+            alarms: Vec::new(),
             moving_since: None,
             traffic: Traffic::default(),
             said: None,
@@ -93,18 +99,24 @@ where
                 self.end();
                 return if superseded { Err(ManagerError::Superseded) } else { Ok(()) };
             }
-            let (event, alarm) = match self.manager.receiver.recv_timeout(self.wait()) {
-                Ok(Message::Full { node, reply }) => (Some(Event::NodeFull(node)), Some(reply)),
-                Ok(message) => (self.hear(message), None),
-                Err(_) => (Some(Event::Tick), None),
+            let event = match self.manager.receiver.recv_timeout(self.wait()) {
+                Ok(message) => self.hear(message),
+                Err(_) => Event::Tick,
             };
-            if let Some(event) = event {
-                self.tell(scope, event);
-            }
-            if let Some(reply) = alarm {
-                // Whoever asked may have gone.
-                let _ = reply.try_send(self.controller.growth());
-            }
+            self.tell(scope, event);
+            self.answer_alarms();
+        }
+    }
+
+    /// Those who met a full node are told when it was decided on that.
+    fn answer_alarms(&mut self) {
+        let Some(growth) = self.controller.growth() else {
+            self.alarms.truncate(ALARMS_MOST);
+            return;
+        };
+        for reply in self.alarms.drain(..) {
+            // Whoever asked may have gone.
+            let _ = reply.try_send(growth.clone());
         }
     }
 
@@ -118,28 +130,31 @@ where
         self.now
     }
 
-    fn hear(&mut self, message: Message) -> Option<Event> {
+    fn hear(&mut self, message: Message) -> Event {
         match message {
             Message::Observed(begun, Ok(observed)) => {
                 self.traffic.observe(begun, &observed);
-                Some(Event::Observed(begun, observed))
+                Event::Observed(begun, observed)
             }
             Message::Observed(_, Err(failure)) => {
                 tracing::warn!(%failure, "the nodes cannot be observed");
-                None
+                Event::NotObserved(failure)
             }
-            Message::Measured(rates) => Some(Event::Measured(rates)),
-            Message::Full { node, .. } => Some(Event::NodeFull(node)),
+            Message::Measured(rates) => Event::Measured(rates),
+            Message::Full { node, reply } => {
+                self.alarms.push(reply);
+                Event::NodeFull(node)
+            }
             Message::Request { id, request, reply } => {
                 self.replies.insert(id, reply);
-                Some(Event::Request(id, request))
+                Event::Request(id, request)
             }
             Message::Ended(task, result) => {
                 self.running -= 1;
                 if let Err(failure) = &result {
                     tracing::warn!(%failure, "an action failed");
                 }
-                Some(Event::Ended(task, result))
+                Event::Ended(task, result)
             }
         }
     }

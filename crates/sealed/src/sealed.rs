@@ -236,6 +236,10 @@ impl<S: Store> Store for Sealed<S> {
         }
     }
 
+    fn stop_waiting(&self) {
+        self.inner.stop_waiting();
+    }
+
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.inner.near(asker, chance)
     }

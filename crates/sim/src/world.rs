@@ -16,9 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidefs_control::forecast::{Curve, Forecaster};
-use tidefs_control::{
-    Command, Controller, Event, Growth, Policy, Settings, SettingsError, Spreading,
-};
+use tidefs_control::{Command, Controller, Event, Policy, Settings, SettingsError, Spreading};
 use tidefs_model::{ByteSize, Time};
 
 use crate::cluster::{Cluster, Lent};
@@ -239,7 +237,7 @@ impl<'w> World<'w> {
     fn check_stuck(&mut self) -> Result<(), Stuck> {
         let Some(&(task, _)) = self.waiting.front() else { return Ok(()) };
         let all_wait = self.waiting.len() as u32 == self.tasks.running;
-        let grows = matches!(self.controller.growth(), Growth::Possible | Growth::Underway);
+        let grows = self.controller.growth().is_none_or(|growth| growth.is_hopeful());
         if !all_wait || grows || self.suspended_since.is_some() {
             return Ok(());
         }

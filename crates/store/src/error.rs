@@ -7,6 +7,9 @@ pub enum StoreError {
     /// The node that holds the key has no room left for what was to be written.
     #[error("{endpoint} is full")]
     Full { endpoint: Box<str> },
+    /// The node is full, and whoever waited for room there does not want to any more.
+    #[error("nobody waits any more for room on {endpoint}")]
+    Interrupted { endpoint: Box<str> },
     /// The node that holds the key did not answer in time, or is gone.
     #[error("{endpoint} does not answer")]
     Unavailable { endpoint: Box<str> },

@@ -236,6 +236,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.unpin(ino);
     }
 
+    fn stop_waiting(&self) {
+        self.inner.stop_waiting();
+    }
+
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.plan().near.or_else(|| self.inner.near(asker, chance))
     }

@@ -6,11 +6,13 @@
 //! store and fails by count; `conformance` is the suite that every store passes.
 
 mod batch;
+pub mod caller;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod embedded;
 mod error;
 mod faulty;
+mod line;
 mod overview;
 mod patient;
 mod store;

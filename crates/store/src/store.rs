@@ -136,6 +136,10 @@ pub trait Store: Send + Sync + 'static {
     /// Ends one pin of an inode; its holder is done with the file.
     fn unpin(&self, _ino: Ino) {}
 
+    /// Nobody is to wait for room any more, now and from now on: what is full fails at once. Only
+    /// stores that wait do anything.
+    fn stop_waiting(&self) {}
+
     /// Data partitions that a node of this host holds, as far as is known here: of several nodes the
     /// same for the same `asker` as long as it has room, and which of its partitions follows from
     /// `chance`. Only nodes reserved for this file system count, and nobody is asked. `None`: there are
@@ -205,6 +209,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn unpin(&self, ino: Ino) {
         (**self).unpin(ino)
+    }
+
+    fn stop_waiting(&self) {
+        (**self).stop_waiting();
     }
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {

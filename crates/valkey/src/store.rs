@@ -110,6 +110,11 @@ impl Valkey {
         self.client.topology.refresh()
     }
 
+    /// Counts the times at which this client learnt that partitions lie elsewhere than before.
+    pub fn changes(&self) -> u64 {
+        self.client.topology.changes()
+    }
+
     /// The node that holds a partition, dead or alive, as far as this client knows.
     pub fn holder(&self, partition: Partition) -> Option<NodeId> {
         let map = self.client.topology.map();

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,13 @@ impl Map {
         map
     }
 
+    /// Each partition lies where the other map has it.
+    fn places_as(&self, other: &Map) -> bool {
+        let id = |map: &Map, owner: u16| map.members.get(usize::from(owner)).map(|it| it.node.id);
+        let mut owners = self.owners.iter().zip(&other.owners);
+        owners.all(|(here, there)| id(self, *here) == id(other, *there))
+    }
+
     /// How many partitions have an owner.
     fn placed(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner != NOBODY).count()
@@ -121,6 +129,8 @@ fn stranger(
 
 pub struct Topology {
     map: RwLock<Arc<Map>>,
+    /// How often it was learnt that a partition lies elsewhere than before.
+    changes: AtomicU64,
     /// When the map was last asked for; held while it is.
     refreshed: Mutex<Option<Instant>>,
     /// When a node that was named as a holder was last asked for its map.
@@ -135,7 +145,8 @@ impl Topology {
         let owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
         let map = Map { members, epoch: Epoch(0), owners };
         let map = RwLock::new(Arc::new(map));
-        Topology { map, refreshed: Mutex::new(None), followed: Mutex::new(None), access }
+        let (refreshed, followed) = (Mutex::new(None), Mutex::new(None));
+        Topology { map, changes: AtomicU64::new(0), refreshed, followed, access }
     }
 
     pub fn map(&self) -> Arc<Map> {
@@ -143,7 +154,16 @@ impl Topology {
     }
 
     fn publish(&self, map: Map) {
+        let is_another = !map.places_as(&self.map());
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(map);
+        if is_another {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Counts the times that partitions were found to lie elsewhere than before.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Believes a node that says where a partition went. Others will have gone as well, and whoever

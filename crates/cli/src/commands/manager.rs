@@ -15,8 +15,8 @@ use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::nodes::{
-    ClusterHands, FromManager, LentNodes, ManagerView, Order, Steps, ToManager, Urgency, format,
-    is_hopeful,
+    ClusterHands, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager, Urgency,
+    format,
 };
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
@@ -85,7 +85,7 @@ fn answer(
         }
         ToManager::Full => {
             urgency.mark();
-            FromManager::Room { hopeful: is_hopeful(handle.alarm_full(None)) }
+            FromManager::Room { hope: Hope::of(handle.alarm_full(None)) }
         }
         ToManager::Scale(nodes) => by_hand(handle, settings, Request::Scale(nodes)),
         ToManager::TakeIn => change(handle, Request::TakeIn),

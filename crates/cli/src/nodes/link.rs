@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidefs_control::Verdict;
 use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
 
+use super::room::Hope;
 use crate::change_view::ChangeView;
 use crate::file_system::Size;
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -49,7 +50,7 @@ pub enum FromManager {
     Seen(Box<ManagerView>),
     /// Whether a writer may hope for room.
     Room {
-        hopeful: bool,
+        hope: Hope,
     },
     /// The nodes were changed.
     Changed(Box<ChangeView>),

@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 use tidefs_manager::ReportedReconfiguration;
+use tidefs_store::Room;
+use tidefs_valkey::Valkey;
 
 use super::LocalNodes;
 use super::lent;
 use super::link::{FromManager, FromOwner, ManagerView, Order, ToManager, ToOwner};
-use super::room::ManagedRoom;
+use super::room::{self, Hope};
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::failure::Failure;
@@ -93,8 +95,8 @@ impl Managed {
     }
 
     /// What writers of this process wait at.
-    pub fn room(&self) -> ManagedRoom {
-        ManagedRoom(Arc::clone(&self.supervision))
+    pub fn room(&self, store: &Arc<Valkey>) -> Arc<dyn Room> {
+        room::managed(Arc::clone(&self.supervision), Arc::clone(store))
     }
 
     /// Ends the manager. What it had under way stays as it is, and the nodes are about to end too.
@@ -216,12 +218,14 @@ impl Supervision {
         self.state().finished.clone()
     }
 
-    /// A writer met a full node; `true`: it may hope for room, also while there is no manager.
-    pub fn hopes_for_room(&self) -> bool {
+    /// A writer met a full node. While there is no manager, or it has too much to do, nobody can say.
+    pub fn hope_for_room(&self) -> Hope {
         match self.ask(&ToManager::Full, LOOK_WAIT) {
-            Ok(FromManager::Room { hopeful }) => hopeful,
-            // It has too much to do to say; whoever waits asks again, and not for ever.
-            Ok(_) | Err(_) => !self.state().stopping,
+            Ok(FromManager::Room { hope }) => hope,
+            Ok(_) | Err(_) if self.state().stopping => {
+                Hope::None("the file system is stopping".to_owned())
+            }
+            Ok(_) | Err(_) => Hope::Untold,
         }
     }
 

@@ -221,7 +221,10 @@ impl World {
             if content + MIB / 2 <= self.wished {
                 if let Err(node) = self.cluster.write(number, MIB / 2) {
                     self.tell(Event::NodeFull(Some(node)));
-                    if matches!(self.controller.growth(), Growth::AtMaximum { .. }) {
+                    if self.controller.waits_for_a_look() {
+                        self.tell(Event::Observed(self.now(), self.cluster.observe()));
+                    }
+                    if matches!(self.controller.growth(), Some(Growth::AtMaximum { .. })) {
                         self.refused_writes_at_maximum += 1;
                     }
                 }
