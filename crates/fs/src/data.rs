@@ -56,15 +56,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize};
-use tidefs_store::Store;
+use tidefs_store::{Store, caller};
 
 pub(crate) use at_once::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;
 pub use run::ReadAhead;
 
-use crate::Config;
 use crate::deferring::{Deferring, Nameless};
+use crate::{Config, Error};
 use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
 use delete::{Removed, delete_files};
@@ -257,13 +257,24 @@ impl<S: Store> DataPath<S> {
 
     /// A buffer to write into. Where all are in use, at least half of them are on their way to the
     /// store, so one comes back when a call of the store ends.
-    fn buffer(&self) -> Buffer {
+    ///
+    /// # Errors
+    /// When whoever asked does not want to wait any longer.
+    fn buffer(&self) -> Result<Buffer, Error> {
         loop {
             if let Some(buffer) = self.buffers.take_within(BUFFER_PATIENCE) {
-                return buffer;
+                return Ok(buffer);
+            }
+            if caller::has_gone() {
+                return Err(send::interrupted().into());
             }
             self.send_oldest();
         }
+    }
+
+    /// Nobody waits for room any more.
+    pub fn stop_waiting(&self) {
+        self.store.stop_waiting();
     }
 
     /// Half of the buffers may wait for more bytes; beyond that the oldest are sent early, so that

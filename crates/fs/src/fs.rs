@@ -284,6 +284,12 @@ impl<S: Store> Fs<S> {
         self.table.inos()
     }
 
+    /// What waits for room on a full store waits no longer, and nothing does from now on: the mount has
+    /// been taken away from those who write.
+    pub fn stop_waiting(&self) {
+        self.data.stop_waiting();
+    }
+
     /// Writes everything back and leaves; to be called when the kernel has let go of the mount.
     ///
     /// # Errors

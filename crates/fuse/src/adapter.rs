@@ -22,9 +22,11 @@ use std::time::Instant;
 use fuser::{Errno, Request};
 use tidefs_fs::{Error, Fs, Lifetimes};
 use tidefs_store::Store;
+use tidefs_store::caller::{self, Caller};
 
 use crate::errno;
 use crate::following::Following;
+use crate::interrupted::is_ending;
 use crate::lock_waits::LockWaits;
 use crate::passthrough::Backings;
 
@@ -86,7 +88,9 @@ impl<S: Store> Adapter<S> {
         // goes on beside the program.
         let follows = !self.kernel.passes_through();
         let _served = follows.then(|| self.following.serve(request.pid(), bytes, begun));
-        let done = catch_unwind(AssertUnwindSafe(|| work(&self.fs)));
+        let asker = Caller { number: request.pid(), has_gone: is_ending };
+        let work = || caller::serve(Some(asker), || work(&self.fs));
+        let done = catch_unwind(AssertUnwindSafe(work));
         self.kernel.latencies.count(begun.elapsed());
         match done {
             Ok(Ok(answer)) => Ok(answer),

@@ -14,16 +14,66 @@ pub fn is_interrupted(thread: u32) -> bool {
     status.is_ok_and(|status| has_signal(&status))
 }
 
+/// Whether the program of a thread is asked to end, or is ending because a signal killed it. Other
+/// signals end no wait for room: on a disk they do not end a write either, and programs do not expect
+/// it. A program that ends by itself closes its files as if it had called for it, and waits.
+pub fn is_ending(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    let about = |file: &str| std::fs::read_to_string(format!("/proc/{thread}/{file}"));
+    about("status").is_ok_and(|status| is_asked_to_end(&status))
+        || about("stat").is_ok_and(|stat| was_killed(&stat))
+}
+
 fn has_signal(status: &str) -> bool {
-    let field = |name: &str| {
-        let mut lines = status.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
-    };
-    let signals = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    let is_first = field("Tgid").is_some() && field("Tgid") == field("Pid");
-    let own = signals("SigPnd").unwrap_or(0);
-    let shared = signals("ShdPnd").filter(|_| is_first).unwrap_or(0);
-    (own | shared) & !signals("SigBlk").unwrap_or(0) != 0
+    pending(status) != 0
+}
+
+/// A signal that nobody catches ends all threads with one that nobody can.
+fn is_asked_to_end(status: &str) -> bool {
+    let asks = ENDING.iter().fold(0, |mask, signal| mask | bit(*signal));
+    pending(status) & !signals(status, "SigIgn") & asks != 0
+}
+
+/// What people and batch systems end programs with.
+const ENDING: [libc::c_int; 5] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGKILL, libc::SIGTERM];
+
+fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Those that the thread would take now.
+fn pending(status: &str) -> u64 {
+    let is_first = field(status, "Tgid").is_some() && field(status, "Tgid") == field(status, "Pid");
+    let shared = if is_first { signals(status, "ShdPnd") } else { 0 };
+    (signals(status, "SigPnd") | shared) & !signals(status, "SigBlk")
+}
+
+fn signals(status: &str, name: &str) -> u64 {
+    field(status, name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0)
+}
+
+fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+}
+
+/// Places in `stat` after the program's name: the kernel's flags, and what the parent will be told.
+const FLAGS: usize = 6;
+const EXIT_CODE: usize = 49;
+/// Of the flags: the thread is on its way out.
+const IS_EXITING: u64 = 4;
+/// Of what the parent is told: the signal that killed it.
+const SIGNAL: u64 = 0x7f;
+
+fn was_killed(stat: &str) -> bool {
+    // The name may have blanks and brackets.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let number = |at: usize| rest.split_ascii_whitespace().nth(at)?.parse::<u64>().ok();
+    let is_exiting = number(FLAGS).is_some_and(|flags| flags & IS_EXITING != 0);
+    is_exiting && number(EXIT_CODE).is_some_and(|code| code & SIGNAL != 0)
 }
 
 #[cfg(test)]
@@ -49,6 +99,42 @@ mod tests {
     fn a_signal_to_the_process_is_its_first_threads() {
         assert!(!has_signal(&status(8, 0, 0b100, 0)));
         assert!(has_signal(&status(8, 0b100, 0, 0)));
+    }
+
+    fn asked(signal: libc::c_int, ignored: u64, blocked: u64) -> bool {
+        let status = status(7, 0, bit(signal), blocked) + &format!("SigIgn:\t{ignored:016x}\n");
+        is_asked_to_end(&status)
+    }
+
+    #[test]
+    fn what_people_end_programs_with_ends_a_wait_and_other_signals_do_not() {
+        assert!(ENDING.iter().all(|signal| asked(*signal, 0, 0)));
+        for harmless in [libc::SIGALRM, libc::SIGCHLD, libc::SIGUSR1, libc::SIGURG, libc::SIGSTOP] {
+            assert!(!asked(harmless, 0, 0), "{harmless}");
+        }
+        assert!(!asked(libc::SIGINT, bit(libc::SIGINT), 0), "ignored");
+        assert!(!asked(libc::SIGTERM, 0, bit(libc::SIGTERM)), "blocked");
+        assert!(is_asked_to_end(&status(8, bit(libc::SIGKILL), 0, 0)), "killed with its process");
+    }
+
+    #[test]
+    fn who_was_killed_does_not_wait_for_its_files_and_who_ends_by_itself_does() {
+        let stat = |flags: u64, code: u64| {
+            let between = ["0"; EXIT_CODE - FLAGS - 1].join(" ");
+            format!("7 (a ) name) D 1 7 7 0 -1 {flags} {between} {code}\n")
+        };
+        assert!(was_killed(&stat(IS_EXITING | 64, 9)));
+        assert!(!was_killed(&stat(IS_EXITING | 64, 3 << 8)), "it ended with a status");
+        assert!(!was_killed(&stat(64, 9)));
+        assert!(!was_killed("") && !was_killed("7 (x) D"));
+    }
+
+    #[test]
+    fn the_kernel_says_both_of_a_living_thread() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let rest = stat.rsplit_once(')').unwrap().1;
+        assert!(rest.split_ascii_whitespace().count() > EXIT_CODE);
+        assert!(!is_ending(std::process::id()));
     }
 
     #[test]

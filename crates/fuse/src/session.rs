@@ -45,6 +45,8 @@ pub(crate) trait Served: Send + Sync {
     /// Housekeeping that may have to wait.
     fn keep_up(&self);
     fn known_inodes(&self) -> Vec<Ino>;
+    /// What waits for room waits no longer.
+    fn stop_waiting(&self) {}
     /// Writes everything back; nothing is served any more.
     fn leave(&self) -> Result<(), Error>;
 }
@@ -60,6 +62,10 @@ impl<S: Store> Served for Fs<S> {
 
     fn known_inodes(&self) -> Vec<Ino> {
         Fs::known_inodes(self)
+    }
+
+    fn stop_waiting(&self) {
+        Fs::stop_waiting(self);
     }
 
     fn leave(&self) -> Result<(), Error> {
@@ -180,8 +186,12 @@ impl Session {
             Left::Clean => self.server.wait(SERVER_WAIT),
             Left::Detached => self.server.wait(DETACHED_WAIT),
         };
-        if !served_to_the_end && switch.is_some_and(|switch| switch.abort()) {
-            self.server.wait(DETACHED_WAIT);
+        if !served_to_the_end {
+            // Whoever wrote has lost the mount, and a full store would hold up its end.
+            self.served.stop_waiting();
+            if switch.is_some_and(|switch| switch.abort()) {
+                self.server.wait(DETACHED_WAIT);
+            }
         }
         if !self.kernel.finish(SERVER_WAIT) {
             tracing::warn!("requests hang; what they write may be lost");

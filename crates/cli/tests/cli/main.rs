@@ -19,4 +19,5 @@ mod sealed;
 mod signals;
 mod terminal;
 mod user;
+mod waiting;
 mod world;

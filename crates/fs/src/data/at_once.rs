@@ -55,8 +55,7 @@ impl<S: Store> Striped<S> {
             }
             Some((Err(_), _)) | None => {
                 drop(order);
-                let results = self.store(&group);
-                self.end_sends(group, results);
+                self.send_begun(group);
                 if applied {
                     self.take_back(&commit)?;
                 }

@@ -31,8 +31,9 @@ impl<S: Store> Striped<S> {
     /// The same without a handle to report to; failed writes stay on record for every handle.
     pub fn settle(self: &Arc<Self>) -> Result<(), Error> {
         let made = self.make_sure();
-        self.drain();
+        let drained = self.drain();
         made?;
+        drained?;
         self.commit()
     }
 

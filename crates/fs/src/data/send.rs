@@ -6,9 +6,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidefs_model::Time;
-use tidefs_store::{Store, StoreError, StripeWrite};
+use tidefs_store::{Store, StoreError, StripeWrite, caller};
 
 use super::pool::Job;
 use super::regions::region_of;
@@ -16,6 +17,8 @@ use super::state::{State, Written};
 use super::striped::Striped;
 use crate::Error;
 
+/// Those who wait for the store look this often whether they are still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Stripes with little in them that go to the store in one call.
 const GROUP_STRIPES: usize = 32;
 
@@ -32,10 +35,13 @@ impl<S: Store> Striped<S> {
     }
 
     /// Sends all that is written now and waits until it has arrived or failed.
-    pub fn drain(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// When whoever asked does not want to wait any longer; what was written is sent all the same.
+    pub fn drain(self: &Arc<Self>) -> Result<(), Error> {
         let (youngest, mut groups) = {
             let mut state = self.state();
-            let Some(youngest) = state.youngest() else { return };
+            let Some(youngest) = state.youngest() else { return Ok(()) };
             let indices: Vec<_> = state.stripes.keys().copied().collect();
             (youngest, self.call_due(&mut state, indices))
         };
@@ -47,13 +53,22 @@ impl<S: Store> Striped<S> {
             }
         }
         self.send(last.unwrap_or_default());
-        self.wait_for(youngest);
+        self.wait_for(youngest)
     }
 
     /// Waits until the buffers that are as old as `birth` have arrived or failed.
-    fn wait_for(&self, birth: u64) {
-        let waits = |state: &mut State| state.awaits(birth);
-        drop(self.settled.wait_while(self.state(), waits).expect("no panic in a file's state"));
+    fn wait_for(&self, birth: u64) -> Result<(), Error> {
+        let mut state = self.state();
+        while state.awaits(birth) {
+            let waits = |state: &mut State| state.awaits(birth);
+            let woken = self.settled.wait_timeout_while(state, LOOK_EVERY, waits);
+            let (again, waited) = woken.expect("no panic in a file's state");
+            if waited.timed_out() && caller::has_gone() {
+                return Err(interrupted().into());
+            }
+            state = again;
+        }
+        Ok(())
     }
 
     pub fn flush_aged(self: &Arc<Self>, now: Time) {
@@ -108,8 +123,24 @@ impl<S: Store> Striped<S> {
     fn send(self: &Arc<Self>, indices: Vec<u32>) {
         if !indices.is_empty() {
             let sending = self.begin(&indices);
-            let results = self.store(&sending);
-            self.end_sends(sending, results);
+            self.send_begun(sending);
+        }
+    }
+
+    /// Sends what nobody else is sending. Where whoever asked for it has gone meanwhile, somebody
+    /// else goes on: what was written is not given up with its writer.
+    pub fn send_begun(self: &Arc<Self>, sending: Vec<Sending>) {
+        let results = self.store(&sending);
+        let is_left = |result: &Result<(), Error>| {
+            matches!(result, Err(Error::Store(StoreError::Interrupted { .. })))
+        };
+        if !caller::has_gone() || !results.iter().any(is_left) {
+            return self.end_sends(sending, results);
+        }
+        let file = Arc::clone(self);
+        let job: Job = Box::new(move || caller::serve(None, || file.send_begun(sending)));
+        if let Err(job) = self.path.senders.try_push(job) {
+            job();
         }
     }
 
@@ -214,6 +245,11 @@ impl<S: Store> Striped<S> {
         let again = |(index, _): &Sending| state.is_due(*index).then_some(*index);
         group.iter().filter_map(again).collect()
     }
+}
+
+/// Whoever waited for the store has gone.
+pub(super) fn interrupted() -> StoreError {
+    StoreError::Interrupted { endpoint: "the store".into() }
 }
 
 pub(super) fn panicked() -> StoreError {

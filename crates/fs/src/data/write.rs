@@ -24,17 +24,17 @@ impl<S: Store> Striped<S> {
         let _shared = self.with_others();
         for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
             let length = piece.within.len();
-            self.write_piece(&piece, &bytes[piece.at..piece.at + length]);
+            self.write_piece(&piece, &bytes[piece.at..piece.at + length])?;
         }
         if self.path.is_in_doubt() {
-            self.drain();
+            self.drain()?;
             self.state().errors.report(errors)?;
             self.path.store_had_room();
         }
         Ok(())
     }
 
-    fn write_piece(self: &Arc<Self>, piece: &Piece, bytes: &[u8]) {
+    fn write_piece(self: &Arc<Self>, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
         let mut spare = None;
         let mut opened = false;
         let send = loop {
@@ -43,7 +43,7 @@ impl<S: Store> Striped<S> {
             if state.wants_buffer(piece.index) {
                 let Some(buffer) = spare.take() else {
                     drop(state);
-                    spare = Some(self.path.buffer());
+                    spare = Some(self.path.buffer()?);
                     continue;
                 };
                 let birth = self.path.unsent.add(&Arc::downgrade(self), piece.index);
@@ -58,5 +58,6 @@ impl<S: Store> Striped<S> {
         if opened {
             self.path.relieve();
         }
+        Ok(())
     }
 }

@@ -1,0 +1,106 @@
+//! Writers that wait on full nodes while another node starts slowly: they wait, they can be ended, and
+//! they hold nobody up.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+
+use crate::elastic::{TOOLS, run_on, servers, world_with};
+use crate::world::{Ran, World};
+
+const OPTIONS: [&str; 6] = ["--nodes", "1..3", "--node-memory", "64MiB", "--policy", "nso"];
+
+/// A world in which no node starts while the file `hold` is there.
+fn world(server: &str) -> Option<World> {
+    let world = world_with(server)?;
+    let place = world.work().parent().unwrap().to_owned();
+    let (path, real) = (place.join("server"), place.join("real-server"));
+    std::fs::rename(&path, &real).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in -*) ;; *) while [ -e {0}/hold ]; do sleep 0.05; done;; esac\n\
+         exec {0}/real-server \"$@\"\n",
+        place.display()
+    );
+    // Another process writes it: one that is open for writing here could not be executed.
+    let write = format!("cat > {0} <<'E'\n{script}E\nchmod 755 {0}", path.display());
+    world.shell(&write).succeeded();
+    assert!(path.metadata().unwrap().permissions().mode() & 0o111 != 0);
+    Some(world)
+}
+
+const HELD: &str = r#"
+    hold() { : > "${TIDEFS%/*}"/hold; }
+    let_go() { rm "${TIDEFS%/*}"/hold; }
+    fill() { dd if=/dev/zero of=$1 bs=1M count=$2 conv=fsync 2> ../said; }
+    is_growing() { "$TIDEFS" status --json | tr -d ' \n' | grep -q '"reconfiguration":{'; }
+    until_growing() {
+        for i in $(seq 600); do is_growing && return 0; sleep 0.05; done
+        echo "it does not grow" >&2; "$TIDEFS" status >&2; return 1
+    }
+    ends() {
+        for i in $(seq 300); do
+            [ -e /proc/$1 ] && ! grep -q '^State:.*Z' /proc/$1/status 2> /dev/null || return 0
+            sleep 0.1
+        done
+        echo "it is still there:" >&2; cat /proc/$1/status /proc/$1/stack >&2; return 1
+    }
+    cd "$TIDEFS_MOUNT"
+    hold
+"#;
+
+fn run(script: &str) -> Vec<Ran> {
+    let script = format!("{HELD}\n{script}");
+    let run = |server| {
+        let world = world(server)?;
+        let ran = run_on(&world, &OPTIONS, &script).succeeded();
+        world.is_as_before();
+        Some(ran)
+    };
+    servers().into_iter().filter_map(run).collect()
+}
+
+/// A signal ends the writer although no node comes, also one that the writer could catch; what was
+/// written stays whole, and the next writer goes on as soon as there is a node.
+#[test]
+fn a_waiting_writer_can_be_ended_and_the_next_goes_on_when_there_is_room() {
+    run(r#"
+        make 1 20 > 1 || exit 3
+        for signal in KILL TERM; do
+            dd if=/dev/zero of=$signal bs=1M count=100 2> /dev/null & writer=$!
+            until_growing || exit 4
+            kill -$signal $writer
+            ends $writer || exit 5
+            is_growing || { echo "a node came"; exit 6; }
+        done
+        make 2 30 > 2 & writer=$!
+        let_go
+        wait $writer || exit 7
+        make 1 20 | cmp - 1 && make 2 30 | cmp - 2 || exit 8
+        [ "$(nodes)" -gt 1 ] || exit 9
+        # What the writers were told is written is there, all of it.
+        [ $(stat -c %s KILL) -gt 20000000 ] || exit 10
+        dd if=/dev/zero bs=1M count=100 2> /dev/null | head -c $(stat -c %s KILL) | cmp - KILL || exit 11
+    "#);
+}
+
+/// The mount goes away under a writer that waits.
+#[test]
+fn a_run_ends_while_a_writer_waits() {
+    let end = |server| {
+        let world = world(server)?;
+        let script = format!(
+            "TIDEFS={}\n{TOOLS}\n{HELD}\n\
+             (trap '' TERM INT HUP; exec dd if=/dev/zero of=big bs=1M count=100) 2> /dev/null &\n\
+             until_growing && echo waiting; wait",
+            world.binary().display()
+        );
+        let words = [&["run"][..], &OPTIONS, &["--", "sh", "-c", &script]].concat();
+        let mut running = world.start(&mut world.tidefs(words));
+        running.says("waiting");
+        running.send(Signal::TERM);
+        assert_ne!(running.end().status, 0);
+        world.is_as_before();
+        Some(())
+    };
+    assert!(servers().into_iter().filter_map(end).count() <= 2);
+}
