@@ -143,6 +143,11 @@ pub struct StorageOptions {
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]
     pub node_memory: Option<ByteSize>,
 
+    /// Of each node's memory, what files' bytes may not fill: deletes, truncates, names and directories
+    /// then find room while writers wait [default: 8MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub head_room: Option<ByteSize>,
+
     /// When to encrypt what nodes hold of files' bytes: always, where others may lend nodes, or never
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Sealed::Victims)]
     pub sealed: Sealed,
@@ -314,7 +319,7 @@ fn node_memory(text: &str) -> Result<ByteSize, String> {
     if size < NODE_MEMORY_MIN {
         return Err(format!(
             "{size} a node is too little; give at least {NODE_MEMORY_MIN}: a server alone takes up to \
-             5 MiB, and 8 MiB are kept free for deletes and metadata"
+             5 MiB, and 8 MiB are kept free for deletes and metadata unless --head-room says otherwise"
         ));
     }
     Ok(size)

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
+use tidefs_control::{Settings, SettingsError};
 use tidefs_fs::Format;
 use tidefs_fuse::Requests;
 use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
@@ -44,6 +45,8 @@ pub struct Size {
     pub nodes: Option<NodeRange>,
     /// Memory of each node, or of the embedded store.
     pub each_bytes: u64,
+    /// Of each node's memory, kept for metadata.
+    pub head_room_bytes: u64,
     pub elasticity: Elasticity,
     /// Where lenders and their nodes reach this file system; `None`: nowhere.
     pub listen: Option<SocketAddr>,
@@ -56,6 +59,19 @@ pub struct Size {
 impl Size {
     pub fn each(&self) -> ByteSize {
         ByteSize(self.each_bytes)
+    }
+
+    /// What each node may hold of data.
+    pub fn node_capacity(&self) -> ByteSize {
+        ByteSize(self.each_bytes.saturating_sub(self.head_room_bytes))
+    }
+
+    /// # Errors
+    /// When wishes contradict each other.
+    pub fn settings(&self, nodes: NodeRange) -> Result<Settings, SettingsError> {
+        let settings = self.elasticity.settings(nodes, self.each())?;
+        let settings = Settings { head_room: ByteSize(self.head_room_bytes), ..settings };
+        settings.check().map(|()| settings)
     }
 }
 

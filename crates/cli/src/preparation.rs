@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tidefs_model::ByteSize;
+use tidefs_valkey::HEAD_ROOM;
 
 use crate::arguments::StorageOptions;
 use crate::elasticity::NodeRange;
@@ -29,25 +30,30 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     let hosts = options.hosts.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
     elasticity.several_hosts = !hosts.is_empty();
     let nodes = options.nodes.or_else(|| one_on_each(&hosts));
-    if nodes.is_none() && elasticity.is_asked_for() {
+    let asks_for_nodes = elasticity.is_asked_for() || options.head_room.is_some();
+    if nodes.is_none() && asks_for_nodes {
         return Err(Failure::NothingToScale.into());
     }
     if let Some(address) = options.listen {
         listening(address, nodes)?;
     }
-    let each = each(options, nodes, &hosts)?;
+    let each_bytes = each(options, nodes, &hosts)?.0;
+    let head_room_bytes = options.head_room.unwrap_or(HEAD_ROOM).0;
+    let sealed = options.sealed.is_on(options.listen.is_some());
+    let listen = options.listen;
+    let mut size = Size { nodes, each_bytes, head_room_bytes, elasticity, listen, hosts, sealed };
     if let Some(nodes) = nodes {
         let nodes_of_hosts = options.nodes.is_none();
         let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };
-        without_effect::check(&elasticity, beside).map_err(Failure::WithoutEffect)?;
-        elasticity.settings(nodes, each).map_err(Failure::Contradiction)?;
-        foresight::forecaster(&elasticity, nodes)?;
+        without_effect::check(&size.elasticity, beside).map_err(Failure::WithoutEffect)?;
+        size.settings(nodes).map_err(Failure::Contradiction)?;
+        foresight::forecaster(&size.elasticity, nodes)?;
         // The manager's process may have another working directory.
-        elasticity.workflow = elasticity.workflow.and_then(|path| path.canonicalize().ok());
+        let workflow = size.elasticity.workflow.take();
+        size.elasticity.workflow = workflow.and_then(|path| path.canonicalize().ok());
         find_server()?;
     }
-    let sealed = options.sealed.is_on(options.listen.is_some());
-    Ok(Size { nodes, each_bytes: each.0, elasticity, listen: options.listen, hosts, sealed })
+    Ok(size)
 }
 
 /// Lenders and mounts call nodes by the address that is listened at.

@@ -34,7 +34,7 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
         store: observed.store.clone(),
         nodes_min: size.nodes.map_or(0, |nodes| nodes.min.into()),
         nodes_max: size.nodes.map_or(0, |nodes| nodes.max.into()),
-        node_memory_bytes: size.nodes.map_or(0, |_| size.each_bytes),
+        node_memory_bytes: size.nodes.map_or(0, |_| size.node_capacity().0),
         policy: size.nodes.map_or("static", |nodes| size.elasticity.policy_name(nodes)).to_owned(),
     };
     let history = &observed.history;

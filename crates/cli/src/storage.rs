@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
 use tidefs_fuse::SystemClock;
-use tidefs_model::{MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
+use tidefs_model::{ByteSize, MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Cluster, ClusterDescription, ClusterSpec, Host, Lifetime, NodeDescription, Options,
@@ -155,7 +155,8 @@ impl Storage {
             directory: paths.nodes(),
             hosts,
             nodes: range.min.into(),
-            node_memory: size.each(),
+            node_memory: size.node_capacity(),
+            head_room: ByteSize(size.head_room_bytes),
             secrets: Secrets::from_seed(&seeds[0]),
             seed: seeds[1],
             lifetime: Lifetime::Starter,

@@ -151,7 +151,7 @@ fn give_back(
             let Some(_) = settings.policy.scale_out.filter(|_| nodes < settings.nodes_max) else {
                 return Err(refused);
             };
-            let wanted = missing.0.div_ceil(settings.node_memory.0 / 2).max(1);
+            let wanted = missing.0.div_ceil(settings.node_capacity().0 / 2).max(1);
             let add = wanted.min(u64::from(settings.nodes_max - nodes)) as u16;
             Ok(Verdict::Grow { add, cause })
         }

@@ -82,7 +82,7 @@ pub struct Settings {
     pub nodes_max: u16,
     /// How many nodes the file system started with.
     pub nodes_initial: u16,
-    /// What a node that is added may hold.
+    /// The memory of a node that is added.
     pub node_memory: ByteSize,
     /// What every node keeps free for deletes, truncates and metadata.
     pub head_room: ByteSize,
@@ -114,6 +114,11 @@ impl Settings {
         }
     }
 
+    /// What a node that is added may hold of data.
+    pub fn node_capacity(&self) -> ByteSize {
+        ByteSize(self.node_memory.0.saturating_sub(self.head_room.0))
+    }
+
     /// Nothing is decided on an observation that is older.
     pub fn observed_good_for(&self) -> Duration {
         (self.observed_every * GOOD_FOR_INTERVALS).max(GOOD_FOR_LEAST)
@@ -122,9 +127,10 @@ impl Settings {
     /// Finds the first wish that cannot be granted together with the others.
     pub fn check(&self) -> Result<(), SettingsError> {
         self.check_nodes()?;
-        if self.node_memory.0 <= 2 * self.head_room.0 {
+        if self.node_memory.0 <= self.head_room.0.saturating_mul(2) {
             let (memory, head_room) = (self.node_memory, self.head_room);
-            return Err(SettingsError::NodeMemory { memory, head_room });
+            let least = ByteSize(head_room.0.saturating_mul(2));
+            return Err(SettingsError::NodeMemory { memory, head_room, least });
         }
         within("fill of a node", self.spreading.fill_percent.into(), 10, 100)?;
         if let Some(watch) = &self.watch {
@@ -199,9 +205,10 @@ pub enum SettingsError {
     #[error("{initial} nodes to start with are not within {min}..{max}")]
     InitialOutside { initial: u16, min: u16, max: u16 },
     #[error(
-        "{memory} a node is too small: {head_room} of it is kept free for deletes and metadata"
+        "{memory} a node is too small: {head_room} of it are kept free for deletes and metadata, and \
+         it must be more than {least}"
     )]
-    NodeMemory { memory: ByteSize, head_room: ByteSize },
+    NodeMemory { memory: ByteSize, head_room: ByteSize, least: ByteSize },
     #[error("the {what} of {value} % is not within {least} to {most} %")]
     OutOfRange { what: &'static str, value: u16, least: u16, most: u16 },
     #[error(

@@ -119,7 +119,7 @@ where
             hands: &self.parts.hands,
             provisioner: &self.parts.provisioner,
             journal: &journal,
-            wanted: Wanted { class: NodeClass::Own, memory: self.settings.node_memory },
+            wanted: Wanted { class: NodeClass::Own, memory: self.settings.node_capacity() },
             stop: &ending,
             broken_off: &broken_off,
             copied: &copied,

@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         hosts: Vec::new(),
         nodes: 2,
         node_memory: ByteSize::mib(u64::from(stripes) * 2),
+        head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

@@ -20,6 +20,7 @@ fn main() -> anyhow::Result<()> {
         hosts: Vec::new(),
         nodes,
         node_memory: ByteSize::mib(64),
+        head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Instant;
 
-use tidefs_model::NodeId;
+use tidefs_model::{ByteSize, NodeId};
 
 pub use self::bandwidth::Probe;
 pub use self::error::AdminError;
@@ -42,6 +42,7 @@ use self::limit::Paid;
 use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Secret, Timeouts};
 use crate::fault::Fault;
+use crate::function::HEAD_ROOM;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::view::{ViewNode, parse_view};
@@ -58,6 +59,8 @@ pub struct Admin {
     server: Server,
     paid: Arc<Paid>,
     in_haste: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Of nodes that are added.
+    head_room: ByteSize,
 }
 
 /// A node of the cluster, and the way to it.
@@ -96,6 +99,7 @@ impl Admin {
             server: server?,
             paid: Arc::new(Mutex::new(Instant::now())),
             in_haste: Box::new(|| false),
+            head_room: HEAD_ROOM,
         };
         admin.leave_out_strangers();
         Ok(admin)
@@ -105,6 +109,11 @@ impl Admin {
     /// asked again and again.
     pub fn hastened_while(self, in_haste: impl Fn() -> bool + Send + Sync + 'static) -> Admin {
         Admin { in_haste: Box::new(in_haste), ..self }
+    }
+
+    /// Nodes that it adds have so much for metadata beyond what they may hold.
+    pub fn with_head_room(self, head_room: ByteSize) -> Admin {
+        Admin { head_room, ..self }
     }
 
     /// A node that nobody knows and that holds nothing has been started, but is no member.

@@ -8,7 +8,7 @@ use tidefs_model::ShardKey;
 use tidefs_store::{Batch, Bytes, Outcome, Read, StoreError, Update};
 
 use crate::client::Client;
-use crate::function::{self, batch_request};
+use crate::function::{self, batch_request, batch_request_in_head_room};
 use crate::job::Job;
 use crate::slot::shard_name;
 use crate::wire::{Malformed, Reply, Request};
@@ -27,9 +27,10 @@ pub fn batch(client: &Client, shard: ShardKey, batch: &Batch) -> Result<Outcome,
         }
     }
     let mut jobs = [function_job(shard, batch)];
-    client.perform(&mut jobs)?;
+    // The job tells what became of it.
+    drop(client.perform(&mut jobs));
     let [job] = jobs;
-    job.reply(|reply| function::outcome(reply, batch.reads.len()))
+    end(client, shard, batch, job)
 }
 
 pub fn batches(client: &Client, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
@@ -39,11 +40,12 @@ pub fn batches(client: &Client, batches: &[(ShardKey, Batch)]) -> Result<Vec<Out
         false => function_job(*shard, batch),
     };
     let mut jobs: Vec<_> = batches.iter().map(job).collect();
-    client.perform(&mut jobs)?;
-    let outcomes = jobs.into_iter().zip(batches).map(|(job, (_, batch))| match is_plain(batch) {
-        true => job.reply(|reply| plain_outcome(reply, batch)),
-        false => job.reply(|reply| function::outcome(reply, batch.reads.len())).map(Some),
-    });
+    drop(client.perform(&mut jobs));
+    let outcomes =
+        jobs.into_iter().zip(batches).map(|(job, (shard, batch))| match is_plain(batch) {
+            true => job.reply(|reply| plain_outcome(reply, batch)),
+            false => end(client, *shard, batch, job).map(Some),
+        });
     let mut outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
     ask_again(client, batches, &mut outcomes)?;
     Ok(outcomes.into_iter().flatten().collect())
@@ -55,9 +57,25 @@ pub fn job(shard: ShardKey, batch: &Batch) -> Result<Job<'static>, StoreError> {
     Ok(function_job(shard, batch))
 }
 
-/// What such a job, carried out, was answered.
-pub fn outcome(job: Job<'_>, batch: &Batch) -> Result<Outcome, StoreError> {
-    job.reply(|reply| function::outcome(reply, batch.reads.len()))
+/// What such a job, carried out, was answered. One that a node full of data refused is carried out in
+/// the node's head-room, as far as there is any.
+pub fn end(
+    client: &Client,
+    shard: ShardKey,
+    batch: &Batch,
+    job: Job<'_>,
+) -> Result<Outcome, StoreError> {
+    let outcome = |job: Job<'_>| job.reply(|it| function::outcome(it, batch.reads.len()));
+    match outcome(job) {
+        Err(StoreError::Full { .. }) if !batch.reclaims && !batch.only_reads() => {
+            let request = batch_request_in_head_room(&shard_name(shard), batch);
+            let mut jobs = [Job::new(shard.partition(), request, false)];
+            drop(client.perform(&mut jobs));
+            let [job] = jobs;
+            outcome(job)
+        }
+        done => done,
+    }
 }
 
 /// Has those batches answered by the function that have no outcome yet.

@@ -44,6 +44,8 @@ pub struct ClusterSpec {
     pub nodes: usize,
     /// What each node may hold at most.
     pub node_memory: ByteSize,
+    /// What metadata may use beyond that; data may not.
+    pub head_room: ByteSize,
     pub secrets: Secrets,
     /// Random bytes that were never used before: the nodes' identities come from them.
     pub seed: [u8; 32],

@@ -17,6 +17,8 @@ local byte, sub, rep, pack, take, call, unpack
 local HEADER, HEADER_BYTES = '>I4I4I4I4I4I4', 24
 local STEP, STEP_BYTES = '>c1I4I4I4I4', 17
 local HALF = 4294967296
+-- Bytes beyond what a node may hold that metadata may use; whoever loads this library says how many.
+local HEAD_ROOM = 8388608
 -- Words passed to one command, an even number: Lua's stack is bounded.
 local WORDS_MAX = 1000
 
@@ -169,6 +171,21 @@ local function batch(keys, args)
   return answer
 end
 
+-- Whether metadata may still use what data leaves free. Asked only on a node that is full of data: the
+-- question takes as long as a batch.
+local function has_head_room()
+  local info = call('INFO', 'memory')
+  local used = tonumber(string.match(info, 'used_memory:(%d+)'))
+  local most = tonumber(string.match(info, '\nmaxmemory:(%d+)'))
+  return most == 0 or used < most + HEAD_ROOM
+end
+
+local function batch_in_head_room(keys, args)
+  if not call then bind() end
+  if not has_head_room() then return redis.error_reply('OOM the head-room is used up') end
+  return batch(keys, args)
+end
+
 -- Cuts a stripe to at most so many bytes, but not to nothing.
 local function trim(keys, args)
   if not call then bind() end
@@ -199,6 +216,9 @@ redis.register_function('tidefs_write', write)
 redis.register_function('tidefs_batch', batch)
 redis.register_function{
   function_name = 'tidefs_batch_reclaim', callback = batch, flags = { 'allow-oom' }
+}
+redis.register_function{
+  function_name = 'tidefs_batch_room', callback = batch_in_head_room, flags = { 'allow-oom' }
 }
 redis.register_function{ function_name = 'tidefs_read', callback = batch, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'tidefs_trim', callback = trim, flags = { 'allow-oom' } }

@@ -2,16 +2,28 @@
 //!
 //! The library is small and is loaded once by whoever forms the cluster; `function.lua` says what
 //! its arguments are. A full server refuses all functions but those that were declared to free
-//! memory, and refuses them before they start, so a batch is never half done.
+//! memory, and refuses them before they start, so a batch is never half done. What data may fill is
+//! less than what a node has: a batch that was refused is asked of another function, which refuses it
+//! only when the rest is used up, too. So the head-room costs nothing where there is room.
 
 use std::collections::BTreeMap;
 
+use tidefs_model::ByteSize;
 use tidefs_store::{Batch, Check, Outcome, Read, Update};
 
 use crate::wire::{Malformed, Reply, Request};
 
-/// The library's source.
-pub const LIBRARY: &str = include_str!("function.lua");
+/// What a node has beyond what it may hold of data, unless something else is asked for.
+pub const HEAD_ROOM: ByteSize = ByteSize::mib(8);
+
+const SOURCE: &str = include_str!("function.lua");
+/// Where the library says how much head-room there is.
+const HEAD_ROOM_LINE: &str = "local HEAD_ROOM = 8388608\n";
+
+/// The library's source for nodes with so much head-room.
+pub fn library(head_room: ByteSize) -> String {
+    SOURCE.replace(HEAD_ROOM_LINE, &format!("local HEAD_ROOM = {}\n", head_room.0))
+}
 
 /// Numbers in front of a program's steps, and bytes of a step.
 const HEADER_NUMBERS: usize = 6;
@@ -114,6 +126,15 @@ pub fn batch_request(key: &[u8], batch: &Batch) -> Request<'static> {
         batch if batch.reclaims => b"tidefs_batch_reclaim",
         _ => b"tidefs_batch",
     };
+    call(function, key, batch)
+}
+
+/// The same for a batch that a node full of data has refused.
+pub fn batch_request_in_head_room(key: &[u8], batch: &Batch) -> Request<'static> {
+    call(b"tidefs_batch_room", key, batch)
+}
+
+fn call(function: &[u8], key: &[u8], batch: &Batch) -> Request<'static> {
     let program = Program::of(batch);
     let mut request = Request::new("FCALL").word(function).number(1).word(key);
     request.push(&program.bytes);
@@ -262,6 +283,13 @@ mod tests {
         assert_eq!(steps, expected);
         assert_eq!(words[5..9], [b"x", b"e", b"h", b"i"]);
         assert_eq!(words[9..], [&b"inode"[..], b"entry", &[0xff; 8], b"i"]);
+    }
+
+    #[test]
+    fn the_library_has_the_head_room_that_was_asked_for() {
+        assert_eq!(library(HEAD_ROOM), SOURCE);
+        let library = library(ByteSize(77));
+        assert!(library.contains("local HEAD_ROOM = 77\n"), "{library}");
     }
 
     #[test]

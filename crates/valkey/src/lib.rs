@@ -58,6 +58,7 @@ pub use cluster::{
 pub use endpoint::{Account, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
+pub use function::HEAD_ROOM;
 pub use host::Host;
 pub use lent::{LentNode, LentUsage, identity_at};
 pub use options::Options;

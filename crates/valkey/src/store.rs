@@ -277,7 +277,7 @@ impl Store for Valkey {
         jobs.push(job);
         drop(self.client.perform(&mut jobs));
         let job = jobs.pop().expect("the batch's job");
-        (self.end_writes(writes, jobs), batches::outcome(job, batch))
+        (self.end_writes(writes, jobs), batches::end(&self.client, shard, batch, job))
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {

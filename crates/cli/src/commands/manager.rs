@@ -29,7 +29,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let paths = Paths::new(order.directory.clone());
     let size = &order.size;
     let nodes = size.nodes.context("a manager without nodes")?;
-    let settings = size.elasticity.settings(nodes, size.each())?;
+    let settings = size.settings(nodes)?;
     let bytes_per_second = size.elasticity.move_rate;
     let options = MoveOptions { bytes_per_second, ..MoveOptions::default() };
     // A predecessor that was killed has left its socket.
@@ -41,6 +41,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
     let admin = Secret::from_text(&order.secret);
     let admin = Admin::connect(&description, admin, Timeouts::default())?;
+    let admin = admin.with_head_room(settings.head_room);
     let (urgency, steps) = (Urgency::default(), Steps::from_environment());
     let lenders = urgency.clone();
     let admin = admin.hastened_while(move || lenders.is_a_lenders());

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::elastic::{TOOLS, run_on, servers, world_with};
 use crate::world::{Ran, World};
 
-const OPTIONS: [&str; 6] = ["--nodes", "1..3", "--node-memory", "64MiB", "--policy", "nso"];
+const OPTIONS: [&str; 6] = ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "nso"];
 
 /// A world in which no node starts while the file `hold` is there.
 fn world(server: &str) -> Option<World> {
@@ -81,6 +81,56 @@ fn a_waiting_writer_can_be_ended_and_the_next_goes_on_when_there_is_room() {
         [ $(stat -c %s KILL) -gt 20000000 ] || exit 10
         dd if=/dev/zero bs=1M count=100 2> /dev/null | head -c $(stat -c %s KILL) | cmp - KILL || exit 11
     "#);
+}
+
+/// Names and sizes have room of their own, and do not stand behind bytes.
+#[test]
+fn while_a_writer_waits_names_and_sizes_change() {
+    run(r#"
+        make 1 20 > 1 || exit 3
+        : > gone; : > old
+        dd if=/dev/zero of=big bs=1M count=100 2> /dev/null & writer=$!
+        until_growing || exit 4
+        while read -r what; do
+            timeout 30 sh -c "$what" || { echo "not while a writer waits: $what"; exit 5; }
+        done <<'END'
+        mkdir d d/e
+        : > empty
+        truncate -s 1M 1
+        rm gone
+        mv old new
+        mv new d/e/new
+        ln -s empty link
+        ln empty d/second
+        chmod 600 empty
+        for i in $(seq 50); do : > d/$i || exit 1; done
+        rm -r d
+END
+        is_growing && [ -e /proc/$writer ] || { echo "the writer does not wait"; exit 6; }
+        make 1 1 | cmp - 1 || exit 7
+        let_go
+        wait $writer || exit 8
+        [ $(stat -c %s big) = 104857600 ] || exit 9
+    "#);
+}
+
+/// All who ask are told of the same capacity: what data may fill.
+#[test]
+fn head_room_is_no_capacity_and_must_leave_some() {
+    let Some(world) = world_with("valkey") else { return };
+    let nodes = ["--nodes", "2", "--node-memory", "64MiB", "--head-room", "16MiB"];
+    let script = r#"
+        [ $(($(stat -f -c '%b * %S' "$TIDEFS_MOUNT"))) = $((96 << 20)) ] || exit 3
+        "$TIDEFS" status --json | grep -c "\"memory_capacity_bytes\": $((48 << 20))" | grep -qx 2
+    "#;
+    run_on(&world, &nodes, script).succeeded();
+    for nodes in ["2", "1..4"] {
+        let words = ["run", "--nodes", nodes, "--node-memory", "64MiB", "--head-room", "32MiB"];
+        let words = [&words[..], &["--", "true"]].concat();
+        world.run(words).refused(2, &["64 MiB a node", "32 MiB of it", "more than 64 MiB"]);
+    }
+    world.run(["run", "--head-room", "8MiB", "--", "true"]).refused(2, &["--nodes"]);
+    world.is_as_before();
 }
 
 /// The mount goes away under a writer that waits.

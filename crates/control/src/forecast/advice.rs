@@ -91,7 +91,7 @@ impl Forecaster {
 
     /// Takes in what is in use.
     pub fn observe(&mut self, now: Time, observed: &Observation, settings: &Settings) {
-        let each = settings.node_memory.0.saturating_sub(settings.head_room.0).max(1) as f64;
+        let each = settings.node_capacity().0.max(1) as f64;
         let nodes = observed.own().count() as u16;
         let empty = u64::from(nodes) * EMPTY_NODE_BYTES;
         let used = observed.used_bytes().saturating_sub(empty) as f64;

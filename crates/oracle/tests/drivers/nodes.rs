@@ -31,6 +31,7 @@ pub fn on_nodes(server: &str) -> Option<Nodes> {
         hosts: Vec::new(),
         nodes: 2,
         node_memory: NODE_MEMORY,
+        head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

@@ -11,7 +11,7 @@ use super::links::set_node_timeout;
 use super::{Admin, AdminError, Managed};
 use crate::cluster::NodeDescription;
 use crate::fault::Fault;
-use crate::function::LIBRARY;
+use crate::function::library;
 use crate::process::NODE_TIMEOUT_MS;
 use crate::view::ViewNode;
 
@@ -97,7 +97,7 @@ impl Admin {
         if newcomer.itself()?.replica_of.is_some() {
             newcomer.say(&["CLUSTER", "FAILOVER", "TAKEOVER"])?;
         }
-        newcomer.say(&["FUNCTION", "LOAD", "REPLACE", LIBRARY])?;
+        newcomer.say(&["FUNCTION", "LOAD", "REPLACE", &library(self.head_room)])?;
         let is_phantom = |seen: &ViewNode| !seen.is_linked && self.managed(seen.id).is_err();
         for phantom in newcomer.view()?.iter().filter(|seen| is_phantom(seen)) {
             forget(newcomer, &phantom.id.to_string())?;

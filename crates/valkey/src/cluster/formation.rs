@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::endpoint::Account;
 use crate::error::ClusterError;
 use crate::fault::Fault;
-use crate::function::LIBRARY;
+use crate::function::library;
 use crate::process::{NODE_TIMEOUT_MS, NodeProcess, NodeSpec, socket_of};
 use crate::view::parse_view;
 use crate::wire::Request;
@@ -37,8 +37,9 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
     let ready = processes.iter_mut().map(|node| node.wait_until_ready(&admin));
     let mut admins = ready.collect::<Result<Vec<_>, _>>()?;
 
+    let library = library(spec.head_room);
     for (number, (admin, node)) in admins.iter_mut().zip(&planned).enumerate() {
-        begin(admin, node).map_err(|fault| ClusterError::Node { number, fault })?;
+        begin(admin, node, &library).map_err(|fault| ClusterError::Node { number, fault })?;
     }
     set_node_timeout(&mut admins, GREETING_TIMEOUT_MS)?;
     introduce(&mut admins, &planned)?;
@@ -50,11 +51,11 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
 }
 
 /// Takes the slots over from the predecessor that never was.
-fn begin(admin: &mut Connection, node: &PlannedNode) -> Result<(), Fault> {
+fn begin(admin: &mut Connection, node: &PlannedNode, library: &str) -> Result<(), Fault> {
     let predecessor = node.predecessor.to_string();
     admin.ask(&Request::of(&["CLUSTER", "FAILOVER", "TAKEOVER"]))?;
     admin.ask(&Request::of(&["CLUSTER", "FORGET", &predecessor]))?;
-    admin.ask(&Request::of(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]))?;
+    admin.ask(&Request::of(&["FUNCTION", "LOAD", "REPLACE", library]))?;
     Ok(())
 }
 

@@ -163,6 +163,7 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
         hosts: Vec::new(),
         nodes,
         node_memory: NODE_MEMORY,
+        head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
         seed,
         lifetime: Lifetime::Starter,

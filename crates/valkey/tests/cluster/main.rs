@@ -10,6 +10,7 @@ mod expunged;
 mod fixture;
 mod forming;
 mod growing;
+mod head_room;
 mod interrupted;
 mod leaving;
 mod lent;
