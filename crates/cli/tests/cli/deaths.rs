@@ -12,7 +12,7 @@ const OPTIONS: [&str; 8] =
 
 /// `kill_node ID-POSITION` ends the process of the n-th node of the record, which lists them in the
 /// order in which they came. Files either read right or fail; they never read wrong.
-const DEATHS: &str = r#"
+const TOOLS_OF_DEATH: &str = r#"
     state() { "$TIDEFS" status --json; }
     field() { (cd / && /usr/bin/python3 -c "import json,sys; s = json.load(sys.stdin); print($1)"); }
     kill_node() {
@@ -36,8 +36,8 @@ const DEATHS: &str = r#"
     }
     read_all() {
         right=0; lost=0
-        for i in $(seq 40); do
-            if cat old/$i > ../read 2> /dev/null; then
+        for i in $(seq $2); do
+            if cat $1$i > ../read 2> /dev/null; then
                 make $i 1 | cmp - ../read || { echo "$i is WRONG" >&2; return 1; }
                 right=$((right + 1))
             else
@@ -47,6 +47,10 @@ const DEATHS: &str = r#"
         rm -f ../read
         echo "right $right lost $lost"
     }
+"#;
+
+/// A node dies while partitions move to and from it.
+const MOVING: &str = r#"
     cd "$TIDEFS_MOUNT"; mkdir old || exit 20
     for i in $(seq 40); do make $i 1 > old/$i || exit 21; done
     sync
@@ -56,7 +60,7 @@ const DEATHS: &str = r#"
     until_given_up || exit 23
     wait
     echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
-    read_all || exit 24
+    read_all old/ 40 || exit 24
     for i in $(seq 30); do make 1$i 1 > new$i || exit 25; done
     for i in $(seq 30); do make 1$i 1 | cmp - new$i || exit 26; done
     rm -r old || exit 27
@@ -69,18 +73,24 @@ const DEATHS: &str = r#"
     state
 "#;
 
+/// The death was told with what was lost; the status that the script ended with.
+fn told(ran: &Ran, victim: usize) -> Value {
+    let death = format!("node {victim} (127.0.0.1:");
+    let mut named = ran.stderr.lines().filter(|line| line.contains(&death));
+    // A target may have got nothing yet.
+    let is_told = |line: &str| line.contains(" partitions") || line.contains("held nothing");
+    assert!(named.any(is_told), "{}", ran.stderr);
+    let from = ran.stdout.find("\n{").expect("the status");
+    serde_json::from_str(&ran.stdout[from..]).expect("JSON")
+}
+
 fn kill(victim: usize) -> Vec<Ran> {
     let kill = |server| {
         let world = world_with(server)?;
-        let ran = run_on(&world, &OPTIONS, &format!("VICTIM={victim}\n{DEATHS}")).succeeded();
+        let script = format!("VICTIM={victim}\n{TOOLS_OF_DEATH}\n{MOVING}");
+        let ran = run_on(&world, &OPTIONS, &script).succeeded();
         world.is_as_before();
-        let death = format!("node {victim} (127.0.0.1:");
-        let named = ran.stderr.lines().filter(|line| line.contains(&death));
-        // A target may have got nothing yet.
-        let is_told = |line: &str| line.contains(" partitions") || line.contains("held nothing");
-        assert!(named.clone().any(is_told), "{}", ran.stderr);
-        let from = ran.stdout.find("\n{").expect("the status");
-        let status: Value = serde_json::from_str(&ran.stdout[from..]).expect("JSON");
+        let status = told(&ran, victim);
         let nodes = status["nodes"].as_array().unwrap();
         let partitions: u64 = nodes.iter().filter_map(|node| node["partitions"].as_u64()).sum();
         assert_eq!((nodes.len(), partitions), (2, 16_384), "{status}");
@@ -152,6 +162,62 @@ fn a_target_that_dies_while_it_takes_takes_its_own_and_nothing_else() {
     for ran in kill(3) {
         let (right, lost) = figures(&ran);
         assert!(right > 20 && right + lost == 40, "{right} right, {lost} lost");
+    }
+}
+
+/// Three nodes, as many as there may be, are full, and a writer does not give up; then one dies. Until
+/// others have what it held, the writer may be told of the death; after that there is room for it.
+const FULL: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    i=0
+    while i=$((i + 1)); [ $i -lt 400 ] && make $i 1 > $i 2> ../said; do :; done
+    grep -q 'No space left' ../said || { cat ../said >&2; exit 21; }
+    rm $i; most=$((i - 1))
+    [ "$(nodes)" = 3 ] && [ $most -gt 100 ] || { echo "$most files on $(nodes) nodes" >&2; exit 22; }
+    (
+        for try in $(seq 600); do
+            dd if=/dev/zero of=more bs=1M count=24 conv=fsync 2> ../said && exit 0
+            grep -qE 'No space left|Input/output error' ../said || exit 1
+            echo refused > ../refused
+            sleep 0.1
+        done
+        exit 2
+    ) & writer=$!
+    for i in $(seq 300); do [ -e ../refused ] && break; sleep 0.1; done
+    kill_node 2
+    until_given_up || exit 23
+    mkdir names && : > names/new && mv names/new new && rmdir names || exit 24
+    wait $writer || { cat ../said >&2; exit 25; }
+    [ $(stat -c %s more) = $((24 << 20)) ] || exit 26
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    dd if=/dev/zero bs=1M count=24 2> /dev/null | cmp - more || exit 27
+    read_all '' $most || exit 28
+    rm * || exit 29
+    [ -z "$(ls)" ] || exit 30
+    for i in $(seq 30); do make $i 1 > $i || exit 31; done
+    check 30 1 || exit 32
+    rm ../said ../refused
+    echo
+    state
+"#;
+
+#[test]
+fn a_node_dies_while_all_are_full_and_a_writer_goes_on() {
+    let options = ["--nodes", "2..3", "--node-memory", "64MiB", "--policy", "nso"];
+    let end = |server| {
+        let world = world_with(server)?;
+        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{FULL}")).succeeded();
+        world.is_as_before();
+        let status = told(&ran, 2);
+        assert_eq!(status["lost_nodes"][0]["number"], 2, "{status}");
+        let partitions = status["nodes"].as_array().unwrap().iter();
+        let partitions = partitions.filter_map(|node| node["partitions"].as_u64());
+        assert_eq!(partitions.sum::<u64>(), 16_384, "{status}");
+        Some(ran)
+    };
+    for ran in servers().into_iter().filter_map(end) {
+        let (right, lost) = figures(&ran);
+        assert!(right > 30 && lost > 10, "{right} right, {lost} lost");
     }
 }
 
