@@ -105,6 +105,12 @@ pub trait Provisioner: Send + Sync {
     /// stopped already.
     fn stop(&self, node: NodeId) -> Result<(), Failure>;
 
+    /// The same for one that never became a node of the cluster: its manager was killed, or it could
+    /// not join. One that a lender offered may be offered again.
+    fn put_back(&self, node: NodeId) -> Result<(), Failure> {
+        self.stop(node)
+    }
+
     /// All that were started for this file system and were not stopped.
     fn started(&self) -> Result<Vec<NodeId>, Failure>;
 

@@ -69,7 +69,7 @@ where
         for node in started {
             if !members.iter().any(|member| member.id == node) {
                 tracing::info!(%node, "ending a process that is not a node of the cluster");
-                self.provisioner.stop(node)?;
+                self.provisioner.put_back(node)?;
             }
         }
         Ok(())
@@ -94,7 +94,7 @@ where
     fn start_node(&self, wanted: Wanted) -> Result<NodeId, Failure> {
         let (node, address) = self.provisioner.start(wanted, self.stop)?;
         if let Err(failure) = self.hands.add_node(node, &address) {
-            if let Err(also) = self.provisioner.stop(node) {
+            if let Err(also) = self.provisioner.put_back(node) {
                 tracing::warn!(%node, %also, "a node that could not join could not be stopped");
             }
             return Err(failure);

@@ -54,6 +54,16 @@ impl Offers {
         Some(offer.node.clone())
     }
 
+    /// One that was taken and never became a node waits again, unless its lender wants it back.
+    pub fn put_back(&self, id: NodeId) {
+        if let Some(offer) = self.all().get_mut(&id) {
+            offer.state = match offer.state {
+                State::InUse => State::Waiting,
+                State::Waiting | State::Free | State::Leaving => State::Free,
+            };
+        }
+    }
+
     /// Its lender is there; answers how it stands. `None` where nobody knows it any more.
     pub fn heard(&self, id: NodeId) -> Option<(State, Option<String>)> {
         let mut all = self.all();
@@ -163,6 +173,18 @@ mod tests {
         assert_eq!(offers.heard(id), Some((State::Free, None)));
         offers.close(id);
         assert_eq!(offers.heard(id), None);
+    }
+
+    #[test]
+    fn one_that_did_not_become_a_node_is_offered_again_unless_its_lender_wants_it() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        offers.add(node(1));
+        assert!(offers.take().is_some() && !offers.waits(id));
+        offers.put_back(id);
+        assert!(offers.waits(id) && offers.take().is_some());
+        assert!(offers.want_back(id), "it is about to be used");
+        offers.put_back(id);
+        assert_eq!((offers.heard(id), offers.take()), (Some((State::Free, None)), None));
     }
 
     #[test]

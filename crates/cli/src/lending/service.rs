@@ -188,7 +188,9 @@ impl Service {
 
     /// The manager takes any that waits, so this may be another lender's.
     fn take_in(&self, id: NodeId) {
-        if let Err(failure) = self.manager.change(&ToManager::TakeIn)
+        let waits = || self.offers.waits(id);
+        // A manager that is killed meanwhile may have taken it in, or its successor does.
+        if let Err(failure) = self.manager.change_while(&ToManager::TakeIn, waits)
             && self.offers.waits(id)
         {
             tracing::warn!(node = %id, "a lent node is not taken in: {failure}");

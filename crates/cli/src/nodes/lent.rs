@@ -71,6 +71,10 @@ impl Provisioner for LentNodes {
         Ok(())
     }
 
+    fn put_back(&self, node: NodeId) -> Result<(), Failure> {
+        self.ask(&ToOwner::PutBack { id: node.to_string() }).map(|_| ())
+    }
+
     fn started(&self) -> Result<Vec<NodeId>, Failure> {
         self.ask_for_nodes(&ToOwner::Started)
     }
@@ -99,6 +103,9 @@ pub fn answer(nodes: &impl Provisioner<Address = NodeDescription>, request: ToOw
             started.map(|(_, node)| FromOwner::Started(Box::new((&node).into())))
         }
         ToOwner::Stop { id } => id_of(&id).and_then(|id| nodes.stop(id)).map(|()| FromOwner::Done),
+        ToOwner::PutBack { id } => {
+            id_of(&id).and_then(|id| nodes.put_back(id)).map(|()| FromOwner::Done)
+        }
         ToOwner::Started => nodes.started().map(names),
         ToOwner::Ended => nodes.ended().map(names),
         ToOwner::Bury { id, partitions, bytes } => id_of(&id)

@@ -133,6 +133,10 @@ pub enum ToOwner {
     Stop {
         id: String,
     },
+    /// One that never became a node of the cluster.
+    PutBack {
+        id: String,
+    },
     /// All nodes that were started and not stopped.
     Started,
     /// Those of them whose processes have ended.

@@ -195,6 +195,29 @@ impl LocalNodes {
         node.start().map_err(Failure::new)
     }
 
+    /// Ends a node; `offered` says what becomes of one that a lender offered.
+    fn end(&self, id: NodeId, offered: fn(&Offers, NodeId)) -> Result<(), Failure> {
+        let mut offered = offered;
+        let node = {
+            let mut roster = self.roster();
+            if roster.ending.iter().any(|node| node.id == id) {
+                // Somebody who was done with it was killed.
+                offered = Offers::free;
+            }
+            if let Some(at) = roster.nodes.iter().position(|(_, node)| node.id == id) {
+                let (_, node) = roster.nodes.remove(at);
+                roster.ending.push(node);
+            }
+            roster.ending.iter().find(|node| node.id == id).cloned()
+        };
+        let Some(node) = node else { return Ok(()) };
+        node.stop().map_err(Failure::new)?;
+        offered(&self.0.offers, id);
+        let mut roster = self.roster();
+        roster.ending.retain(|node| node.id != id);
+        self.write(&roster)
+    }
+
     fn write(&self, roster: &Roster) -> Result<(), Failure> {
         ClusterRecord::new(&describe(roster)).rewrite(&self.0.paths).map_err(Failure::new)
     }
@@ -268,20 +291,11 @@ impl Provisioner for LocalNodes {
     }
 
     fn stop(&self, id: NodeId) -> Result<(), Failure> {
-        let node = {
-            let mut roster = self.roster();
-            if let Some(at) = roster.nodes.iter().position(|(_, node)| node.id == id) {
-                let (_, node) = roster.nodes.remove(at);
-                roster.ending.push(node);
-            }
-            roster.ending.iter().find(|node| node.id == id).cloned()
-        };
-        let Some(node) = node else { return Ok(()) };
-        node.stop().map_err(Failure::new)?;
-        self.0.offers.free(id);
-        let mut roster = self.roster();
-        roster.ending.retain(|node| node.id != id);
-        self.write(&roster)
+        self.end(id, Offers::free)
+    }
+
+    fn put_back(&self, id: NodeId) -> Result<(), Failure> {
+        self.end(id, Offers::put_back)
     }
 
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {

@@ -39,6 +39,10 @@ const LOOK_WAIT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(50);
 /// A manager that cannot be reached for so long will not come back soon.
 const RETURNS_WITHIN: Duration = Duration::from_secs(60);
+/// Managers that ended one after the other while one request was made of them: the next will, too.
+const ENDED_MOST: u32 = 32;
+/// Reconfigurations that are remembered for the report.
+const FINISHED_MOST: usize = 10_000;
 
 pub struct Managed {
     supervision: Arc<Supervision>,
@@ -63,6 +67,19 @@ struct State {
     /// How many reconfigurations that life has told of.
     known: usize,
     finished: Vec<ReportedReconfiguration>,
+    /// There were more than that.
+    is_forgetful: bool,
+}
+
+impl State {
+    /// Those beyond the most that are remembered are in the log only.
+    fn remember(&mut self, one: ReportedReconfiguration) {
+        if self.finished.len() < FINISHED_MOST {
+            self.finished.push(one);
+        } else if !std::mem::replace(&mut self.is_forgetful, true) {
+            tracing::warn!("more than {FINISHED_MOST} reconfigurations: the report has the first");
+        }
+    }
 }
 
 impl Managed {
@@ -202,7 +219,7 @@ impl Supervision {
                         other.started_unix_ns == one.started_unix_ns
                     };
                     if !state.finished.iter().any(is_it) {
-                        state.finished.push(one);
+                        state.remember(one);
                     }
                 }
                 state.seen = *seen;
@@ -232,7 +249,17 @@ impl Supervision {
     /// Has the nodes changed, and answers when that is done; asks again where the manager ended
     /// meanwhile, for its successor goes on with what it began.
     pub fn change(&self, request: &ToManager) -> Result<ChangeView, Failure> {
+        self.change_while(request, || true)
+    }
+
+    /// The same; it is asked again only where that is still wanted.
+    pub fn change_while(
+        &self,
+        request: &ToManager,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<ChangeView, Failure> {
         let mut asked_again = false;
+        let mut ended = 0;
         let mut lost = Instant::now();
         loop {
             match self.ask(request, CHANGE_WAIT) {
@@ -248,10 +275,14 @@ impl Supervision {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 // It had been asked, and ended.
-                Err(_) => (asked_again, lost) = (true, Instant::now()),
+                Err(_) => (asked_again, ended, lost) = (true, ended + 1, Instant::now()),
             }
-            if self.state().stopping || lost.elapsed() > RETURNS_WITHIN {
+            let is_hopeless = lost.elapsed() > RETURNS_WITHIN || ended > ENDED_MOST;
+            if self.state().stopping || is_hopeless {
                 return Err(Failure::Silent(self.paths.directory.clone()));
+            }
+            if asked_again && !is_wanted() {
+                return Ok(ChangeView::nothing(self.look().nodes.len() as u16));
             }
             std::thread::sleep(RETRY);
         }

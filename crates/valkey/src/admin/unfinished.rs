@@ -16,6 +16,8 @@ use super::{Admin, AdminError, MoveOptions, keywise, whole};
 
 /// Servers that move whole slots go on by themselves; after this their work is undone.
 const JOBS_END_WITHIN: Duration = Duration::from_secs(30);
+/// A server that was told to end its work has ended it, or does not answer.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A partition on its way.
@@ -85,6 +87,9 @@ impl Admin {
                 continue;
             }
             self.raise_epochs(&[(from, to)])?;
+            if !self.server.abilities.atomic_slot_migration {
+                self.clear_marks(&[(from, to)])?;
+            }
             let carriage = self.carriage(from, to, &work)?;
             for slots in slots.chunks(keywise::BATCH_SLOTS_MAX) {
                 end_slots(&carriage, slots, &mut finished)?;
@@ -127,6 +132,9 @@ impl Admin {
             seen.extend(jobs.iter().map(|open| (open.partition, open.to)));
             if jobs.is_empty() {
                 break;
+            }
+            if Instant::now() >= deadline + CANCELLED_WITHIN {
+                return Err(AdminError::Unfinished { partitions: jobs.len() });
             }
             if Instant::now() >= deadline {
                 for (managed, _) in self.knowing() {
