@@ -51,7 +51,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -100,6 +100,8 @@ pub struct DataPath<S: Store> {
     ahead_budget: Arc<AheadBudget>,
     /// Writes that are yet to wait for the store because it was full.
     in_doubt: AtomicU32,
+    /// Nobody waits for room any more.
+    is_over: AtomicBool,
     deletions: Arc<Deletions>,
     lingering: Lingering,
     /// Mounts that may have removed files open.
@@ -134,6 +136,7 @@ impl<S: Store> DataPath<S> {
             read_buffers: ReadBuffers::new(stripe_size.bytes() as usize, ahead_stripes as usize),
             ahead_budget: AheadBudget::new(ahead_stripes as usize),
             in_doubt: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
             deletions: Arc::default(),
             lingering: Lingering::default(),
             others: Mutex::default(),
@@ -274,7 +277,13 @@ impl<S: Store> DataPath<S> {
 
     /// Nobody waits for room any more.
     pub fn stop_waiting(&self) {
+        self.is_over.store(true, Ordering::Release);
         self.store.stop_waiting();
+    }
+
+    /// What finds no room now is given up.
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Half of the buffers may wait for more bytes; beyond that the oldest are sent early, so that

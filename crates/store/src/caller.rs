@@ -1,7 +1,8 @@
 //! Who waits for what this thread does. It may be told to stop waiting, and then what it waits for
-//! is of no use to it any more.
+//! is of no use to it any more. Work may be called off as well, whoever waits for it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 /// Somebody who waits; named by a number that means something to whoever serves it.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +12,14 @@ pub struct Caller {
     pub has_gone: fn(u32) -> bool,
 }
 
+/// Work that somebody may call off.
+pub trait Work: Send + Sync {
+    fn is_called_off(&self) -> bool;
+}
+
 thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
+    static WORK: RefCell<Option<Arc<dyn Work>>> = const { RefCell::new(None) };
 }
 
 /// Puts back who was there before.
@@ -24,16 +31,34 @@ impl Drop for Before {
     }
 }
 
+/// The same for work.
+struct WorkBefore(Option<Arc<dyn Work>>);
+
+impl Drop for WorkBefore {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        drop(WORK.with_borrow_mut(|work| std::mem::replace(work, before)));
+    }
+}
+
 /// Works for a caller; `None`: what is done is done to the end.
 pub fn serve<T>(caller: Option<Caller>, work: impl FnOnce() -> T) -> T {
     let _before = Before(CALLER.replace(caller));
     work()
 }
 
-/// Whoever this thread works for does not want to wait any longer. Takes some microseconds, so it
-/// is asked by those who have waited for a while.
+/// Does work that may be called off; then it does not wait any longer.
+pub fn work_at<T>(what: Arc<dyn Work>, work: impl FnOnce() -> T) -> T {
+    let before = WORK.with_borrow_mut(|current| current.replace(what));
+    let _before = WorkBefore(before);
+    work()
+}
+
+/// Whoever this thread works for does not want to wait any longer, or its work was called off. Takes
+/// some microseconds, so it is asked by those who have waited for a while.
 pub fn has_gone() -> bool {
-    CALLER.get().is_some_and(|caller| (caller.has_gone)(caller.number))
+    WORK.with_borrow(|work| work.as_ref().is_some_and(|work| work.is_called_off()))
+        || CALLER.get().is_some_and(|caller| (caller.has_gone)(caller.number))
 }
 
 #[cfg(test)]
@@ -48,6 +73,18 @@ mod tests {
             assert!(has_gone());
             serve(None, || assert!(!has_gone()));
             serve(Some(Caller { number: 3, ..even }), || assert!(!has_gone()));
+            assert!(has_gone());
+        });
+        assert!(!has_gone());
+        struct Off(bool);
+        impl Work for Off {
+            fn is_called_off(&self) -> bool {
+                self.0
+            }
+        }
+        work_at(Arc::new(Off(true)), || {
+            assert!(has_gone());
+            work_at(Arc::new(Off(false)), || assert!(!has_gone()));
             assert!(has_gone());
         });
         assert!(!has_gone());

@@ -203,6 +203,14 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// Something written is not in the store yet.
+    pub fn has_unsent(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => !striped.state().stripes.is_empty(),
+            Bytes::Pinned(_) => false,
+        }
+    }
+
     /// Something written is not in the store yet, or not in the record.
     #[cfg(test)]
     pub fn is_dirty(&self) -> bool {

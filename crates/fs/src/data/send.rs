@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidefs_model::Time;
@@ -57,18 +58,33 @@ impl<S: Store> Striped<S> {
     }
 
     /// Waits until the buffers that are as old as `birth` have arrived or failed.
-    fn wait_for(&self, birth: u64) -> Result<(), Error> {
+    fn wait_for(self: &Arc<Self>, birth: u64) -> Result<(), Error> {
         let mut state = self.state();
         while state.awaits(birth) {
             let waits = |state: &mut State| state.awaits(birth);
             let woken = self.settled.wait_timeout_while(state, LOOK_EVERY, waits);
             let (again, waited) = woken.expect("no panic in a file's state");
-            if waited.timed_out() && caller::has_gone() {
-                return Err(interrupted().into());
-            }
             state = again;
+            if waited.timed_out() {
+                drop(state);
+                if caller::has_gone() {
+                    return Err(interrupted().into());
+                }
+                self.send_again(birth);
+                state = self.state();
+            }
         }
         Ok(())
+    }
+
+    /// Sends what is as old as `birth` and was called off.
+    fn send_again(self: &Arc<Self>, birth: u64) {
+        let groups = {
+            let mut state = self.state();
+            let indices = state.idle_since(birth);
+            self.call_due(&mut state, indices)
+        };
+        groups.into_iter().for_each(|group| self.send(group));
     }
 
     pub fn flush_aged(self: &Arc<Self>, now: Time) {
@@ -130,10 +146,7 @@ impl<S: Store> Striped<S> {
     /// Sends what nobody else is sending. Where whoever asked for it has gone meanwhile, somebody
     /// else goes on: what was written is not given up with its writer.
     pub fn send_begun(self: &Arc<Self>, sending: Vec<Sending>) {
-        let results = self.store(&sending);
-        let is_left = |result: &Result<(), Error>| {
-            matches!(result, Err(Error::Store(StoreError::Interrupted { .. })))
-        };
+        let results = caller::work_at(Arc::clone(self) as _, || self.store(&sending));
         if !caller::has_gone() || !results.iter().any(is_left) {
             return self.end_sends(sending, results);
         }
@@ -146,8 +159,7 @@ impl<S: Store> Striped<S> {
 
     /// Takes note of what became of sends, and sees to what was written again meanwhile.
     pub fn end_sends(self: &Arc<Self>, sending: Vec<Sending>, results: Vec<Result<(), Error>>) {
-        let again = self.finish(&sending, results);
-        drop(sending);
+        let again = self.finish(sending, results);
         if again.is_empty() {
             return;
         }
@@ -228,23 +240,56 @@ impl<S: Store> Striped<S> {
     }
 
     /// Takes note of what arrived and what did not. The answer names stripes that are due again.
-    fn finish(&self, group: &[Sending], results: Vec<Result<(), Error>>) -> Vec<u32> {
+    fn finish(
+        self: &Arc<Self>,
+        group: Vec<Sending>,
+        results: Vec<Result<(), Error>>,
+    ) -> Vec<u32> {
+        let mut again = Vec::new();
         let mut state = self.state();
-        for ((index, written), result) in group.iter().zip(results) {
-            let end = self.path.stripe_size.start_of(*index) + u64::from(written.ranges.end());
+        for ((index, written), result) in group.into_iter().zip(results) {
+            let end = self.path.stripe_size.start_of(index) + u64::from(written.ranges.end());
+            if is_left(&result) && !self.path.is_over() {
+                self.put_back(&mut state, index, written);
+                continue;
+            }
             match result {
                 Ok(()) => state.arrived(end),
                 Err(error) => {
-                    self.tell(&error, *index);
+                    self.tell(&error, index);
                     state.failed(end, error);
                 }
             }
-            state.sent(*index);
+            state.sent(index);
+            again.extend(state.is_due(index).then_some(index));
         }
         self.settled.notify_all();
-        let again = |(index, _): &Sending| state.is_due(*index).then_some(*index);
-        group.iter().filter_map(again).collect()
+        again
     }
+
+    /// A send that was called off: its bytes are to be cut, or wait until they are sent for their age.
+    fn put_back(self: &Arc<Self>, state: &mut State, index: u32, written: Arc<Written>) {
+        if let Some(stripe) = state.stripes.get_mut(&index) {
+            stripe.sending = None;
+        }
+        let written = Arc::into_inner(written).expect("its sender has the last of them");
+        let birth = written.birth;
+        if let Some(replaced) = state.put_back(index, written) {
+            self.path.unsent.remove(replaced);
+        }
+        self.path.unsent.put_back(birth, &Arc::downgrade(self), index);
+    }
+}
+
+impl<S: Store> caller::Work for Striped<S> {
+    fn is_called_off(&self) -> bool {
+        self.calls_off.load(Ordering::Acquire) > 0
+    }
+}
+
+/// It did not come to an end, because nobody wanted to wait for it.
+fn is_left(result: &Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Store(StoreError::Interrupted { .. })))
 }
 
 /// Whoever waited for the store has gone.

@@ -10,6 +10,7 @@ use tidefs_model::StripeKey;
 use tidefs_store::{Store, StripeWrite};
 
 use super::regions::stripe_count;
+use super::state::State;
 use super::striped::Striped;
 use crate::{Error, SpaceMode};
 
@@ -75,18 +76,21 @@ impl<S: Store> Striped<S> {
         state.ahead.clear();
         let size = state.size();
         let within = stripe_size.within(range.start)..stripe_size.within(range.end - 1) + 1;
-        let indices: Vec<_> = state.stripes.range(first..=last).map(|(&index, _)| index).collect();
-        for index in indices {
-            let from = if index == first { within.start } else { 0 };
-            let to = if index == last { within.end } else { stripe_size.bytes() };
-            state.cut(index, from..to, &self.path.unsent);
-        }
         // The bytes are given up; the size they gave the file is not.
-        if state.size() < size {
-            state.arrived(range.end.min(size));
-        }
+        let cut = |state: &mut State| {
+            let indices: Vec<_> = state.stripes.range(first..=last).map(|it| *it.0).collect();
+            for index in indices {
+                let from = if index == first { within.start } else { 0 };
+                let to = if index == last { within.end } else { stripe_size.bytes() };
+                state.cut(index, from..to, &self.path.unsent);
+            }
+            if state.size() < size {
+                state.arrived(range.end.min(size));
+            }
+        };
+        cut(&mut state);
         state.changed = Some(self.path.clock.now());
-        drop(self.wait_for_sends(state, first..=last));
+        cut(&mut self.call_sends_off(state, first..=last));
     }
 
     /// Makes zeros of a part of one stripe, without making the stripe any longer.

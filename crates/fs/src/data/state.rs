@@ -210,6 +210,28 @@ impl State {
         self.residue_end = self.residue_end.max(end);
     }
 
+    /// What was on its way, and is not any more, lies under what was written since, and is as old as
+    /// ever. Returns the birth that is not among those unsent any more.
+    pub fn put_back(&mut self, index: u32, older: Written) -> Option<u64> {
+        let stripe = self.stripes.entry(index).or_default();
+        let Some(newer) = &mut stripe.dirty else {
+            stripe.dirty = Some(Written { due: false, ..older });
+            return None;
+        };
+        for range in older.ranges.iter() {
+            let mut bare = Ranges::default();
+            bare.insert(range.clone());
+            newer.ranges.within(range).for_each(|held| bare.remove(held));
+            for part in bare.iter() {
+                newer.buffer[as_usize(&part)].copy_from_slice(&older.buffer[as_usize(&part)]);
+                newer.ranges.insert(part);
+            }
+        }
+        newer.since = newer.since.min(older.since);
+        newer.due = false;
+        Some(std::mem::replace(&mut newer.birth, older.birth))
+    }
+
     /// Nothing of a stripe is on its way any more.
     pub fn sent(&mut self, index: u32) {
         let Some(stripe) = self.stripes.get_mut(&index) else { return };
@@ -280,6 +302,13 @@ impl State {
     /// A buffer as old as `birth` has not reached the store.
     pub fn awaits(&self, birth: u64) -> bool {
         self.stripes.values().flat_map(Stripe::layers).any(|written| written.birth <= birth)
+    }
+
+    /// Stripes with a buffer as old as `birth` that nobody is about to send.
+    pub fn idle_since(&self, birth: u64) -> Vec<u32> {
+        let is_idle = |dirty: &Written| dirty.birth <= birth && !dirty.due;
+        let idle = self.stripes.iter().filter(|(_, it)| it.dirty.as_ref().is_some_and(is_idle));
+        idle.map(|(&index, _)| index).collect()
     }
 
     /// The birth of the youngest buffer.

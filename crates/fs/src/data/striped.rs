@@ -1,6 +1,7 @@
 //! An open file whose bytes lie in stripes: what its operations share.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidefs_model::{Ino, StripeKey};
@@ -25,6 +26,8 @@ pub(super) struct Striped<S: Store> {
     state: Mutex<State>,
     /// Something that was on its way has arrived, or failed.
     pub settled: Condvar,
+    /// How many wait for sends to be called off.
+    pub calls_off: AtomicUsize,
     /// Regions that this file has marked.
     marked: Mutex<HashSet<u32>>,
 }
@@ -40,6 +43,7 @@ impl<S: Store> Striped<S> {
             committing: Mutex::new(()),
             state,
             settled: Condvar::new(),
+            calls_off: AtomicUsize::new(0),
             marked: Mutex::default(),
         }
     }

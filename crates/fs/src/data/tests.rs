@@ -7,6 +7,7 @@ mod model;
 mod order;
 mod pinned;
 mod rig;
+mod room;
 mod shared;
 mod sparse;
 mod threads;

@@ -4,6 +4,7 @@
 //! zeros, and never bytes that turn up again when the file grows.
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_store::Store;
@@ -91,11 +92,14 @@ impl<S: Store> Striped<S> {
         state.ahead.clear();
         let first = size / u64::from(stripe_size.bytes());
         let Ok(first) = u32::try_from(first) else { return };
-        state.cut(first, stripe_size.within(size)..stripe_size.bytes(), &self.path.unsent);
-        if first < u32::MAX {
-            state.cut_stripes(first + 1..=u32::MAX, &self.path.unsent);
-        }
-        drop(self.wait_for_sends(state, first..=u32::MAX));
+        let cut = |state: &mut State| {
+            state.cut(first, stripe_size.within(size)..stripe_size.bytes(), &self.path.unsent);
+            if first < u32::MAX {
+                state.cut_stripes(first + 1..=u32::MAX, &self.path.unsent);
+            }
+        };
+        cut(&mut state);
+        cut(&mut self.call_sends_off(state, first..=u32::MAX));
     }
 
     /// Trims what lies in a range of the file's bytes that ends at or beyond the file's end.
@@ -123,14 +127,18 @@ impl<S: Store> Striped<S> {
         self.record.unmark(&gone)
     }
 
-    /// Waits until what is on its way to some stripes now has arrived or failed.
-    pub fn wait_for_sends<'a>(
+    /// Waits until what is on its way to some stripes now has arrived or failed. What waits for room
+    /// does not go on with that: it is back among what was written, for whoever cuts to cut.
+    pub fn call_sends_off<'a>(
         &self,
         state: MutexGuard<'a, State>,
         stripes: RangeInclusive<u32>,
     ) -> MutexGuard<'a, State> {
         let Some(youngest) = state.youngest() else { return state };
+        self.calls_off.fetch_add(1, Ordering::AcqRel);
         let waits = |state: &mut State| state.is_sending(stripes.clone(), youngest);
-        self.settled.wait_while(state, waits).expect("no panic in a file's state")
+        let state = self.settled.wait_while(state, waits).expect("no panic in a file's state");
+        self.calls_off.fetch_sub(1, Ordering::AcqRel);
+        state
     }
 }

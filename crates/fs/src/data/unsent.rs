@@ -24,6 +24,11 @@ impl<F> Unsent<F> {
         birth
     }
 
+    /// Enters a buffer again that was being sent, and has its birth still.
+    pub fn put_back(&self, birth: u64, file: &Weak<F>, index: u32) {
+        self.waiting().insert(birth, (Weak::clone(file), index));
+    }
+
     /// The buffer is being sent, or its bytes are not wanted any more.
     pub fn remove(&self, birth: u64) {
         self.waiting().remove(&birth);

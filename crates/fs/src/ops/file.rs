@@ -264,15 +264,20 @@ impl<S: Store> Fs<S> {
         file: &Arc<OpenFile<S>>,
         errors: &ErrorCursor,
     ) -> Result<(), Error> {
+        // What waits for room does so before, and keeps nobody from removing the file.
+        let sent = match file.has_unsent() && !node.slot().unlinked {
+            true => file.flush_at_once(errors, &self.membership),
+            false => Ok(()),
+        };
         let mut slot = node.slot();
         if !node.remove_handle(&slot) {
-            return Ok(());
+            return sent;
         }
         let done = if slot.unlinked {
             file.discard(!self.membership.is_alone());
             self.remove_inode(node.reference())
         } else {
-            file.flush_at_once(errors, &self.membership)
+            sent.and(file.flush_at_once(errors, &self.membership))
         };
         slot.version_cached = Some(file.version());
         slot.file = None;
