@@ -114,6 +114,10 @@ impl<S: Store> Node<S> {
         self.handles.fetch_add(1, Ordering::SeqCst);
     }
 
+    pub fn has_one_handle(&self, _slot: &Slot<S>) -> bool {
+        self.handles.load(Ordering::SeqCst) == 1
+    }
+
     /// One handle less. `true`: it was the last.
     pub fn remove_handle(&self, _slot: &Slot<S>) -> bool {
         self.handles.fetch_sub(1, Ordering::SeqCst) == 1

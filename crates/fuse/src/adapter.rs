@@ -14,6 +14,7 @@ mod locks;
 mod opening;
 mod reply;
 mod requests;
+mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use tidefs_store::caller::{self, Caller};
 
 use crate::errno;
 use crate::following::Following;
-use crate::interrupted::is_ending;
 use crate::lock_waits::LockWaits;
 use crate::passthrough::Backings;
+use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 pub use convert::GENERATION;
 pub use kernel::{Kernel, LIFETIME_WITHOUT_DROP, negotiate};
@@ -42,6 +43,7 @@ pub struct Adapter<S: Store> {
     backings: Backings,
     lock_waits: Arc<LockWaits<S>>,
     following: Following,
+    waiting_room: WaitingRoom,
 }
 
 impl<S: Store> Drop for Adapter<S> {
@@ -60,6 +62,7 @@ impl<S: Store> Adapter<S> {
             backings: Backings::default(),
             lock_waits,
             following: Following::new(),
+            waiting_room: WaitingRoom::default(),
         }
     }
 
@@ -83,36 +86,11 @@ impl<S: Store> Adapter<S> {
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
-        let begun = Instant::now();
         // A store that the kernel reads by itself is in this process, and what it does for a call
         // goes on beside the program.
         let follows = !self.kernel.passes_through();
-        let _served = follows.then(|| self.following.serve(request.pid(), bytes, begun));
-        let asker = Caller { number: request.pid(), has_gone: is_ending };
-        let work = || caller::serve(Some(asker), || work(&self.fs));
-        let done = catch_unwind(AssertUnwindSafe(work));
-        self.kernel.latencies.count(begun.elapsed());
-        match done {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                let number = errno::of(&error);
-                if matches!(number, Errno::EIO | Errno::ENOSPC) {
-                    self.kernel.latencies.failed();
-                }
-                if number == Errno::EIO {
-                    tracing::warn!(request = name, %error, "a request failed");
-                }
-                Err(number)
-            }
-            Err(_) => {
-                self.kernel.latencies.failed();
-                tracing::error!(
-                    request = name,
-                    "a request panicked; it is answered with an I/O error"
-                );
-                Err(errno::PANICKED)
-            }
-        }
+        let _served = follows.then(|| self.following.serve(request.pid(), bytes, Instant::now()));
+        carry_out(&self.kernel, request.pid(), name, || work(&self.fs))
     }
 
     /// Does what a request leaves to be done after its answer. Nobody is told what fails.
@@ -128,5 +106,36 @@ impl<S: Store> Adapter<S> {
     fn answer(&self, send: impl FnOnce(&Lifetimes)) {
         let _answering = self.kernel.answering();
         send(&self.kernel.cap(self.fs.lifetimes()));
+    }
+}
+
+/// Does what a thread of a program asked for, and takes note of how that went.
+fn carry_out<T>(
+    kernel: &Kernel,
+    asker: u32,
+    name: &'static str,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Errno> {
+    let begun = Instant::now();
+    let asker = Caller { number: asker, has_gone, begins_again };
+    let done = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(asker), work)));
+    kernel.latencies.count(begun.elapsed());
+    match done {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => {
+            let number = errno::of(&error);
+            if matches!(number, Errno::EIO | Errno::ENOSPC) {
+                kernel.latencies.failed();
+            }
+            if number == Errno::EIO {
+                tracing::warn!(request = name, %error, "a request failed");
+            }
+            Err(number)
+        }
+        Err(_) => {
+            kernel.latencies.failed();
+            tracing::error!(request = name, "a request panicked; it is answered with an I/O error");
+            Err(errno::PANICKED)
+        }
     }
 }

@@ -22,8 +22,16 @@ pub fn is_ending(thread: u32) -> bool {
         return false;
     }
     let about = |file: &str| std::fs::read_to_string(format!("/proc/{thread}/{file}"));
-    about("status").is_ok_and(|status| is_asked_to_end(&status))
-        || about("stat").is_ok_and(|stat| was_killed(&stat))
+    let Ok(status) = about("status") else { return false };
+    // Asking for `stat` waits for a program that begins another one, which closes files, and may wait
+    // here for that.
+    is_asked_to_end(&status)
+        || has_no_memory(&status) && about("stat").is_ok_and(|stat| was_killed(&stat))
+}
+
+/// The program has given its memory back: it is on its way out, and begins no other one.
+fn has_no_memory(status: &str) -> bool {
+    field(status, "VmSize").is_none()
 }
 
 fn has_signal(status: &str) -> bool {
@@ -60,20 +68,17 @@ fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
 }
 
-/// Places in `stat` after the program's name: the kernel's flags, and what the parent will be told.
+/// The place in `stat`, after the program's name, of the kernel's flags.
 const FLAGS: usize = 6;
-const EXIT_CODE: usize = 49;
-/// Of the flags: the thread is on its way out.
-const IS_EXITING: u64 = 4;
-/// Of what the parent is told: the signal that killed it.
-const SIGNAL: u64 = 0x7f;
+/// Of those: the thread is on its way out, and a signal killed it.
+const IS_EXITING: u64 = 0x4;
+const WAS_SIGNALED: u64 = 0x400;
 
 fn was_killed(stat: &str) -> bool {
     // The name may have blanks and brackets.
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let number = |at: usize| rest.split_ascii_whitespace().nth(at)?.parse::<u64>().ok();
-    let is_exiting = number(FLAGS).is_some_and(|flags| flags & IS_EXITING != 0);
-    is_exiting && number(EXIT_CODE).is_some_and(|code| code & SIGNAL != 0)
+    let flags = rest.split_ascii_whitespace().nth(FLAGS).and_then(|it| it.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & IS_EXITING != 0 && flags & WAS_SIGNALED != 0)
 }
 
 #[cfg(test)]
@@ -119,21 +124,24 @@ mod tests {
 
     #[test]
     fn who_was_killed_does_not_wait_for_its_files_and_who_ends_by_itself_does() {
-        let stat = |flags: u64, code: u64| {
-            let between = ["0"; EXIT_CODE - FLAGS - 1].join(" ");
-            format!("7 (a ) name) D 1 7 7 0 -1 {flags} {between} {code}\n")
-        };
-        assert!(was_killed(&stat(IS_EXITING | 64, 9)));
-        assert!(!was_killed(&stat(IS_EXITING | 64, 3 << 8)), "it ended with a status");
-        assert!(!was_killed(&stat(64, 9)));
+        let stat = |flags: u64| format!("7 (a ) name) D 1 7 7 0 -1 {flags} 0 0\n");
+        assert!(was_killed(&stat(IS_EXITING | WAS_SIGNALED | 64)));
+        assert!(!was_killed(&stat(IS_EXITING | 64)), "it ended by itself");
+        assert!(!was_killed(&stat(WAS_SIGNALED)));
         assert!(!was_killed("") && !was_killed("7 (x) D"));
+    }
+
+    #[test]
+    fn a_program_that_goes_on_has_memory() {
+        assert!(!has_no_memory(&std::fs::read_to_string("/proc/self/status").unwrap()));
+        assert!(has_no_memory(&status(7, 0, 0, 0)));
     }
 
     #[test]
     fn the_kernel_says_both_of_a_living_thread() {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         let rest = stat.rsplit_once(')').unwrap().1;
-        assert!(rest.split_ascii_whitespace().count() > EXIT_CODE);
+        assert!(rest.split_ascii_whitespace().count() > FLAGS);
         assert!(!is_ending(std::process::id()));
     }
 

@@ -22,6 +22,7 @@ mod options;
 mod passthrough;
 mod session;
 mod unmount;
+mod waiting_room;
 
 pub use clock::SystemClock;
 pub use error::{MountError, UnmountError};

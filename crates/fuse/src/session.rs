@@ -11,6 +11,8 @@ mod worker;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fuser::{Filesystem, SessionACL};
@@ -35,6 +37,8 @@ const ADMISSION_POLL: Duration = Duration::from_millis(50);
 const SERVER_WAIT: Duration = Duration::from_secs(10);
 /// The same for a mount that programs still use, before and after its connection is cut.
 const DETACHED_WAIT: Duration = Duration::from_secs(1);
+/// What was written waits so long for room while a mount ends.
+const ROOM_WAIT: Duration = Duration::from_secs(120);
 /// The ticker may be in the middle of a call to the store.
 const TICKER_WAIT: Duration = Duration::from_secs(10);
 
@@ -172,6 +176,11 @@ impl Session {
         self.server.wait(at_most)
     }
 
+    /// What was written and waits for room waits no longer: nobody will read it.
+    pub fn give_up(&self) {
+        self.served.stop_waiting();
+    }
+
     /// Unmounts, writes back and leaves the file system. A mount that is busy is detached from
     /// those who use it after a while, and their requests then fail. Does nothing when called
     /// again.
@@ -193,17 +202,50 @@ impl Session {
                 self.server.wait(DETACHED_WAIT);
             }
         }
-        if !self.kernel.finish(SERVER_WAIT) {
-            tracing::warn!("requests hang; what they write may be lost");
-        }
+        self.finish();
         self.ticker.stop(TICKER_WAIT);
-        self.served.leave()?;
+        self.leave()?;
         match left {
             Left::Detached if !served_to_the_end => {
                 Err(UnmountError::Busy { path: self.mount.point.clone() })
             }
             Left::Clean | Left::Detached => Ok(()),
         }
+    }
+}
+
+impl Session {
+    /// Lets no request in, and waits for those under way: for a program that was killed, bytes may still
+    /// wait for room.
+    fn finish(&self) {
+        if self.kernel.finish(SERVER_WAIT) {
+            return;
+        }
+        tracing::info!("waiting up to {} s for what was written", ROOM_WAIT.as_secs());
+        if self.kernel.finish(ROOM_WAIT) {
+            return;
+        }
+        self.served.stop_waiting();
+        if !self.kernel.finish(SERVER_WAIT) {
+            tracing::warn!("requests hang; what they write may be lost");
+        }
+    }
+
+    /// Leaves the file system; what finds no room in time is given up, and told.
+    fn leave(&self) -> Result<(), Error> {
+        let (left, leaves) = channel::<()>();
+        let served = self.served.clone();
+        let guard = std::thread::Builder::new().name("tidefs-leaves".to_owned()).spawn(move || {
+            if leaves.recv_timeout(ROOM_WAIT) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("there is no room for all that was written; it is given up");
+                served.stop_waiting();
+            }
+        });
+        let done = self.served.leave();
+        drop(left);
+        // Without it the store ends the wait.
+        let _ = guard.map(JoinHandle::join);
+        done
     }
 }
 

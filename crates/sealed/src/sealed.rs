@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tidefs_model::{Ino, Run, ShardKey, StripeKey, StripeSize};
 use tidefs_store::{
     Batch, Bytes, Cursor, Key, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError,
-    StripeRead, StripeWrite,
+    StripeRead, StripeWrite, caller,
 };
 
 use crate::buffers::Buffers;
@@ -186,7 +186,8 @@ impl<S: Store> Store for Sealed<S> {
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         match &self.seals {
             None => self.inner.write(writes),
-            Some(seals) => self.write_sealed(seals, writes),
+            // A write holds its stripes, and keeps others from trimming them, so it does not wait.
+            Some(seals) => self.inner.patiently(&|| self.write_sealed(seals, writes)),
         }
     }
 
@@ -198,7 +199,9 @@ impl<S: Store> Store for Sealed<S> {
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
         match &self.seals {
             None => self.inner.write_and_batch(writes, shard, batch),
-            Some(seals) => self.write_sealed_and_batch(seals, writes, shard, batch),
+            Some(seals) => {
+                caller::without_waiting(|| self.write_sealed_and_batch(seals, writes, shard, batch))
+            }
         }
     }
 

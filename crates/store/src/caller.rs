@@ -10,6 +10,8 @@ pub struct Caller {
     pub number: u32,
     /// It does not want to wait any longer.
     pub has_gone: fn(u32) -> bool,
+    /// What it asked for is begun again from the start, since it has gone to wait elsewhere.
+    pub begins_again: fn() -> bool,
 }
 
 /// Work that somebody may call off.
@@ -19,7 +21,17 @@ pub trait Work: Send + Sync {
 
 thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
+    static IS_PATIENT: Cell<bool> = const { Cell::new(true) };
     static WORK: RefCell<Option<Arc<dyn Work>>> = const { RefCell::new(None) };
+}
+
+/// Puts back whether there was patience before.
+struct PatienceBefore(bool);
+
+impl Drop for PatienceBefore {
+    fn drop(&mut self) {
+        IS_PATIENT.set(self.0);
+    }
 }
 
 /// Puts back who was there before.
@@ -54,6 +66,22 @@ pub fn work_at<T>(what: Arc<dyn Work>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Does work in which no call of a store waits for room: what is full fails at once.
+pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
+    let _before = PatienceBefore(IS_PATIENT.replace(false));
+    work()
+}
+
+/// Calls of a store may wait for room.
+pub fn may_wait() -> bool {
+    IS_PATIENT.get()
+}
+
+/// What this thread does is given up for now, and begun again from the start.
+pub fn begins_again() -> bool {
+    CALLER.get().is_some_and(|caller| (caller.begins_again)())
+}
+
 /// Whoever this thread works for does not want to wait any longer, or its work was called off. Takes
 /// some microseconds, so it is asked by those who have waited for a while.
 pub fn has_gone() -> bool {
@@ -67,11 +95,14 @@ mod tests {
 
     #[test]
     fn a_caller_is_the_innermost_and_ends_with_its_work() {
-        let even = Caller { number: 2, has_gone: |number| number % 2 == 0 };
+        let even = Caller { number: 2, has_gone: |number| number % 2 == 0, begins_again: || true };
         assert!(!has_gone());
         serve(Some(even), || {
             assert!(has_gone());
-            serve(None, || assert!(!has_gone()));
+            serve(None, || assert!(!has_gone() && !begins_again()));
+            assert!(begins_again());
+            without_waiting(|| assert!(!may_wait()));
+            assert!(may_wait());
             serve(Some(Caller { number: 3, ..even }), || assert!(!has_gone()));
             assert!(has_gone());
         });

@@ -7,8 +7,9 @@
 //! Bytes of files wait in other lines than metadata, which may use a node's head-room.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::caller;
 use crate::patient::Room;
@@ -30,6 +31,8 @@ pub enum Kind {
 pub struct Lines {
     state: Mutex<State>,
     changed: Condvar,
+    /// What [`Room::shape`] said last.
+    shape: AtomicU64,
 }
 
 type Key = (Box<str>, Kind);
@@ -39,8 +42,6 @@ struct State {
     lines: BTreeMap<Key, Line>,
     /// Counts those who came.
     tickets: u64,
-    /// What [`Room::shape`] said last.
-    shape: u64,
     is_over: bool,
 }
 
@@ -71,6 +72,8 @@ pub struct Place<'l> {
     /// As they were at the last try.
     through: u64,
     shape: u64,
+    /// It has tried since it came to be the first.
+    tried_as_first: bool,
     got_through: bool,
 }
 
@@ -85,18 +88,23 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Joins the end of a line, after a try that met a full node.
-    pub fn stand(&self, endpoint: &str, kind: Kind) -> Place<'_> {
+    /// Another number when keys may have come to lie elsewhere.
+    pub fn shape(&self) -> u64 {
+        self.shape.load(Ordering::Acquire)
+    }
+
+    /// Joins the end of a line, after a try that met a full node, and that began at this shape.
+    pub fn stand(&self, endpoint: &str, kind: Kind, shape: u64) -> Place<'_> {
         let key = (endpoint.into(), kind);
         let mut state = self.state();
         state.tickets += 1;
-        let (ticket, shape) = (state.tickets, state.shape);
+        let ticket = state.tickets;
         let line = state.lines.entry(key.clone()).or_default();
         line.waiting.push_back(ticket);
         line.looks = line.looks.max(FIRST_LOOKS);
-        let through = line.through;
+        let (through, tried_as_first) = (line.through, line.waiting.len() == 1);
         drop(state);
-        Place { lines: self, key, ticket, through, shape, got_through: false }
+        Place { lines: self, key, ticket, through, shape, tried_as_first, got_through: false }
     }
 
     #[cfg(test)]
@@ -122,9 +130,13 @@ impl Place<'_> {
                 return next;
             }
             if self.is_first() {
+                // Whoever was first before may have wanted more than there is room for.
+                if !std::mem::replace(&mut self.tried_as_first, true) {
+                    return Next::Try;
+                }
                 return self.wait_as_first(room);
             }
-            self.pause();
+            self.pause(LOOK_EVERY);
         }
     }
 
@@ -140,8 +152,9 @@ impl Place<'_> {
         let line = state.lines.get(&self.key)?;
         let next_in_line =
             line.through != self.through && line.waiting.front() == Some(&self.ticket);
-        let elsewhere = state.shape != self.shape;
-        (self.through, self.shape) = (line.through, state.shape);
+        let shape = self.lines.shape();
+        let elsewhere = shape != self.shape;
+        (self.through, self.shape) = (line.through, shape);
         (next_in_line || elsewhere).then_some(Next::Try)
     }
 
@@ -163,7 +176,11 @@ impl Place<'_> {
             looks
         };
         for _ in 0..looks {
-            self.pause();
+            // Others are woken, too, for reasons of their own.
+            let until = Instant::now() + LOOK_EVERY;
+            while !until.saturating_duration_since(Instant::now()).is_zero() && !self.is_over() {
+                self.pause(until.saturating_duration_since(Instant::now()));
+            }
             self.note_shape(room.shape());
             if let Some(next) = self.look() {
                 return next;
@@ -174,17 +191,20 @@ impl Place<'_> {
 
     /// Wakes everybody where keys may have come to lie elsewhere.
     fn note_shape(&self, shape: u64) {
-        let mut state = self.lines.state();
-        if state.shape != shape {
-            state.shape = shape;
+        let _state = self.lines.state();
+        if self.lines.shape.swap(shape, Ordering::AcqRel) != shape {
             self.lines.changed.notify_all();
         }
     }
 
-    fn pause(&self) {
+    fn is_over(&self) -> bool {
+        self.lines.state().is_over
+    }
+
+    fn pause(&self, at_most: Duration) {
         let state = self.lines.state();
         if !state.is_over {
-            let woken = self.lines.changed.wait_timeout(state, LOOK_EVERY);
+            let woken = self.lines.changed.wait_timeout(state, at_most);
             drop(woken.unwrap_or_else(PoisonError::into_inner));
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tidefs_model::{Ino, Run, ShardKey, StripeKey};
 
+use crate::caller;
 use crate::line::{Kind, Lines, Next, Place};
 use crate::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
@@ -53,13 +54,18 @@ impl<S: Store> Patient<S> {
         &self.inner
     }
 
-    fn patiently<T>(
+    fn wait_for<T>(
         &self,
         kind: Kind,
         work: impl Fn(&S) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        if !caller::may_wait() {
+            return work(&self.inner);
+        }
         let mut place: Option<Place<'_>> = None;
         loop {
+            // What changes while it is tried is news to whoever was refused.
+            let shape = self.lines.shape();
             let done = work(&self.inner);
             let Err(StoreError::Full { endpoint }) = &done else {
                 if let Some(place) = place {
@@ -68,7 +74,7 @@ impl<S: Store> Patient<S> {
                 return done;
             };
             let here = place.take().filter(|place| place.is_at(endpoint));
-            let here = here.unwrap_or_else(|| self.lines.stand(endpoint, kind));
+            let here = here.unwrap_or_else(|| self.lines.stand(endpoint, kind, shape));
             match place.insert(here).wait(&*self.room) {
                 Next::Try => {}
                 Next::GiveUp => return done,
@@ -82,7 +88,7 @@ impl<S: Store> Patient<S> {
 
 impl<S: Store> Store for Patient<S> {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
-        self.patiently(Kind::Batches, |store| store.batch(shard, batch))
+        self.wait_for(Kind::Batches, |store| store.batch(shard, batch))
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
@@ -106,7 +112,7 @@ impl<S: Store> Store for Patient<S> {
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
-        self.patiently(Kind::Bytes, |store| store.write(writes))
+        self.wait_for(Kind::Bytes, |store| store.write(writes))
     }
 
     fn write_and_batch(
@@ -140,6 +146,10 @@ impl<S: Store> Store for Patient<S> {
 
     fn unpin(&self, ino: Ino) {
         self.inner.unpin(ino);
+    }
+
+    fn patiently(&self, work: &dyn Fn() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.wait_for(Kind::Bytes, |_| caller::without_waiting(work))
     }
 
     fn stop_waiting(&self) {
@@ -267,7 +277,7 @@ mod tests {
         };
         let (store, write) = (&store, &write);
         scope(|scope| {
-            let patiently = |writer| move || store.patiently(Kind::Bytes, |_| write(writer));
+            let patiently = |writer| move || store.wait_for(Kind::Bytes, |_| write(writer));
             let writers: Vec<_> = (0..WRITERS).map(|at| scope.spawn(patiently(at))).collect();
             until("all wait", || store.lines.waiting() == WRITERS);
             let begun = hope.asked();
@@ -287,9 +297,9 @@ mod tests {
         let stuck = || if is_over.load(Ordering::SeqCst) { Ok(()) } else { Err(full()) };
         let moved = || if hope.shape() > 0 { Ok(()) } else { Err(full()) };
         scope(|scope| {
-            let first = scope.spawn(|| store.patiently(Kind::Bytes, |_| stuck()));
+            let first = scope.spawn(|| store.wait_for(Kind::Bytes, |_| stuck()));
             until("the first waits", || hope.asked() > 0);
-            let second = scope.spawn(|| store.patiently(Kind::Bytes, |_| moved()));
+            let second = scope.spawn(|| store.wait_for(Kind::Bytes, |_| moved()));
             until("both wait", || store.lines.waiting() == 2);
             hope.shape.store(1, Ordering::SeqCst);
             second.join().unwrap().unwrap();
@@ -305,12 +315,12 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let stuck = || if is_over.load(Ordering::SeqCst) { Ok(()) } else { Err(full()) };
         scope(|scope| {
-            scope.spawn(|| store.patiently(Kind::Bytes, |_| stuck()));
+            scope.spawn(|| store.wait_for(Kind::Bytes, |_| stuck()));
             until("bytes wait", || hope.asked() > 0);
             let tries = AtomicU32::new(0);
             let once =
                 || if tries.fetch_add(1, Ordering::SeqCst) == 0 { Err(full()) } else { Ok(()) };
-            store.patiently(Kind::Batches, |_| once()).unwrap();
+            store.wait_for(Kind::Batches, |_| once()).unwrap();
             assert_eq!(store.lines.waiting(), 1);
             is_over.store(true, Ordering::SeqCst);
         });
@@ -321,10 +331,11 @@ mod tests {
         static GONE: AtomicBool = AtomicBool::new(false);
         let (store, hope) = patient(empty(), usize::MAX);
         let store = &store;
-        let caller = Caller { number: 7, has_gone: |_| GONE.load(Ordering::SeqCst) };
+        let has_gone = |_| GONE.load(Ordering::SeqCst);
+        let caller = Caller { number: 7, has_gone, begins_again: || false };
         let never = || Err::<(), _>(full());
         scope(|scope| {
-            let wait = move || store.patiently(Kind::Bytes, |_| never());
+            let wait = move || store.wait_for(Kind::Bytes, |_| never());
             let stays = scope.spawn(wait);
             until("the first waits", || hope.asked() > 0);
             let leaves = scope.spawn(move || serve(Some(caller), wait));

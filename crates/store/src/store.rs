@@ -136,7 +136,14 @@ pub trait Store: Send + Sync + 'static {
     /// Ends one pin of an inode; its holder is done with the file.
     fn unpin(&self, _ino: Ino) {}
 
-    /// Nobody is to wait for room any more, now and from now on: what is full fails at once. Only
+    /// Does work that writes, and that may be repeated from the start when it has failed. In it no call
+    /// of this store waits for room; between two tries stores that wait do, for whoever may hold
+    /// something during the work that others want.
+    fn patiently(&self, work: &dyn Fn() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        work()
+    }
+
+    /// Nobody is to wait for room any more, now and from now on: what would wait is interrupted. Only
     /// stores that wait do anything.
     fn stop_waiting(&self) {}
 
@@ -209,6 +216,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn unpin(&self, ino: Ino) {
         (**self).unpin(ino)
+    }
+
+    fn patiently(&self, work: &dyn Fn() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        (**self).patiently(work)
     }
 
     fn stop_waiting(&self) {

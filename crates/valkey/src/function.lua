@@ -175,7 +175,9 @@ end
 -- question takes as long as a batch.
 local function has_head_room()
   local info = call('INFO', 'memory')
-  local used = tonumber(string.match(info, 'used_memory:(%d+)'))
+  -- As the server counts before it refuses.
+  local apart = tonumber(string.match(info, 'mem_not_counted_for_evict:(%d+)')) or 0
+  local used = tonumber(string.match(info, 'used_memory:(%d+)')) - apart
   local most = tonumber(string.match(info, '\nmaxmemory:(%d+)'))
   return most == 0 or used < most + HEAD_ROOM
 end

@@ -1,5 +1,6 @@
 //! Writing at the end of the file.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefs_store::Store;
@@ -14,7 +15,7 @@ impl<S: Store> Striped<S> {
         errors: &ErrorCursor,
         bytes: &[u8],
         shared: bool,
-    ) -> Result<u64, Error> {
+    ) -> Result<Range<u64>, Error> {
         let _one = self.appending.lock().expect("no panic while appending");
         self.state().errors.report(errors)?;
         let offset = if shared && !bytes.is_empty() {
@@ -25,8 +26,8 @@ impl<S: Store> Striped<S> {
         if offset + bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
-        self.write(errors, offset, bytes)?;
-        Ok(offset)
+        let taken = self.write(errors, offset, bytes)?;
+        Ok(offset..offset + taken as u64)
     }
 
     /// Has the store make the file longer. Bytes that this mount wrote beyond the committed size

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tidefs_model::Time;
-use tidefs_store::{Store, StoreError};
+use tidefs_store::{Store, StoreError, caller};
 
 use super::errors::ErrorCursor;
 use super::state::Stored;
@@ -40,13 +40,15 @@ impl<S: Store> Striped<S> {
     /// A file whose making was answered early is in the store, or its closer learns why not.
     fn make_sure(&self) -> Result<(), Error> {
         let (store, ino) = (&self.record.store, self.ino());
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             match store.make_sure(self.record.home, ino) {
-                Err(Error::Store(StoreError::Full { .. })) if self.path.wait_for_room() => {
-                    store.make_again(ino);
-                }
+                // Names do not wait for room when they are made; whoever has the file does.
+                Err(Error::Store(StoreError::Full { .. }))
+                    if attempt == 0 || self.path.wait_for_room() => {}
+                Err(Error::Store(StoreError::Interrupted { .. })) if !caller::has_gone() => {}
                 made => return made,
             }
+            store.make_again(ino);
         }
         Err(Error::Contended)
     }

@@ -1,6 +1,7 @@
 //! An inode that is open in this mount, whichever way its bytes are kept.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidefs_model::{Ino, ShardKey, Time};
@@ -60,22 +61,30 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// Writes all of `bytes`. An error may be that of an earlier write, which this handle had not
-    /// been told of; nothing of this one is done then.
-    pub fn write(&self, errors: &ErrorCursor, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes `bytes` and answers how many were taken: all, unless whoever writes has gone meanwhile.
+    /// An error may be that of an earlier write, which this handle had not been told of; nothing of
+    /// this one is done then.
+    pub fn write(&self, errors: &ErrorCursor, offset: u64, bytes: &[u8]) -> Result<usize, Error> {
         end_of(offset, bytes.len() as u64)?;
         match &self.0 {
             Bytes::Striped(striped) => striped.write(errors, offset, bytes),
-            Bytes::Pinned(pinned) => pinned.write(offset, bytes),
+            Bytes::Pinned(pinned) => pinned.write(offset, bytes).map(|()| bytes.len()),
         }
     }
 
-    /// Writes at the file's end and answers where that was. `shared`: other mounts may be
+    /// Writes at the file's end and answers where the bytes that were taken are. `shared`: other mounts may be
     /// appending, so the store hands out the range.
-    pub fn append(&self, errors: &ErrorCursor, bytes: &[u8], shared: bool) -> Result<u64, Error> {
+    pub fn append(
+        &self,
+        errors: &ErrorCursor,
+        bytes: &[u8],
+        shared: bool,
+    ) -> Result<Range<u64>, Error> {
         match &self.0 {
             Bytes::Striped(striped) => striped.append(errors, bytes, shared),
-            Bytes::Pinned(pinned) => pinned.append(bytes),
+            Bytes::Pinned(pinned) => {
+                pinned.append(bytes).map(|offset| offset..offset + bytes.len() as u64)
+            }
         }
     }
 
@@ -96,6 +105,14 @@ impl<S: Store> OpenFile<S> {
     ) -> Result<(), Error> {
         match &self.0 {
             Bytes::Striped(striped) => striped.flush(errors, Some(membership)),
+            Bytes::Pinned(pinned) => pinned.commit(),
+        }
+    }
+
+    /// The same without a handle to report to: nobody hears what the last close of all answers.
+    pub fn settle(&self, membership: &Membership) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.settle_at_once(membership),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }

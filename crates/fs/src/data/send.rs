@@ -143,18 +143,10 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Sends what nobody else is sending. Where whoever asked for it has gone meanwhile, somebody
-    /// else goes on: what was written is not given up with its writer.
+    /// Sends what nobody else is sending.
     pub fn send_begun(self: &Arc<Self>, sending: Vec<Sending>) {
         let results = caller::work_at(Arc::clone(self) as _, || self.store(&sending));
-        if !caller::has_gone() || !results.iter().any(is_left) {
-            return self.end_sends(sending, results);
-        }
-        let file = Arc::clone(self);
-        let job: Job = Box::new(move || caller::serve(None, || file.send_begun(sending)));
-        if let Err(job) = self.path.senders.try_push(job) {
-            job();
-        }
+        self.end_sends(sending, results);
     }
 
     /// Takes note of what became of sends, and sees to what was written again meanwhile.
@@ -240,11 +232,7 @@ impl<S: Store> Striped<S> {
     }
 
     /// Takes note of what arrived and what did not. The answer names stripes that are due again.
-    fn finish(
-        self: &Arc<Self>,
-        group: Vec<Sending>,
-        results: Vec<Result<(), Error>>,
-    ) -> Vec<u32> {
+    fn finish(self: &Arc<Self>, group: Vec<Sending>, results: Vec<Result<(), Error>>) -> Vec<u32> {
         let mut again = Vec::new();
         let mut state = self.state();
         for ((index, written), result) in group.into_iter().zip(results) {
@@ -267,7 +255,9 @@ impl<S: Store> Striped<S> {
         again
     }
 
-    /// A send that was called off: its bytes are to be cut, or wait until they are sent for their age.
+    /// A send that was called off, or whose writer has gone: what was written is not given up with
+    /// its writer. The bytes are to be cut, or wait until somebody flushes or they are sent for their
+    /// age.
     fn put_back(self: &Arc<Self>, state: &mut State, index: u32, written: Arc<Written>) {
         if let Some(stripe) = state.stripes.get_mut(&index) {
             stripe.sending = None;

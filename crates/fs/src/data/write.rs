@@ -3,35 +3,43 @@
 use std::sync::Arc;
 
 use tidefs_model::{Piece, pieces};
-use tidefs_store::Store;
+use tidefs_store::{Store, StoreError, caller};
 
 use super::errors::ErrorCursor;
 use super::striped::Striped;
 use crate::Error;
 
 impl<S: Store> Striped<S> {
+    /// How many bytes were taken: all, unless whoever writes has gone meanwhile.
     pub fn write(
         self: &Arc<Self>,
         errors: &ErrorCursor,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         self.state().errors.report(errors)?;
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         self.clear_residue_before(offset)?;
         let _shared = self.with_others();
         for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
             let length = piece.within.len();
-            self.write_piece(&piece, &bytes[piece.at..piece.at + length])?;
+            match self.write_piece(&piece, &bytes[piece.at..piece.at + length]) {
+                Err(error) if piece.at > 0 && is_taken(&error) => return Ok(piece.at),
+                done => done?,
+            }
         }
         if self.path.is_in_doubt() {
-            self.drain()?;
+            match self.drain() {
+                // What becomes of the bytes is for the next call to tell.
+                Err(error) if is_taken(&error) => return Ok(bytes.len()),
+                drained => drained?,
+            }
             self.state().errors.report(errors)?;
             self.path.store_had_room();
         }
-        Ok(())
+        Ok(bytes.len())
     }
 
     fn write_piece(self: &Arc<Self>, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
@@ -60,4 +68,10 @@ impl<S: Store> Striped<S> {
         }
         Ok(())
     }
+}
+
+/// Whoever wrote has gone, and what was written until then stays written: it was not nothing, which a
+/// failure would say.
+fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Store(StoreError::Interrupted { .. })) && !caller::begins_again()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidefs_model::{Ino, ShardKey};
-use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
+use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite, caller};
 
 use super::pending::Group;
 use super::{Change, Creation, Deferring, Nameless, Removal};
@@ -39,7 +39,7 @@ impl<S: Store> Deferring<S> {
         if group.is_of_one_shard() {
             return self.publish_shard(group);
         }
-        match self.batches_now(&batches_of(&group)) {
+        match caller::without_waiting(|| self.batches_now(&batches_of(&group))) {
             Ok(outcomes) => {
                 self.conclude(&group.changes, outcomes.into_iter().map(Ok).collect());
             }
@@ -48,11 +48,15 @@ impl<S: Store> Deferring<S> {
     }
 
     /// Where that fails, each finds out for itself, but a node that does not answer is not waited for
-    /// again and again.
+    /// again and again. Nothing waits for room: the changes are other programs' than the one that has
+    /// them made, and whoever asked for one waits when it wants to be sure.
     fn publish_shard(&self, group: Group<'_>) {
-        if group.changes.is_empty() {
-            return;
+        if !group.changes.is_empty() {
+            caller::without_waiting(|| self.publish_each(group));
         }
+    }
+
+    fn publish_each(&self, group: Group<'_>) {
         let batches = batches_of(&group);
         let mut silent = None;
         let mut each = |(shard, batch): &(ShardKey, Batch)| {

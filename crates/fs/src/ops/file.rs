@@ -180,7 +180,7 @@ impl<S: Store> Fs<S> {
         self.wait_for_repair(ino);
         let done = work(&file);
         let errors = ErrorCursor::new(&file);
-        let left = self.leave(&node, &file, &errors);
+        let left = self.leave(&node, &file).and(errors.report(&file));
         done.and_then(|done| left.map(|()| done))
     }
 
@@ -214,16 +214,17 @@ impl<S: Store> Fs<S> {
         if handle.is_written_or_closed() {
             self.foresight.was_written_again();
         }
-        if append {
-            handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
+        let written = if append {
+            let taken = handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
+            (taken.end - taken.start) as usize
         } else {
-            handle.file.write(&handle.errors, offset, bytes)?;
-        }
+            handle.file.write(&handle.errors, offset, bytes)?
+        };
         if handle.mode.sync {
             handle.file.flush_at_once(&handle.errors, &self.membership)?;
         }
-        self.counters.wrote(bytes.len());
-        Ok(bytes.len())
+        self.counters.wrote(written);
+        Ok(written)
     }
 
     /// At each close of a descriptor: everything written has reached the store, or the reason why
@@ -250,26 +251,28 @@ impl<S: Store> Fs<S> {
         Ok(())
     }
 
+    /// Something was written, through this handle or another one, that is not in the store yet.
+    pub fn has_unsent(&self, handle: Handle) -> bool {
+        self.handles.file(handle).is_ok_and(|handle| handle.file.has_unsent())
+    }
+
     /// When the last descriptor of an open is closed.
     pub fn release(&self, handle: Handle) -> Result<(), Error> {
         let ended = self.end_locks_through(handle);
         let handle = self.handles.remove_file(handle)?;
-        self.leave(&handle.node, &handle.file, &handle.errors).and(ended)
+        self.leave(&handle.node, &handle.file).and(ended)
     }
 
     /// One user less of an open file; the last one writes it back, or removes it if it has no name.
-    fn leave(
-        &self,
-        node: &Arc<Node<S>>,
-        file: &Arc<OpenFile<S>>,
-        errors: &ErrorCursor,
-    ) -> Result<(), Error> {
-        // What waits for room does so before, and keeps nobody from removing the file.
-        let sent = match file.has_unsent() && !node.slot().unlinked {
-            true => file.flush_at_once(errors, &self.membership),
-            false => Ok(()),
-        };
+    fn leave(&self, node: &Arc<Node<S>>, file: &Arc<OpenFile<S>>) -> Result<(), Error> {
+        let mut sent = Ok(());
         let mut slot = node.slot();
+        if node.has_one_handle(&slot) && !slot.unlinked && file.has_unsent() {
+            // What waits for room keeps nobody from removing the file meanwhile.
+            drop(slot);
+            sent = file.settle(&self.membership);
+            slot = node.slot();
+        }
         if !node.remove_handle(&slot) {
             return sent;
         }
@@ -277,7 +280,7 @@ impl<S: Store> Fs<S> {
             file.discard(!self.membership.is_alone());
             self.remove_inode(node.reference())
         } else {
-            sent.and(file.flush_at_once(errors, &self.membership))
+            sent.and(file.settle(&self.membership))
         };
         slot.version_cached = Some(file.version());
         slot.file = None;
@@ -352,8 +355,12 @@ impl<S: Store> Fs<S> {
             if clear_privileges && copied == 0 {
                 self.end_privileges(&writer.node)?;
             }
-            writer.file.write(&writer.errors, target_offset + copied, bytes.as_slice())?;
-            copied += bytes.as_slice().len() as u64;
+            let bytes = bytes.as_slice();
+            let taken = writer.file.write(&writer.errors, target_offset + copied, bytes)?;
+            copied += taken as u64;
+            if taken < bytes.len() {
+                break;
+            }
         }
         self.counters.wrote(copied as usize);
         Ok(copied)

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
-use tidefs_fs::{Error, Handle, SetAttr};
+use tidefs_fs::{Error, Fs, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
@@ -235,27 +235,28 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let append = flags.0 & libc::O_APPEND != 0;
-        let write =
-            |fs: &tidefs_fs::Fs<S>| fs.write(handle(fh), offset, data, append, clear_privileges);
-        match self.run_with_bytes(by, data.len(), "write", write) {
+        let write = move |fs: &Fs<S>, data: &[u8]| {
+            fs.write(handle(fh), offset, data, append, clear_privileges)
+        };
+        let answer = |written: Result<usize, Errno>| match written {
             // No more than was given, so it fits.
-            Ok(written) => {
-                reply.written(written as u32);
-                if !self.following.is_on() {
-                    self.go_on(|fs| fs.make_early(handle(fh), offset, written));
-                }
-            }
+            Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(error),
+        };
+        // Begun again, it would append once more.
+        let written = self.run_or_wait(by, !append, "write", data, write, answer);
+        if let Some(written) = written.filter(|_| !self.following.is_on()) {
+            self.go_on(|fs| fs.make_early(handle(fh), offset, written));
         }
     }
 
     fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        let flushed = self.run(by, "flush", |fs| {
-            // Bytes first: whoever gets a lock then sees them.
+        // Bytes first: whoever gets a lock then sees them.
+        let flush = move |fs: &Fs<S>, _: &[u8]| {
             let flushed = fs.flush(handle(fh));
             flushed.and(fs.end_locks(handle(fh), owner.0))
-        });
-        reply_empty(reply, flushed);
+        };
+        self.run_or_wait(by, true, "flush", &[], flush, |done| reply_empty(reply, done));
     }
 
     fn getlk(
@@ -291,7 +292,8 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        reply_empty(reply, self.run(by, "fsync", |fs| fs.fsync(handle(fh))));
+        let fsync = move |fs: &Fs<S>, _: &[u8]| fs.fsync(handle(fh));
+        self.run_or_wait(by, true, "fsync", &[], fsync, |done| reply_empty(reply, done));
     }
 
     fn release(
@@ -307,7 +309,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         if self.kernel.passes_through() {
             self.backings.leave(ino(number));
         }
-        reply_empty(reply, self.run(by, "release", |fs| fs.release(handle(fh))));
+        let waits = self.fs.has_unsent(handle(fh)).then(|| self.waiting_room.enter()).flatten();
+        let Some(place) = waits else {
+            return reply_empty(reply, self.run(by, "release", |fs| fs.release(handle(fh))));
+        };
+        let release = move |fs: &Fs<S>, _: &[u8]| fs.release(handle(fh));
+        self.hand_over(place, by, "release", &[], release, |done| reply_empty(reply, done));
     }
 
     fn fallocate(

@@ -133,7 +133,7 @@ impl World {
     fn append(&mut self, length: u64, shared: bool) {
         self.round += 1;
         let bytes = pattern(7, length as usize, self.round);
-        let offset = self.rig.file.append(&self.errors, &bytes, shared).unwrap();
+        let offset = self.rig.file.append(&self.errors, &bytes, shared).unwrap().start;
         assert_eq!(offset, self.bytes.len() as u64);
         self.put(offset, &bytes);
     }

@@ -34,7 +34,7 @@ fn reads_and_writes_act_on_the_file() {
     let mut seen = vec![0; 9100];
     memory.read_exact_at(&mut seen, 0).unwrap();
     assert_eq!(seen, wanted);
-    assert_eq!(rig.file.append(&rig.cursor(), b"end", false), Ok(9100));
+    assert_eq!(rig.file.append(&rig.cursor(), b"end", false), Ok(9100..9103));
     assert!(Arc::ptr_eq(&rig.file.pinned().unwrap(), &memory));
     assert_eq!(rig.stripes_stored(3), 0, "nothing goes through stripes");
 }

@@ -137,7 +137,7 @@ impl<S: Store> Rig<S> {
     }
 
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write(&self.cursor(), offset, bytes)
+        self.file.write(&self.cursor(), offset, bytes).map(|taken| assert_eq!(taken, bytes.len()))
     }
 
     pub fn flush(&self) {

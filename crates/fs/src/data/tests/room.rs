@@ -78,7 +78,8 @@ fn a_file_is_cut_while_its_bytes_wait_for_room_and_keeps_the_others() {
 #[test]
 fn a_hole_is_punched_while_the_bytes_around_it_wait_for_room() {
     let (from, to) = (STRIPE + 100, 2 * STRIPE + 50);
-    let (rig, flushed) = while_bytes_wait(|rig| rig.file.allocate(from, to - from, SpaceMode::PunchHole).unwrap());
+    let (rig, flushed) =
+        while_bytes_wait(|rig| rig.file.allocate(from, to - from, SpaceMode::PunchHole).unwrap());
     assert_eq!(flushed, Ok(()));
     rig.flush();
     let mut expected = pattern(0, 4 * S, 1);
