@@ -178,11 +178,14 @@ impl FileSystem {
     }
 
     pub fn unmount(&self, path: &Path) -> anyhow::Result<()> {
-        let mut parts = self.parts();
-        let at = parts.mounts.iter().position(|mount| mount.path() == path);
-        let at = at.ok_or_else(|| Failure::NotMounted(path.to_owned()))?;
-        let mount = parts.mounts.swap_remove(at);
-        parts.earlier += mount.totals();
+        let mount = {
+            let mut parts = self.parts();
+            let at = parts.mounts.iter().position(|mount| mount.path() == path);
+            let at = at.ok_or_else(|| Failure::NotMounted(path.to_owned()))?;
+            let mount = parts.mounts.swap_remove(at);
+            parts.earlier += mount.totals();
+            mount
+        };
         mount.end()
     }
 
@@ -339,6 +342,7 @@ impl FileSystem {
         for mount in mounts {
             self.parts().earlier += mount.totals();
             let path = mount.path().to_owned();
+            mount.give_up();
             if let Err(error) = mount.end() {
                 tracing::warn!("{}: {error:#}", path.display());
             }

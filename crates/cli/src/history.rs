@@ -29,6 +29,7 @@ pub struct History {
     /// The reconfiguration that was seen last, and the requests until then.
     before: Option<(u64, Requests)>,
     stalls: Vec<Stall>,
+    forgotten: u64,
     decisions_left_out: u64,
     stalls_left_out: u64,
     finished: LeftOutByManagers,
@@ -71,6 +72,7 @@ impl History {
             last: None,
             before: None,
             stalls: Vec::new(),
+            forgotten: 0,
             decisions_left_out: 0,
             stalls_left_out: 0,
             finished: LeftOutByManagers::default(),
@@ -119,6 +121,11 @@ impl History {
         }
     }
 
+    /// So many reconfigurations were told of and not kept by whoever has the manager.
+    pub fn forgot(&mut self, reconfigurations: u64) {
+        self.forgotten = reconfigurations;
+    }
+
     /// A manager that was killed meanwhile is not seen for a while, so one reconfiguration may come to
     /// an end several times.
     fn stalled(&mut self, stall: Stall) {
@@ -143,7 +150,7 @@ impl History {
     /// How many were not kept, because there were too many.
     pub fn left_out(&self) -> LeftOut {
         LeftOut {
-            reconfigurations: self.finished.before + self.finished.last,
+            reconfigurations: self.finished.before + self.finished.last + self.forgotten,
             decisions: self.decisions_left_out,
             stalls: self.stalls_left_out,
         }
@@ -223,7 +230,8 @@ mod tests {
             };
             history.saw_manager(&view, Requests::default);
         }
-        let left_out = LeftOut { reconfigurations: 7, decisions: 3, stalls: 0 };
+        history.forgot(5);
+        let left_out = LeftOut { reconfigurations: 12, decisions: 3, stalls: 0 };
         assert_eq!((history.decisions().len(), history.left_out()), (DECISIONS_MAX, left_out));
     }
 

@@ -103,7 +103,9 @@ impl Observed {
         self.requests = file_system.requests();
         if let Some(manager) = file_system.manager() {
             self.history.saw_manager(&manager.look(), || self.requests.clone());
-            self.finished = manager.finished();
+            let (finished, left_out) = manager.finished();
+            self.finished = finished;
+            self.history.forgot(left_out);
         }
     }
 

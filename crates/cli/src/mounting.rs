@@ -19,8 +19,10 @@ use crate::process::ProcessId;
 use crate::state::{MountRecord, Paths};
 use crate::storage::{AnyStore, Storage};
 
-/// How long a mount may take to write back and end.
+/// How long a mount may take to end with its file system.
 pub const END_WAIT: Duration = Duration::from_secs(10);
+/// The same for one whose file system goes on: what was written to it may have to wait for room.
+pub const WRITE_BACK_WAIT: Duration = Duration::from_secs(180);
 
 /// What went through mounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,7 @@ trait Mount: Send {
     fn requests(&self) -> Requests;
     fn is_direct(&self) -> bool;
     fn is_over(&self) -> bool;
+    fn give_up(&self);
     fn end(self: Box<Self>) -> anyhow::Result<()>;
 }
 
@@ -115,6 +118,11 @@ impl ServedMount {
         self.mount.requests()
     }
 
+    /// What waits for room is not worth waiting for: the file system ends.
+    pub fn give_up(&self) {
+        self.mount.give_up();
+    }
+
     /// Writes back and unmounts.
     pub fn end(self) -> anyhow::Result<()> {
         let ended = self.mount.end();
@@ -175,6 +183,10 @@ impl<S: Store> Mount for Served<S> {
 
     fn is_over(&self) -> bool {
         self.session.is_over()
+    }
+
+    fn give_up(&self) {
+        self.session.give_up();
     }
 
     fn end(mut self: Box<Self>) -> anyhow::Result<()> {

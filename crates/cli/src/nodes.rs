@@ -6,6 +6,7 @@ mod lent;
 mod link;
 mod local;
 mod managed;
+mod remembered;
 mod room;
 mod steps;
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidefs_control::{Outcome, Summary, count_of_nodes};
 
 /// A reconfiguration as the report has it. How long requests were held up is known to mounts alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportedReconfiguration {
     pub kind: String,
     pub reason: String,

@@ -13,7 +13,7 @@ use crate::message::Message;
 use crate::status::{Progress, Status};
 
 /// The loop never waits for anything but messages, so an answer takes as long as a look at the nodes.
-const ALARM_LONGEST: Duration = Duration::from_secs(1);
+const ALARM_LONGEST: Duration = Duration::from_secs(3);
 
 /// What the loop and the handles share.
 #[derive(Debug)]

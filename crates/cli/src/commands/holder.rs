@@ -31,6 +31,9 @@ pub fn holder() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     };
     wait_for_stop(&signals, || is_owned(&order.directory) && !mount.is_over());
+    if !is_owned(&order.directory) {
+        mount.give_up();
+    }
     mount.end()?;
     Ok(ExitCode::SUCCESS)
 }

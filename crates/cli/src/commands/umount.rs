@@ -8,7 +8,7 @@ use crate::control::{self, Request};
 use crate::failure::Failure;
 use crate::mount_point::absolute;
 use crate::mount_table::{self, Mounted};
-use crate::mounting::END_WAIT;
+use crate::mounting::WRITE_BACK_WAIT;
 use crate::process::{self, ProcessId};
 use crate::state::{MountRecord, Running, all_running};
 
@@ -18,7 +18,8 @@ pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
         absolute(&options.directory).map_err(|_| Failure::NotMounted(options.directory.clone()))?;
     match all_running(asked)?.iter().find_map(|running| Some((running, served(running, &path)?))) {
         Some((running, record)) if record.owner == running.record.owner => {
-            control::ask(&running.paths, &Request::Unmount(path.clone()))?;
+            let request = Request::Unmount(path.clone());
+            control::ask_within(&running.paths, &request, WRITE_BACK_WAIT)?;
         }
         Some((_, record)) => {
             end_holder(record.owner);
@@ -43,7 +44,7 @@ fn served(running: &Running, path: &Path) -> Option<MountRecord> {
 }
 
 fn end_holder(owner: ProcessId) {
-    process::end(END_WAIT, || {
+    process::end(WRITE_BACK_WAIT, || {
         process::table().into_iter().filter(|process| process.id == owner).collect()
     });
 }

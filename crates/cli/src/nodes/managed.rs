@@ -19,6 +19,7 @@ use tidefs_valkey::Valkey;
 use super::LocalNodes;
 use super::lent;
 use super::link::{FromManager, FromOwner, ManagerView, Order, ToManager, ToOwner};
+use super::remembered::Remembered;
 use super::room::{self, Hope};
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
@@ -34,15 +35,16 @@ const LIVED: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The manager's loop never waits, so an answer takes milliseconds.
+const HOPE_WAIT: Duration = Duration::from_secs(4);
 const LOOK_WAIT: Duration = Duration::from_secs(2);
 /// Between two tries to reach a manager that is being started again.
 const RETRY: Duration = Duration::from_millis(50);
 /// A manager that cannot be reached for so long will not come back soon.
 const RETURNS_WITHIN: Duration = Duration::from_secs(60);
-/// Managers that ended one after the other while one request was made of them: the next will, too.
+/// Managers that ended one after the other while one thing was wanted of them: the next will, too.
 const ENDED_MOST: u32 = 32;
-/// Reconfigurations that are remembered for the report.
-const FINISHED_MOST: usize = 10_000;
+/// Writers that have not asked for so long do not wait any more.
+const ALARMED_FOR: Duration = Duration::from_secs(20);
 
 pub struct Managed {
     supervision: Arc<Supervision>,
@@ -66,19 +68,29 @@ struct State {
     seen: ManagerView,
     /// How many reconfigurations that life has told of.
     known: usize,
-    finished: Vec<ReportedReconfiguration>,
-    /// There were more than that.
-    is_forgetful: bool,
+    finished: Remembered,
+    alarm: Option<Alarm>,
+}
+
+/// Writers that wait for room, as seen by whoever has the manager.
+struct Alarm {
+    told: Instant,
+    /// The manager that there was, and how many reconfigurations had ended, when it began.
+    life: u64,
+    finished: u64,
 }
 
 impl State {
-    /// Those beyond the most that are remembered are in the log only.
-    fn remember(&mut self, one: ReportedReconfiguration) {
-        if self.finished.len() < FINISHED_MOST {
-            self.finished.push(one);
-        } else if !std::mem::replace(&mut self.is_forgetful, true) {
-            tracing::warn!("more than {FINISHED_MOST} reconfigurations: the report has the first");
-        }
+    /// How many managers have ended since writers began to wait without having added a node, if it is
+    /// so many that no other one will.
+    fn ended_in_vain(&mut self, now: Instant) -> Option<u64> {
+        let (life, finished) = (self.life, self.finished.count());
+        let goes_on = |it: &Alarm| now - it.told < ALARMED_FOR && it.finished == finished;
+        let before = self.alarm.take().filter(goes_on);
+        let alarm = before.unwrap_or(Alarm { told: now, life, finished });
+        let ended = life - alarm.life;
+        self.alarm = Some(Alarm { told: now, ..alarm });
+        (ended > ENDED_MOST.into()).then_some(ended)
     }
 }
 
@@ -214,13 +226,7 @@ impl Supervision {
             Ok(FromManager::Seen(mut seen)) if (life, known) == (state.life, state.known) => {
                 state.known += seen.finished.len();
                 for one in std::mem::take(&mut seen.finished) {
-                    // A successor tells of its predecessor's last one too.
-                    let is_it = |other: &ReportedReconfiguration| {
-                        other.started_unix_ns == one.started_unix_ns
-                    };
-                    if !state.finished.iter().any(is_it) {
-                        state.remember(one);
-                    }
+                    state.finished.hear(one);
                 }
                 state.seen = *seen;
             }
@@ -230,14 +236,19 @@ impl Supervision {
         state.seen.clone()
     }
 
-    /// All reconfigurations that have been told of, of all managers.
-    pub fn finished(&self) -> Vec<ReportedReconfiguration> {
-        self.state().finished.clone()
+    /// The reconfigurations that have been told of, of all managers, and how many there were besides.
+    pub fn finished(&self) -> (Vec<ReportedReconfiguration>, u64) {
+        let state = self.state();
+        (state.finished.kept().to_vec(), state.finished.left_out())
     }
 
     /// A writer met a full node. While there is no manager, or it has too much to do, nobody can say.
     pub fn hope_for_room(&self) -> Hope {
-        match self.ask(&ToManager::Full, LOOK_WAIT) {
+        if let Some(ended) = self.state().ended_in_vain(Instant::now()) {
+            let why = format!("{ended} managers have ended and none of them has added a node");
+            return Hope::None(why);
+        }
+        match self.ask(&ToManager::Full, HOPE_WAIT) {
             Ok(FromManager::Room { hope }) => hope,
             Ok(_) | Err(_) if self.state().stopping => {
                 Hope::None("the file system is stopping".to_owned())
@@ -286,5 +297,30 @@ impl Supervision {
             }
             std::thread::sleep(RETRY);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_that_end_one_after_the_other_and_add_nothing_end_hope() {
+        let begun = Instant::now();
+        let mut state = State::default();
+        let mut alarm = |life, finished, seconds| {
+            state.life = life;
+            for started_unix_ns in 0..finished {
+                let one = ReportedReconfiguration { started_unix_ns, ..Default::default() };
+                state.finished.hear(one);
+            }
+            state.ended_in_vain(begun + Duration::from_secs(seconds))
+        };
+        let most = u64::from(ENDED_MOST);
+        assert!((1..=most + 1).all(|life| alarm(life, 0, life).is_none()));
+        assert_eq!(alarm(most + 2, 0, most + 2), Some(most + 1));
+        assert_eq!(alarm(most + 2, 1, most + 3), None, "a node has come");
+        assert_eq!(alarm(2 * most + 3, 1, most + 4), Some(most + 1));
+        assert_eq!(alarm(2 * most + 3, 1, most + 60), None, "other writers");
     }
 }

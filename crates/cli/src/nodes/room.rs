@@ -18,12 +18,14 @@ use crate::state::Paths;
 const UNTOLD_MOST: Duration = Duration::from_secs(120);
 /// Who waits asks at least this often.
 const ASKED_WITHIN: Duration = Duration::from_secs(20);
+/// A refusal holds for so long for all who wait: one after the other tries and asks.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Between two lines of the log that say why there is no room.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks at where partitions lie.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The owner of the nodes asks its manager, which takes a look at the nodes.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+const ANSWER_WAIT: Duration = Duration::from_secs(6);
 
 /// A writer that still waits has said so again in this time.
 const URGENT_FOR: Duration = Duration::from_millis(1_500);
@@ -66,6 +68,7 @@ impl Hope {
 struct Hopes {
     /// Since when nobody could say, and when that was asked last.
     untold: Option<(Instant, Instant)>,
+    refused: Option<Instant>,
     told: Option<Instant>,
 }
 
@@ -85,6 +88,10 @@ impl Hopes {
                 if now - since < UNTOLD_MOST { Ok(()) } else { Err(why()) }
             }
         }
+    }
+
+    fn is_refused(&self, now: Instant) -> bool {
+        self.refused.is_some_and(|at| now - at < REFUSED_FOR)
     }
 
     /// Whether it is time for another line in the log.
@@ -160,10 +167,14 @@ impl<A: Fn() -> Hope + Send + Sync + 'static> ClusterRoom<A> {
 
 impl<A: Fn() -> Hope + Send + Sync + 'static> Room for ClusterRoom<A> {
     fn hope(&self, endpoint: &str) -> bool {
+        let hopes = || self.hopes.lock().unwrap_or_else(PoisonError::into_inner);
+        if hopes().is_refused(Instant::now()) {
+            return false;
+        }
         let hope = (self.ask)();
-        let mut hopes = self.hopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
+        let (mut hopes, now) = (hopes(), Instant::now());
         let Err(why) = hopes.weigh(hope, now) else { return true };
+        hopes.refused = Some(now);
         if hopes.is_to_be_told(now) {
             tracing::warn!(endpoint, "a full node gets no room, and writers are refused: {why}");
         }
@@ -171,7 +182,8 @@ impl<A: Fn() -> Hope + Send + Sync + 'static> Room for ClusterRoom<A> {
     }
 
     fn shape(&self) -> u64 {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever finds another one looking does not wait for that.
+        let Ok(mut looked) = self.looked.try_lock() else { return self.store.changes() };
         if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
             *looked = Some(Instant::now());
             if let Err(error) = self.store.refresh() {
@@ -235,6 +247,14 @@ mod tests {
         assert!((10_201..10_300).all(|second| weigh(second).is_ok()), "it begins anew");
         let why = hopes.weigh(Hope::None("full".to_owned()), at(10_301));
         assert_eq!(why, Err("full".to_owned()));
+    }
+
+    #[test]
+    fn a_refusal_is_everybodys_for_a_moment() {
+        let begun = Instant::now();
+        let hopes = Hopes { refused: Some(begun), ..Hopes::default() };
+        assert!(hopes.is_refused(begun) && !hopes.is_refused(begun + REFUSED_FOR));
+        assert!(!Hopes::default().is_refused(begun));
     }
 
     #[test]
