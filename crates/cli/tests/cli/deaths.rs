@@ -184,6 +184,7 @@ const FULL: &str = r#"
         exit 2
     ) & writer=$!
     for i in $(seq 300); do [ -e ../refused ] && break; sleep 0.1; done
+    [ -e ../refused ] || { echo "the writer is not refused" >&2; exit 33; }
     kill_node 2
     until_given_up || exit 23
     mkdir names && : > names/new && mv names/new new && rmdir names || exit 24
