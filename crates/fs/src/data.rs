@@ -22,6 +22,7 @@
 
 mod ahead;
 mod append;
+mod arrived;
 mod at_once;
 mod buffers;
 mod commit;

@@ -7,6 +7,7 @@ use tidefs_store::Store;
 
 use super::errors::ErrorCursor;
 use super::striped::Striped;
+use crate::names::ATTEMPTS;
 use crate::{Error, FILE_BYTES_MAX};
 
 impl<S: Store> Striped<S> {
@@ -40,9 +41,18 @@ impl<S: Store> Striped<S> {
         if ahead_of_record {
             self.settle()?;
         }
-        let _order = self.committing();
-        let stored = self.record.reserve(bytes, self.path.clock.now())?;
-        self.adopt(&mut self.state(), stored);
-        Ok(stored.size - bytes)
+        for _ in 0..ATTEMPTS {
+            let order = self.committing();
+            let least = self.state().pending_end();
+            let reserved = self.record.reserve(bytes, least, self.path.clock.now())?;
+            if let Some(stored) = reserved {
+                self.adopt(&mut self.state(), stored);
+                return Ok(stored.size - bytes);
+            }
+            // Another mount cut the file below what this one wrote.
+            drop(order);
+            self.settle()?;
+        }
+        Err(Error::Contended)
     }
 }

@@ -43,13 +43,17 @@ impl<S: Store> Striped<S> {
             Some((_, Err(_))) | None => false,
         };
         match both {
-            Some((Ok(()), committed)) => {
+            Some((Ok(()), Ok(stored))) => {
+                self.state().commits_up_to(commit.size);
+                self.let_go(group);
+                self.note_commit(stored, Some(commit.changed));
+                drop(order);
+            }
+            Some((Ok(()), Err(error))) => {
                 let arrived = group.iter().map(|_| Ok(())).collect();
                 self.end_sends(group, arrived);
-                match committed {
-                    Ok(stored) => self.note_commit(stored, commit.size, Some(commit.changed)),
-                    Err(Error::Store(StoreError::Full { .. })) => {}
-                    Err(error) => return Err(error),
+                if !matches!(error, Error::Store(StoreError::Full { .. })) {
+                    return Err(error);
                 }
                 drop(order);
             }
@@ -71,10 +75,12 @@ impl<S: Store> Striped<S> {
         }
         let mut state = self.state();
         let indices = state.little_unsent(STRIPES_MAX, LITTLE_BYTES_MAX)?;
-        if indices.iter().any(|&index| region_of(index) != 0) {
+        if state.has_uncommitted_regions() || indices.iter().any(|&index| region_of(index) != 0) {
             return None;
         }
-        let commit = Commit { size: state.pending_end(), changed: state.changed? };
+        let changed = state.changed?;
+        state.begin_commit();
+        let commit = Commit { size: state.pending_end(), changed };
         for &index in &indices {
             state.call_due(index);
         }
@@ -99,8 +105,8 @@ impl<S: Store> Striped<S> {
         let _order = self.committing();
         let size = self.state().size();
         if size < commit.size {
-            let resized = self.record.resize(size, commit.size, self.path.clock.now())?;
-            let (Resized::Done(stored) | Resized::Larger(stored)) = resized;
+            let resized = self.record.resize(size, commit.size, None, self.path.clock.now())?;
+            let (Resized::Done(stored) | Resized::Changed(stored)) = resized;
             self.adopt(&mut self.state(), stored);
         }
         Ok(())

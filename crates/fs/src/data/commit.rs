@@ -7,6 +7,7 @@ use tidefs_model::Time;
 use tidefs_store::{Store, StoreError, caller};
 
 use super::errors::ErrorCursor;
+use super::regions::MARKS_PER_BATCH;
 use super::state::Stored;
 use super::striped::Striped;
 use crate::Error;
@@ -55,21 +56,28 @@ impl<S: Store> Striped<S> {
 
     fn commit(&self) -> Result<(), Error> {
         let _order = self.committing();
-        let (size, changed) = {
-            let state = self.state();
+        let (arrived, changed) = {
+            let mut state = self.state();
             if !state.has_uncommitted() {
                 return Ok(());
             }
-            (state.arrived_end, state.changed)
+            (state.begin_commit(), state.changed)
         };
-        let stored = self.record.commit(size, changed.unwrap_or_else(|| self.path.clock.now()))?;
-        self.note_commit(stored, size, changed);
+        let time = changed.unwrap_or_else(|| self.path.clock.now());
+        let regions: Vec<_> = arrived.regions.into_iter().collect();
+        let (first, rest) = regions.split_at(regions.len().min(MARKS_PER_BATCH));
+        for marks in rest.chunks(MARKS_PER_BATCH) {
+            let stored = self.record.commit(0, marks, time)?;
+            self.adopt(&mut self.state(), stored);
+        }
+        let stored = self.record.commit(arrived.end, first, time)?;
+        self.note_commit(stored, changed);
         Ok(())
     }
 
-    pub fn note_commit(&self, stored: Stored, size: u64, changed: Option<Time>) {
+    pub fn note_commit(&self, stored: Stored, changed: Option<Time>) {
         let mut state = self.state();
         self.adopt(&mut state, stored);
-        state.committed(size, changed);
+        state.committed(changed);
     }
 }

@@ -83,7 +83,8 @@ fn delete_file<S: Store>(
     };
     let marked: Vec<_> =
         parts.iter().map(|part| part.region).filter(|&region| region > 0).collect();
-    record.unmark(&marked)?;
+    // Nobody writes to it any more.
+    record.unmark(&marked, u64::MAX)?;
     record.remove()
 }
 

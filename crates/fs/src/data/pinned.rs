@@ -154,7 +154,7 @@ impl<S: Store> Pinned<S> {
         let metadata = self.file.metadata().map_err(|error| error_of(&error))?;
         let size = metadata.len();
         // Whatever the record says, the file is right: a pinned file belongs to one mount.
-        if let Resized::Done(stored) = self.record.resize(size, u64::MAX, time)? {
+        if let Resized::Done(stored) = self.record.resize(size, u64::MAX, None, time)? {
             *known = Known { stored, size, written: mtime_of(&metadata) };
         }
         Ok(())

@@ -10,6 +10,7 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 
 use super::delete::without_record;
+use super::regions::marking;
 use super::state::Stored;
 use crate::deferring::{Deferring, Made, Making};
 use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
@@ -28,8 +29,8 @@ pub(super) struct Record<S: Store> {
 /// What became of a new size.
 pub(super) enum Resized {
     Done(Stored),
-    /// Another mount made the file larger than was thought.
-    Larger(Stored),
+    /// Another mount made the file larger than was thought, or wrote to it.
+    Changed(Stored),
 }
 
 impl<S: Store> Record<S> {
@@ -46,10 +47,13 @@ impl<S: Store> Record<S> {
         self.doubtful.load(Ordering::SeqCst)
     }
 
-    /// The file was written at `time` and reaches to `size` at least.
-    pub fn commit(&self, size: u64, time: Time) -> Result<Stored, Error> {
+    /// The file was written at `time`, reaches to `size` at least, and has stripes in `regions`.
+    /// They are marked again in the same batch: another mount may have cut the file, and removed
+    /// the marks, after the stripes were written.
+    pub fn commit(&self, size: u64, regions: &[u32], time: Time) -> Result<Stored, Error> {
         let field = keys::inode(self.ino);
-        let outcome = self.apply(self.covering(size), &field, time)?;
+        let batch = marking(self.covering(size), self.ino, regions);
+        let outcome = self.apply(batch, &field, time)?;
         self.applied(outcome)
     }
 
@@ -70,7 +74,7 @@ impl<S: Store> Record<S> {
         let committed = match self.noted(outcome) {
             Ok(outcome) if outcome.applied() => self.stored(outcome),
             // The file is gone, or its time is a later one.
-            Ok(_) => self.commit(size, time),
+            Ok(_) => self.commit(size, &[], time),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -93,7 +97,7 @@ impl<S: Store> Record<S> {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit(size, time),
+            Ok(Made::Perhaps) => self.commit(size, &[], time),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -104,29 +108,41 @@ impl<S: Store> Record<S> {
         Batch::new().present(&*field).max(&*field, SIZE, size)
     }
 
-    /// Sets the size, if the file is no larger than `size_max`.
-    pub fn resize(&self, size: u64, size_max: u64, time: Time) -> Result<Resized, Error> {
+    /// Sets the size, if the file is no larger than `size_max` and, where `version` is given, was
+    /// not written since it had that.
+    pub fn resize(
+        &self,
+        size: u64,
+        size_max: u64,
+        version: Option<u64>,
+        time: Time,
+    ) -> Result<Resized, Error> {
         let field = keys::inode(self.ino);
         let batch = Batch::new().present(&*field).at_most(&*field, SIZE, size_max);
+        let batch = version
+            .into_iter()
+            .fold(batch, |batch, version| batch.at_most(&*field, VERSION, version));
         let batch = batch.patch(&*field, SIZE, size.to_be_bytes());
         let outcome = self.apply(batch, &field, time)?;
         match outcome.refused_by {
             None => self.applied(outcome).map(Resized::Done),
             Some(0) => Err(Error::Stale),
-            Some(_) => self.stored(outcome).map(Resized::Larger),
+            Some(_) => self.stored(outcome).map(Resized::Changed),
         }
     }
 
     /// Makes the file longer by `bytes`, which are zeros until they are written: no other mount
-    /// gets the same range.
-    pub fn reserve(&self, bytes: u64, time: Time) -> Result<Stored, Error> {
+    /// gets the same range. `None`: it does not reach to `least` any more.
+    pub fn reserve(&self, bytes: u64, least: u64, time: Time) -> Result<Option<Stored>, Error> {
         let field = keys::inode(self.ino);
         let room = FILE_BYTES_MAX.checked_sub(bytes).ok_or(Error::FileTooLarge)?;
         let batch = Batch::new().present(&*field).at_most(&*field, SIZE, room);
-        let outcome = self.apply(batch.add(&*field, SIZE, bytes as i64), &field, time)?;
+        let batch = batch.at_least(&*field, SIZE, least).add(&*field, SIZE, bytes as i64);
+        let outcome = self.apply(batch, &field, time)?;
         match outcome.refused_by {
             Some(1) => Err(Error::FileTooLarge),
-            _ => self.applied(outcome),
+            Some(2) => Ok(None),
+            _ => self.applied(outcome).map(Some),
         }
     }
 

@@ -11,12 +11,13 @@ use tidefs_model::{Ino, StripeKey, StripeSize};
 use tidefs_store::{Batch, Store};
 
 use super::record::Record;
+use crate::inode::VERSION;
 use crate::{Error, keys};
 
 /// Stripes of one region: 1 GiB at the default stripe size.
 pub(super) const REGION_STRIPES: u32 = 1024;
 /// Marks asked for, or removed, in one batch.
-const MARKS_PER_BATCH: usize = 1000;
+pub(super) const MARKS_PER_BATCH: usize = 1000;
 
 /// Stripes of one region that may be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,19 +36,27 @@ pub(super) fn stripe_count(stripe_size: StripeSize, size: u64) -> u64 {
 }
 
 impl<S: Store> Record<S> {
-    /// Marks a region, if the inode is still there.
-    pub fn mark(&self, region: u32) -> Result<(), Error> {
-        let mark = keys::region(self.ino, region);
-        let batch = Batch::new().present(keys::inode(self.ino)).put(mark, []);
-        let applied = self.store.batch(self.home, &batch)?.applied();
-        if applied { Ok(()) } else { Err(Error::Stale) }
+    /// Marks regions, if the inode is still there.
+    pub fn mark(&self, regions: &[u32]) -> Result<(), Error> {
+        for regions in regions.chunks(MARKS_PER_BATCH) {
+            let batch = Batch::new().present(keys::inode(self.ino));
+            let batch = marking(batch, self.ino, regions);
+            if !self.store.batch(self.home, &batch)?.applied() {
+                return Err(Error::Stale);
+            }
+        }
+        Ok(())
     }
 
-    pub fn unmark(&self, regions: &[u32]) -> Result<(), Error> {
+    /// Removes marks, unless the file was written since it had a version: a mark too many costs a
+    /// look.
+    pub fn unmark(&self, regions: &[u32], version: u64) -> Result<(), Error> {
         for regions in regions.chunks(MARKS_PER_BATCH) {
-            let batch = regions.iter().fold(Batch::new().reclaims(), |batch, &region| {
-                batch.delete(keys::region(self.ino, region))
-            });
+            let batch = Batch::new().reclaims();
+            let batch = batch.at_most(keys::inode(self.ino), VERSION, version);
+            let batch = regions
+                .iter()
+                .fold(batch, |batch, &region| batch.delete(keys::region(self.ino, region)));
             self.store.batch(self.home, &batch)?;
         }
         Ok(())
@@ -92,6 +101,10 @@ impl<S: Store> Record<S> {
         }
         Ok(parts)
     }
+}
+
+pub(super) fn marking(batch: Batch, ino: Ino, regions: &[u32]) -> Batch {
+    regions.iter().fold(batch, |batch, &region| batch.put(keys::region(ino, region), []))
 }
 
 /// The keys of a part's stripes.

@@ -149,9 +149,22 @@ impl<S: Store> Striped<S> {
         self.end_sends(sending, results);
     }
 
-    /// Takes note of what became of sends, and sees to what was written again meanwhile.
+    /// Takes note of what became of sends, and lets go of them.
     pub fn end_sends(self: &Arc<Self>, sending: Vec<Sending>, results: Vec<Result<(), Error>>) {
-        let again = self.finish(sending, results);
+        let all = sending.into_iter().zip(results);
+        let is_over = self.path.is_over();
+        let (left, ended): (Vec<_>, Vec<_>) =
+            all.partition(|(_, result)| is_left(result) && !is_over);
+        self.put_back(left.into_iter().map(|(one, _)| one));
+        let (sending, results): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+        self.note_sends(&sending, results);
+        self.let_go(sending);
+    }
+
+    /// Nothing of these is on its way any more; sees to what was written again meanwhile.
+    pub fn let_go(self: &Arc<Self>, sending: Vec<Sending>) {
+        let again = self.finish(&sending);
+        drop(sending);
         if again.is_empty() {
             return;
         }
@@ -213,7 +226,7 @@ impl<S: Store> Striped<S> {
         if region == 0 || self.marked().contains(&region) {
             return Ok(());
         }
-        let marked = catch_unwind(AssertUnwindSafe(|| self.record.mark(region)));
+        let marked = catch_unwind(AssertUnwindSafe(|| self.record.mark(&[region])));
         marked.unwrap_or_else(|_| Err(panicked().into()))?;
         self.marked().insert(region);
         Ok(())
@@ -231,43 +244,45 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Takes note of what arrived and what did not. The answer names stripes that are due again.
-    fn finish(self: &Arc<Self>, group: Vec<Sending>, results: Vec<Result<(), Error>>) -> Vec<u32> {
-        let mut again = Vec::new();
+    /// Takes note of what arrived and what did not.
+    pub fn note_sends(&self, group: &[Sending], results: Vec<Result<(), Error>>) {
         let mut state = self.state();
-        for ((index, written), result) in group.into_iter().zip(results) {
-            let end = self.path.stripe_size.start_of(index) + u64::from(written.ranges.end());
-            if is_left(&result) && !self.path.is_over() {
-                self.put_back(&mut state, index, written);
-                continue;
-            }
+        for ((index, written), result) in group.iter().zip(results) {
+            let end = self.path.stripe_size.start_of(*index) + u64::from(written.ranges.end());
             match result {
-                Ok(()) => state.arrived(end),
+                Ok(()) => state.arrived.stripe(*index, end),
                 Err(error) => {
-                    self.tell(&error, index);
+                    self.tell(&error, *index);
                     state.failed(end, error);
                 }
             }
-            state.sent(index);
-            again.extend(state.is_due(index).then_some(index));
         }
-        self.settled.notify_all();
-        again
     }
 
-    /// A send that was called off, or whose writer has gone: what was written is not given up with
-    /// its writer. The bytes are to be cut, or wait until somebody flushes or they are sent for their
-    /// age.
-    fn put_back(self: &Arc<Self>, state: &mut State, index: u32, written: Arc<Written>) {
-        if let Some(stripe) = state.stripes.get_mut(&index) {
-            stripe.sending = None;
+    /// The answer names stripes that are due again.
+    fn finish(&self, group: &[Sending]) -> Vec<u32> {
+        let mut state = self.state();
+        group.iter().for_each(|(index, _)| state.sent(*index));
+        self.settled.notify_all();
+        let again = |(index, _): &Sending| state.is_due(*index).then_some(*index);
+        group.iter().filter_map(again).collect()
+    }
+
+    /// Sends that were called off, or whose writer has gone: what was written is not given up with its
+    /// writer. The bytes are to be cut, or wait until somebody flushes or they are sent for their age.
+    fn put_back(self: &Arc<Self>, sends: impl Iterator<Item = Sending>) {
+        let mut state = self.state();
+        for (index, written) in sends {
+            if let Some(stripe) = state.stripes.get_mut(&index) {
+                stripe.sending = None;
+            }
+            let written = Arc::into_inner(written).expect("its sender has the last of them");
+            let birth = written.birth;
+            if let Some(replaced) = state.put_back(index, written) {
+                self.path.unsent.remove(replaced);
+            }
+            self.path.unsent.put_back(birth, &Arc::downgrade(self), index);
         }
-        let written = Arc::into_inner(written).expect("its sender has the last of them");
-        let birth = written.birth;
-        if let Some(replaced) = state.put_back(index, written) {
-            self.path.unsent.remove(replaced);
-        }
-        self.path.unsent.put_back(birth, &Arc::downgrade(self), index);
     }
 }
 

@@ -34,7 +34,7 @@ impl<S: Store> Striped<S> {
         }
         self.clear_residue_before(size)?;
         let _order = self.committing();
-        let stored = self.record.commit(size, self.path.clock.now())?;
+        let stored = self.record.commit(size, &[], self.path.clock.now())?;
         self.adopt(&mut self.state(), stored);
         Ok(())
     }
@@ -74,7 +74,7 @@ impl<S: Store> Striped<S> {
             (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));
         let mut state = self.state();
         state.ahead.clear();
-        let size = state.size();
+        let end = state.pending_end();
         let within = stripe_size.within(range.start)..stripe_size.within(range.end - 1) + 1;
         // The bytes are given up; the size they gave the file is not.
         let cut = |state: &mut State| {
@@ -84,8 +84,8 @@ impl<S: Store> Striped<S> {
                 let to = if index == last { within.end } else { stripe_size.bytes() };
                 state.cut(index, from..to, &self.path.unsent);
             }
-            if state.size() < size {
-                state.arrived(range.end.min(size));
+            if state.pending_end() < end {
+                state.arrived.reaches(range.end.min(end));
             }
         };
         cut(&mut state);

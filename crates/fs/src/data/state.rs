@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use tidefs_model::{Piece, StripeSize, Time};
 
 use super::ahead::Ahead;
+use super::arrived::Arrived;
 use super::buffers::Buffer;
 use super::errors::ErrorLog;
 use super::ranges::Ranges;
@@ -59,9 +60,10 @@ pub(super) struct State {
     stripe_size: StripeSize,
     pub stored: Stored,
     pub stripes: BTreeMap<u32, Stripe>,
-    /// One beyond the last byte that reached the store, as far as the inode does not say so yet;
-    /// else 0.
-    pub arrived_end: u64,
+    /// What reached the store since the last commit began.
+    pub arrived: Arrived,
+    /// What the commit that is under way says, or one that failed would have said.
+    committing: Arrived,
     /// One beyond the last byte that a failed send may have left in the store; else 0.
     pub residue_end: u64,
     /// When the file was last written, as far as the inode does not say so yet.
@@ -77,7 +79,8 @@ impl State {
             stripe_size,
             stored: Stored::of(inode),
             stripes: BTreeMap::new(),
-            arrived_end: 0,
+            arrived: Arrived::default(),
+            committing: Arrived::default(),
             residue_end: 0,
             changed: None,
             errors: ErrorLog::default(),
@@ -96,7 +99,7 @@ impl State {
         let buffered = last.map_or(0, |(&index, stripe)| {
             self.stripe_size.start_of(index) + u64::from(stripe.end())
         });
-        buffered.max(self.arrived_end)
+        buffered.max(self.arrived.end).max(self.committing.end)
     }
 
     #[cfg(test)]
@@ -105,7 +108,24 @@ impl State {
     }
 
     pub fn has_uncommitted(&self) -> bool {
-        self.changed.is_some() || self.arrived_end > self.stored.size
+        self.changed.is_some() || !self.arrived.is_empty() || !self.committing.is_empty()
+    }
+
+    /// Something was written where regions have marks, and the record does not say so yet.
+    pub fn has_uncommitted_regions(&self) -> bool {
+        !self.arrived.regions.is_empty() || !self.committing.regions.is_empty()
+    }
+
+    /// What the record is to say now. What arrives from here on is for the next commit: another
+    /// mount may cut the file between the two.
+    pub fn begin_commit(&mut self) -> Arrived {
+        self.committing.join(std::mem::take(&mut self.arrived));
+        self.committing.clone()
+    }
+
+    /// The commit that is under way counts up to `end`.
+    pub fn commits_up_to(&mut self, end: u64) {
+        self.committing.reaches(end);
     }
 
     /// The inode is known as of a later version. `by_others`: not only by this file's own changes.
@@ -197,13 +217,6 @@ impl State {
         dirty.is_some_and(|dirty| dirty.due)
     }
 
-    /// The store has bytes up to `end`.
-    pub fn arrived(&mut self, end: u64) {
-        if end > self.stored.size {
-            self.arrived_end = self.arrived_end.max(end);
-        }
-    }
-
     /// The store does not have all bytes up to `end`, but perhaps some.
     pub fn failed(&mut self, end: u64, error: Error) {
         self.errors.record(error);
@@ -241,18 +254,17 @@ impl State {
         }
     }
 
-    /// The record says `size` at least and `changed` at least.
-    pub fn committed(&mut self, size: u64, changed: Option<Time>) {
-        if self.arrived_end <= size {
-            self.arrived_end = 0;
-        }
+    /// The record says what the commit began with, and `changed` at least.
+    pub fn committed(&mut self, changed: Option<Time>) {
+        self.committing = Arrived::default();
         self.settle_time(changed);
     }
 
     /// The record has the size that everything was cut to, and this time. What is left to arrive
     /// was written before it.
     pub fn truncated(&mut self, now: Time) {
-        self.arrived_end = 0;
+        self.arrived = Arrived::default();
+        self.committing = Arrived::default();
         self.residue_end = 0;
         self.changed = self.changed.map(|_| now);
         self.settle_time(self.changed);

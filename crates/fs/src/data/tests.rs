@@ -10,4 +10,5 @@ mod rig;
 mod room;
 mod shared;
 mod sparse;
+mod stale;
 mod threads;

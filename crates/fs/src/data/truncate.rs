@@ -16,8 +16,11 @@ use super::state::State;
 use super::striped::Striped;
 use crate::Error;
 
-/// How often another mount may extend the file while it is truncated.
-const ATTEMPTS: usize = 16;
+/// How often another mount may change the file while it is truncated.
+const ATTEMPTS: usize = 32;
+/// So often it may write without making the file longer. Whoever does that all the time must not
+/// keep the file from being cut; of what it wrote at the last moment, bytes may lie beyond the end.
+const EXACT_ATTEMPTS: usize = 24;
 
 impl<S: Store> Striped<S> {
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<(), Error> {
@@ -29,19 +32,22 @@ impl<S: Store> Striped<S> {
             start..state.size().max(state.residue_end)
         };
         self.drop_from(size);
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let parts = self.trim(gone)?;
-            let size_max = self.state().stored.size.max(size);
+            let known = self.state().stored;
+            let size_max = known.size.max(size);
+            // Bytes that another mount wrote after they were trimmed here would come back.
+            let version = (attempt < EXACT_ATTEMPTS).then_some(known.version);
             let now = self.path.clock.now();
-            match self.record.resize(size, size_max, now)? {
+            match self.record.resize(size, size_max, version, now)? {
                 Resized::Done(stored) => {
                     let mut state = self.state();
                     self.adopt(&mut state, stored);
                     state.truncated(now);
                     drop(state);
-                    return self.unmark_beyond(size, &parts);
+                    return self.unmark_beyond(size, &parts, stored.version);
                 }
-                Resized::Larger(stored) => {
+                Resized::Changed(stored) => {
                     gone = size..stored.size;
                     self.adopt(&mut self.state(), stored);
                 }
@@ -59,6 +65,12 @@ impl<S: Store> Striped<S> {
             state.size().max(state.residue_end)
         };
         self.drop_from(0);
+        let mut state = self.state();
+        let regions: Vec<_> = state.begin_commit().regions.into_iter().collect();
+        drop(state);
+        // Another mount may have removed their marks. Where that fails, or the inode is gone, they
+        // are lost memory, as with everything that could not be freed.
+        let _ = self.record.mark(&regions);
         let mut state = self.state();
         state.errors.forgive();
         state.truncated(self.path.clock.now());
@@ -118,13 +130,13 @@ impl<S: Store> Striped<S> {
     }
 
     /// Removes the marks of the regions among `parts` that a file of `size` bytes has nothing of.
-    fn unmark_beyond(&self, size: u64, parts: &[Part]) -> Result<(), Error> {
+    fn unmark_beyond(&self, size: u64, parts: &[Part], version: u64) -> Result<(), Error> {
         let last = size.checked_sub(1).map(|last| self.path.stripe_size.index_of(last));
         let last = last.map_or(0, region_of);
         let gone: Vec<_> =
             parts.iter().map(|part| part.region).filter(|&region| region > last).collect();
         self.marked().retain(|&region| region <= last);
-        self.record.unmark(&gone)
+        self.record.unmark(&gone, version)
     }
 
     /// Waits until what is on its way to some stripes now has arrived or failed. What waits for room
