@@ -28,7 +28,7 @@ pub struct KnownRecord {
 /// How things stood before a record was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
-    alone: Option<u64>,
+    pub alone: Option<u64>,
     changes: u64,
     since: Time,
 }

@@ -10,6 +10,7 @@ mod lookup;
 mod remove;
 mod rename;
 mod setattr;
+mod space;
 mod types;
 mod xattr;
 

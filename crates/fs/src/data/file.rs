@@ -205,10 +205,44 @@ impl<S: Store> OpenFile<S> {
     }
 
     /// Counts the changes of the bytes, as far as the record says.
+    #[cfg(test)]
     pub fn version(&self) -> u64 {
         match &self.0 {
             Bytes::Striped(striped) => striped.state().stored.version,
             Bytes::Pinned(pinned) => pinned.version(),
+        }
+    }
+
+    /// The version that the kernel's pages of the file have; `None`: others changed the file after
+    /// the kernel read some of them.
+    pub fn version_kept(&self) -> Option<u64> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().version_kept(),
+            Bytes::Pinned(pinned) => Some(pinned.version()),
+        }
+    }
+
+    /// The kernel drops its pages now. Answers which version those have that it reads from here on.
+    pub fn drop_pages(&self) -> u64 {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().drop_pages(),
+            Bytes::Pinned(pinned) => pinned.version(),
+        }
+    }
+
+    /// Whether the record was read in this time of being alone, so that only this mount has
+    /// changed the file since.
+    pub fn is_as_of(&self, alone: Option<u64>) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().as_of == alone,
+            Bytes::Pinned(_) => true,
+        }
+    }
+
+    /// The record was read just now, in this time of being alone; `None` with company.
+    pub fn set_as_of(&self, alone: Option<u64>) {
+        if let Bytes::Striped(striped) = &self.0 {
+            striped.state().as_of = alone;
         }
     }
 

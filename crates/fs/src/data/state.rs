@@ -69,6 +69,10 @@ pub(super) struct State {
     /// When the file was last written, as far as the inode does not say so yet.
     pub changed: Option<Time>,
     pub errors: ErrorLog,
+    /// Others changed the file since the kernel dropped its pages last.
+    foreign: bool,
+    /// The time of being alone in which the record was read last; `None` with company.
+    pub as_of: Option<u64>,
     /// Stripes read ahead. None of them is also in `stripes`: a write forgets what was read.
     pub ahead: HashMap<u32, Weak<Ahead>>,
 }
@@ -84,6 +88,8 @@ impl State {
             residue_end: 0,
             changed: None,
             errors: ErrorLog::default(),
+            foreign: false,
+            as_of: None,
             ahead: HashMap::new(),
         }
     }
@@ -133,7 +139,17 @@ impl State {
         self.stored = stored;
         if by_others {
             self.ahead.clear();
+            self.foreign = true;
         }
+    }
+
+    pub fn version_kept(&self) -> Option<u64> {
+        (!self.foreign).then_some(self.stored.version)
+    }
+
+    pub fn drop_pages(&mut self) -> u64 {
+        self.foreign = false;
+        self.stored.version
     }
 
     pub fn ahead_of(&self, index: u32) -> Option<Arc<Ahead>> {

@@ -17,7 +17,7 @@ use crate::keys;
 use crate::known_records::Before;
 use crate::names::ATTEMPTS;
 use crate::ops::setattr::lends_privileges;
-use crate::ops::{Handle, OpenMode, Opened, ReadBytes, Seek, SpaceMode};
+use crate::ops::{Handle, OpenMode, Opened, ReadBytes};
 use crate::table::{Node, Slot};
 
 impl<S: Store> Fs<S> {
@@ -50,7 +50,7 @@ impl<S: Store> Fs<S> {
             // It is removed; what is left of it is about to be freed.
             return Err(Error::Stale);
         }
-        Ok(self.open_known(node, slot, &inode, Some(before), mode))
+        Ok(self.open_known(node, slot, &inode, before, mode))
     }
 
     /// A file's record, and its slot. The file has not lost a name since it was read, or is open.
@@ -77,8 +77,10 @@ impl<S: Store> Fs<S> {
         mode: OpenMode,
     ) -> Result<Opened, Error> {
         let node = self.table.get(reference.ino)?;
-        let slot = node.slot();
-        Ok(self.open_known(&node, slot, inode, None, mode))
+        let mut slot = node.slot();
+        let alone = self.membership.time_alone();
+        let file = self.file_in(&node, &mut slot, inode);
+        Ok(self.open_file(&node, slot, file, alone, mode))
     }
 
     /// Opens a file whose record is known, or that is open already and nobody else's to change.
@@ -93,19 +95,19 @@ impl<S: Store> Fs<S> {
             Some(file) => file.clone(),
             None => self.file_in(node, &mut slot, &inode),
         };
-        Some(self.open_file(node, slot, file, mode))
+        Some(self.open_file(node, slot, file, alone, mode))
     }
 
-    /// `before`: how things stood before the record was read, if it was.
+    /// `before`: how things stood before the record was read.
     fn open_known(
         &self,
         node: &Arc<Node<S>>,
         mut slot: MutexGuard<'_, Slot<S>>,
         inode: &Inode,
-        before: Option<Before>,
+        before: Before,
         mode: OpenMode,
     ) -> Opened {
-        if let (None, Some(before)) = (&slot.file, before) {
+        if slot.file.is_none() {
             self.keep_record_in(&mut slot, inode, before);
         }
         if self.data.keep(node.ino) {
@@ -113,19 +115,24 @@ impl<S: Store> Fs<S> {
             slot.unlinked = true;
         }
         let file = self.file_in(node, &mut slot, inode);
-        self.open_file(node, slot, file, mode)
+        self.open_file(node, slot, file, before.alone, mode)
     }
 
+    /// `alone`: the time of being alone in which the record was read.
     fn open_file(
         &self,
         node: &Arc<Node<S>>,
         mut slot: MutexGuard<'_, Slot<S>>,
         file: Arc<OpenFile<S>>,
+        alone: Option<u64>,
         mode: OpenMode,
     ) -> Opened {
         node.add_handle(&slot);
-        let keep_cache = slot.version_cached == Some(file.version());
-        slot.version_cached = Some(file.version());
+        file.set_as_of(alone);
+        let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
+        if !keep_cache {
+            slot.version_cached = Some(file.drop_pages());
+        }
         // The kernel does not end what a file lends when it writes by itself.
         let pinned = file.pinned().filter(|_| !lends_privileges(node.inherited().mode));
         drop(slot);
@@ -215,7 +222,11 @@ impl<S: Store> Fs<S> {
             self.foresight.was_written_again();
         }
         let written = if append {
-            let taken = handle.file.append(&handle.errors, bytes, !self.membership.is_alone())?;
+            let shared = !self.membership.is_alone();
+            if !shared {
+                self.catch_up(&handle)?;
+            }
+            let taken = handle.file.append(&handle.errors, bytes, shared)?;
             (taken.end - taken.start) as usize
         } else {
             handle.file.write(&handle.errors, offset, bytes)?
@@ -247,7 +258,7 @@ impl<S: Store> Fs<S> {
             return handle.errors.report(&handle.file);
         }
         handle.file.flush_at_once(&handle.errors, &self.membership)?;
-        handle.node.slot().version_cached = Some(handle.file.version());
+        handle.node.slot().version_cached = handle.file.version_kept();
         Ok(())
     }
 
@@ -282,7 +293,7 @@ impl<S: Store> Fs<S> {
         } else {
             sent.and(file.settle(&self.membership))
         };
-        slot.version_cached = Some(file.version());
+        slot.version_cached = file.version_kept();
         slot.file = None;
         self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);
@@ -295,74 +306,5 @@ impl<S: Store> Fs<S> {
         drop(slot);
         self.table.released(node.ino);
         done
-    }
-
-    /// `clear_privileges`: as with [`Fs::write`], but it need not be asked for where there are none.
-    pub fn allocate(
-        &self,
-        handle: Handle,
-        offset: u64,
-        length: u64,
-        mode: SpaceMode,
-        clear_privileges: bool,
-    ) -> Result<(), Error> {
-        let handle = self.handles.file(handle)?;
-        if !handle.mode.write {
-            return Err(Error::BadHandle);
-        }
-        if length == 0 {
-            return Err(Error::Invalid);
-        }
-        let end = offset.checked_add(length).ok_or(Error::FileTooLarge)?;
-        if end > crate::FILE_BYTES_MAX {
-            return Err(Error::FileTooLarge);
-        }
-        if clear_privileges {
-            self.end_privileges(&handle.node)?;
-        }
-        handle.file.allocate(offset, length, mode)
-    }
-
-    /// The first offset from `offset` on that lies in data, or in a hole.
-    pub fn seek(&self, handle: Handle, offset: u64, seek: Seek) -> Result<u64, Error> {
-        self.handles.file(handle)?.file.seek(offset, seek)
-    }
-
-    /// Copies bytes from file to file; answers how many, which are fewer at the source's end.
-    /// `clear_privileges`: of the target, as with [`Fs::allocate`].
-    pub fn copy_range(
-        &self,
-        source: Handle,
-        source_offset: u64,
-        target: Handle,
-        target_offset: u64,
-        length: u64,
-        clear_privileges: bool,
-    ) -> Result<u64, Error> {
-        const STEP: usize = 1 << 20;
-        let reader = self.handles.file(source)?;
-        let writer = self.handles.file(target)?;
-        if !reader.mode.read || !writer.mode.write || writer.mode.append {
-            return Err(Error::BadHandle);
-        }
-        let mut copied = 0;
-        while copied < length {
-            let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
-            let bytes = reader.file.read(&reader.reader, source_offset + copied, step)?;
-            if bytes.as_slice().is_empty() {
-                break;
-            }
-            if clear_privileges && copied == 0 {
-                self.end_privileges(&writer.node)?;
-            }
-            let bytes = bytes.as_slice();
-            let taken = writer.file.write(&writer.errors, target_offset + copied, bytes)?;
-            copied += taken as u64;
-            if taken < bytes.len() {
-                break;
-            }
-        }
-        self.counters.wrote(copied as usize);
-        Ok(copied)
     }
 }

@@ -137,12 +137,4 @@ impl<S: Store> Fs<S> {
             tracing::debug!(%error, "bytes are not in the store when their lock changes");
         }
     }
-
-    /// Others may have changed the file since its record was read last.
-    fn look_again(&self, handle: &FileHandle<S>) -> Result<(), Error> {
-        if let Some(inode) = self.record_as_stored(&handle.node)? {
-            handle.file.refresh(&inode);
-        }
-        Ok(())
-    }
 }

@@ -190,3 +190,64 @@ fn a_directory_that_was_removed_stays_for_the_mount_that_knows_it() {
     first.forget(directory, 1);
     assert_eq!(first.getattr(directory, None), Err(Error::Stale));
 }
+
+/// The first mount wrote through a handle that it had since before the second one's change, so it
+/// knows the version of both changes and has pages from before them.
+#[test]
+fn pages_are_not_kept_that_are_older_than_another_mounts_change() {
+    let (_bed, first, second) = two();
+    let found = make(&first, b"file", b"aa");
+    let held = first.open(found, OpenMode { read: true, ..WRITE }).expect("opened");
+    let again = first.open(found, READ).expect("opened");
+    assert!(again.keep_cache, "nobody changed it");
+    first.release(again.handle).expect("closed");
+    let there = second.lookup(Ino::ROOT, b"file").expect("found").attr.ino;
+    let opened = second.open(there, WRITE).expect("opened");
+    second.write(opened.handle, 0, b"b", false, false).expect("written");
+    second.release(opened.handle).expect("closed");
+    first.write(held.handle, 1, b"c", false, false).expect("written");
+    first.fsync(held.handle).expect("stored");
+    let after = first.open(found, READ).expect("opened");
+    assert!(!after.keep_cache, "the kernel may have the first byte of before");
+    for handle in [after.handle, held.handle] {
+        first.release(handle).expect("closed");
+    }
+    let last = first.open(found, READ).expect("opened");
+    assert!(last.keep_cache, "read anew since");
+    first.release(last.handle).expect("closed");
+}
+
+fn cut_by(second: &Mount, name: &[u8]) {
+    let there = second.lookup(Ino::ROOT, name).expect("found").attr.ino;
+    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+    second.setattr(there, None, &cut).expect("cut");
+}
+
+#[test]
+fn allocating_copying_and_seeking_go_by_where_the_file_ends_now() {
+    let (_bed, first, second) = two();
+    let found = make(&first, b"file", &[1; 1000]);
+    let mode = OpenMode { read: true, ..WRITE };
+    let held = first.open(found, mode).expect("opened").handle;
+    let other = first.create(ME, Ino::ROOT, b"copy", 0o600, mode).expect("made").1.handle;
+    cut_by(&second, b"file");
+    assert_eq!(first.copy_range(held, 0, other, 0, 1000, false), Ok(0));
+    assert_eq!(first.seek(held, 10, crate::Seek::Data), Err(Error::NoSuchOffset));
+    first.allocate(held, 0, 500, crate::SpaceMode::Allocate, false).expect("allocated");
+    assert_eq!(second.getattr(found, None).map(|attr| attr.size), Ok(500));
+}
+
+#[test]
+fn an_append_without_company_goes_by_what_others_left() {
+    let (bed, first, second) = two();
+    let found = make(&first, b"file", &[1; 1000]);
+    let held = first.open(found, OpenMode { append: true, ..WRITE }).expect("opened").handle;
+    cut_by(&second, b"file");
+    second.unmount().expect("leaves");
+    bed.pass(Duration::from_secs(2));
+    first.tick().expect("housekeeping");
+    assert!(first.is_admitted() == Ok(true) && first.lifetimes().entry > Duration::ZERO);
+    first.write(held, 0, b"first", true, false).expect("appended");
+    first.release(held).expect("closed");
+    assert_eq!(read(&first, found), Ok(b"first".to_vec()));
+}

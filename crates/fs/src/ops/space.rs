@@ -1,0 +1,103 @@
+//! Space, holes and copies inside files, which depend on where a file ends.
+
+use tidefs_store::Store;
+
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::handles::FileHandle;
+use crate::ops::{Handle, Seek, SpaceMode};
+
+impl<S: Store> Fs<S> {
+    /// `clear_privileges`: as with [`Fs::write`], but it need not be asked for where there are none.
+    pub fn allocate(
+        &self,
+        handle: Handle,
+        offset: u64,
+        length: u64,
+        mode: SpaceMode,
+        clear_privileges: bool,
+    ) -> Result<(), Error> {
+        let handle = self.handles.file(handle)?;
+        if !handle.mode.write {
+            return Err(Error::BadHandle);
+        }
+        if length == 0 {
+            return Err(Error::Invalid);
+        }
+        let end = offset.checked_add(length).ok_or(Error::FileTooLarge)?;
+        if end > crate::FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        if clear_privileges {
+            self.end_privileges(&handle.node)?;
+        }
+        self.catch_up(&handle)?;
+        handle.file.allocate(offset, length, mode)
+    }
+
+    /// The first offset from `offset` on that lies in data, or in a hole.
+    pub fn seek(&self, handle: Handle, offset: u64, seek: Seek) -> Result<u64, Error> {
+        let handle = self.handles.file(handle)?;
+        self.catch_up(&handle)?;
+        handle.file.seek(offset, seek)
+    }
+
+    /// Copies bytes from file to file; answers how many, which are fewer at the source's end.
+    /// `clear_privileges`: of the target, as with [`Fs::allocate`].
+    pub fn copy_range(
+        &self,
+        source: Handle,
+        source_offset: u64,
+        target: Handle,
+        target_offset: u64,
+        length: u64,
+        clear_privileges: bool,
+    ) -> Result<u64, Error> {
+        const STEP: usize = 1 << 20;
+        let reader = self.handles.file(source)?;
+        let writer = self.handles.file(target)?;
+        if !reader.mode.read || !writer.mode.write || writer.mode.append {
+            return Err(Error::BadHandle);
+        }
+        self.catch_up(&reader)?;
+        let mut copied = 0;
+        while copied < length {
+            let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
+            let bytes = reader.file.read(&reader.reader, source_offset + copied, step)?;
+            if bytes.as_slice().is_empty() {
+                break;
+            }
+            if clear_privileges && copied == 0 {
+                self.end_privileges(&writer.node)?;
+            }
+            let bytes = bytes.as_slice();
+            let taken = writer.file.write(&writer.errors, target_offset + copied, bytes)?;
+            copied += taken as u64;
+            if taken < bytes.len() {
+                break;
+            }
+        }
+        self.counters.wrote(copied as usize);
+        Ok(copied)
+    }
+
+    /// For what depends on where the file ends: others may have changed that since its record was
+    /// read last, with company or before it left.
+    pub(crate) fn catch_up(&self, handle: &FileHandle<S>) -> Result<(), Error> {
+        let alone = self.membership.time_alone();
+        if alone.is_some() && handle.file.is_as_of(alone) || handle.file.pinned().is_some() {
+            return Ok(());
+        }
+        self.look_again(handle)?;
+        handle.file.set_as_of(alone);
+        Ok(())
+    }
+
+    /// Others may have changed the file since its record was read last.
+    pub(crate) fn look_again(&self, handle: &FileHandle<S>) -> Result<(), Error> {
+        if let Some(inode) = self.record_as_stored(&handle.node)? {
+            handle.file.refresh(&inode);
+        }
+        Ok(())
+    }
+}
