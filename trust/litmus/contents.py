@@ -4,14 +4,16 @@ import mmap
 import os
 import random
 
-from race import Broken, Race, register
+from race import Broken, Race, contest, register
 
 MOST = 300_000
 
 
-def turns(race: Race, sync: bool) -> int:
+def turns(race: Race, sync: bool, late: bool = False) -> int:
     """Mounts change a file in turn; after each change a new open on any of them reads all of it.
-    Older descriptors stay open meanwhile, so that every kernel keeps pages of the file."""
+    Older descriptors stay open meanwhile, so that every kernel keeps pages of the file. `late`:
+    changes go through them, so that their mount has not looked at the file since."""
+    kinds = KINDS if late else [*KINDS, "map"]
     old = []
     for view in race.views:
         (view / "f").touch()
@@ -22,9 +24,14 @@ def turns(race: Race, sync: bool) -> int:
         while race.goes_on(count):
             count += 1
             writer = chance.choice(race.views)
-            descriptor = os.open(writer / "f", os.O_RDWR)
-            done = change(descriptor, model, chance)
-            if sync:
+            if late:
+                descriptor = old[race.views.index(writer)]
+            else:
+                descriptor = os.open(writer / "f", os.O_RDWR)
+            done = change(descriptor, model, chance, kinds)
+            if late:
+                os.fsync(descriptor)
+            elif sync:
                 os.fsync(descriptor)
                 held.append(descriptor)
                 while len(held) > 3:
@@ -47,11 +54,15 @@ def turns(race: Race, sync: bool) -> int:
             os.close(descriptor)
 
 
-def change(descriptor: int, model: bytearray, chance: random.Random) -> str:
+# A map would bring back what its mount has of the pages around.
+KINDS = ["write", "write", "append", "cut", "grow", "punch", "empty"]
+
+
+def change(descriptor: int, model: bytearray, chance: random.Random, kinds: list[str]) -> str:
     """Changes a file and what it must hold in the same way."""
     at = chance.randrange(len(model) + 1)
     length = chance.choice([1, 100, 5000, 70_000])
-    what = chance.choice(["write", "write", "append", "cut", "grow", "punch", "map", "empty"])
+    what = chance.choice(kinds)
     data = chance.randbytes(length)
     if what in ("write", "append"):
         at = at if what == "write" else len(model)
@@ -95,6 +106,56 @@ def close_to_open(race: Race) -> int:
 def sync_to_open(race: Race) -> int:
     """After `fsync`, an `open` on any mount sees the bytes."""
     return turns(race, sync=True)
+
+
+def late_to_open(race: Race) -> int:
+    """The same where the writer has not looked at the file since others changed it."""
+    return turns(race, sync=True, late=True)
+
+
+def cut_and_written(race: Race) -> int:
+    """One mount cuts a file that another one writes to: the size is that of one of both orders, and
+    what is cut off does not come back."""
+    length = 200_000
+    (race.views[0] / "f").touch()
+    descriptors = [os.open(view / "f", os.O_RDWR) for view in race.views]
+    data = b"written" * 100
+
+    def place(k: int) -> int:
+        return (k * 7919) % (length - len(data))
+
+    def prepare(k: int) -> None:
+        descriptor = descriptors[k % len(descriptors)]
+        os.pwrite(descriptor, b"o" * length, 0)
+        os.fsync(descriptor)
+
+    def write(k: int) -> None:
+        descriptor = descriptors[k // 2 % len(descriptors)]
+        os.pwrite(descriptor, data, place(k))
+        os.fsync(descriptor)
+
+    def cut(k: int) -> None:
+        os.ftruncate(descriptors[(k // 2 + 1) % len(descriptors)], 0)
+
+    def judge(k: int, results: list[int]) -> None:
+        if any(results):
+            raise Broken(f"round {k}: errors {results}")
+        path = race.views[k % len(race.views)] / "f"
+        found, end = path.read_bytes(), place(k) + len(data)
+        if found and (len(found) != end or found[place(k) :] not in (data, bytes(len(data)))):
+            raise Broken(f"round {k}: {len(found)} bytes, neither none nor {end} that were written")
+        if found.strip(b"\0") not in (b"", data):
+            raise Broken(f"round {k}: bytes from before the cut")
+        if not found:
+            os.truncate(path, length)
+            if path.read_bytes() != bytes(length):
+                raise Broken(f"round {k}: what was cut off came back")
+
+    try:
+        return contest(race, prepare, [write, cut], judge)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def appending(race: Race) -> int:
@@ -165,4 +226,4 @@ def cutting(race: Race) -> int:
     return register(race, step, look)
 
 
-TESTS = [close_to_open, sync_to_open, appending, cutting]
+TESTS = [close_to_open, sync_to_open, late_to_open, cut_and_written, appending, cutting]
