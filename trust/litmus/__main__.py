@@ -1,15 +1,19 @@
 """Litmus tests: small races between two mounts of one file system, one for each promise that
 docs/SEMANTICS.md makes of them.
 
-Each is seeded and bounded in time. Run as `python3 trust/litmus [NAMES]`.
+Each is seeded and bounded in time. Run as `python3 trust/litmus [NAMES]`. With --churn nodes come and
+go meanwhile, on the store that has any.
 
 Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 """
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,15 +34,54 @@ GRACE_SECONDS = 300
 # Where the kernel writes by itself, it dates by a clock that moves on once a tick.
 EARLY_NS = {"embedded": 10_000_000}
 
+# How many nodes there are at most while they come and go.
+NODES_MAX = 3
+
 FAMILIES = [names, listings, contents, winners, locks, clocks]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
+
+
+@contextlib.contextmanager
+def churn(mounted: Mounted, seed: int) -> Iterator[list[str]]:
+    """Changes the number of nodes all the time. The answer is what was done, or failed."""
+    chance = random.Random(f"{seed}/churn")
+    over = threading.Event()
+    done: list[str] = []
+
+    def change() -> None:
+        count = 1
+        while not over.is_set():
+            count = chance.choice([n for n in range(1, NODES_MAX + 1) if n != count])
+            try:
+                mounted.call("scale", str(count))
+                done.append(f"{count} nodes")
+            except Exception as error:
+                done.append(f"FAILED: {error}")
+                return
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        thread.join()
+
+
+def begin(store: str, options, scratch: Path) -> Mounted:
+    if not options.churn:
+        return Mounted.on(store, options.tidefs, scratch, options.mounts)
+    nodes = ("--nodes", f"1..{NODES_MAX}", "--policy", "static", "--node-memory", "256MiB")
+    return Mounted(options.tidefs, scratch, *nodes, mounts=options.mounts)
 
 
 def play(store: str, chosen: dict, options) -> list[str]:
     """Runs the chosen tests on one store; says what was broken."""
     broken, tried = [], 0
     with tempfile.TemporaryDirectory(prefix="tidefs-litmus-", dir="/tmp") as scratch:
-        with Mounted.on(store, options.tidefs, Path(scratch), options.mounts) as mounted:
+        with contextlib.ExitStack() as stack:
+            mounted = stack.enter_context(begin(store, options, Path(scratch)))
+            changes = stack.enter_context(churn(mounted, options.seed)) if options.churn else []
             watch = mounted.give_up_after(options.seconds + GRACE_SECONDS)
             for name, test in chosen.items():
                 seconds, early = options.seconds / len(chosen), EARLY_NS.get(store, 0)
@@ -53,6 +96,10 @@ def play(store: str, chosen: dict, options) -> list[str]:
                     if options.verbose:
                         print(f"  {name}: {error}", flush=True)
             watch.cancel()
+    broken += [f"{store}, a change of the nodes: {what}" for what in changes if "FAILED" in what]
+    if options.churn:
+        print(f"litmus, {store}: {len(changes)} changes of the number of nodes", flush=True)
+        broken += [] if changes else [f"{store}: the number of nodes never changed"]
     print(
         f"litmus, {store}: {len(chosen)} tests, {tried} operations and looks, "
         f"{len(broken)} broken, seed {options.seed}",
@@ -70,11 +117,14 @@ def main() -> int:
     parser.add_argument("--mounts", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60, help="for all tests on one store")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
+    parser.add_argument("--churn", action="store_true", help="nodes come and go, on valkey only")
     parser.add_argument("--verbose", action="store_true", help="a line for each test")
     parser.add_argument("names", nargs="*", help="parts of the names of tests; default: all")
     options = parser.parse_args()
     if not options.tidefs.is_file():
         parser.error(f"there is no program {options.tidefs}; run make build")
+    if options.churn and options.store not in (None, ["valkey"]):
+        parser.error("--churn is for --store valkey: the other one has no nodes")
     if options.mounts < 1:
         parser.error("at least 1 mount is needed")
     chosen = {
@@ -87,7 +137,8 @@ def main() -> int:
     options.tidefs = options.tidefs.resolve()
     if options.seed is None:
         options.seed = random.randrange(1 << 32)
-    broken = [what for store in options.store or STORES for what in play(store, chosen, options)]
+    stores = options.store or (["valkey"] if options.churn else STORES)
+    broken = [what for store in stores for what in play(store, chosen, options)]
     for what in broken:
         print(f"BROKEN (seed {options.seed}): {what}", file=sys.stderr)
     return 1 if broken else 0
