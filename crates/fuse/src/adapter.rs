@@ -86,10 +86,7 @@ impl<S: Store> Adapter<S> {
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
-        // A store that the kernel reads by itself is in this process, and what it does for a call
-        // goes on beside the program.
-        let follows = !self.kernel.passes_through();
-        let _served = follows.then(|| self.following.serve(request.pid(), bytes, Instant::now()));
+        let _served = self.following.serve(request.pid(), bytes, Instant::now());
         carry_out(&self.kernel, request.pid(), name, || work(&self.fs))
     }
 

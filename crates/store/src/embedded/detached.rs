@@ -70,8 +70,13 @@ impl Detached {
         }
     }
 
-    pub fn unlink(&self, ino: Ino) -> Result<()> {
-        unlinkat(&self.root, DecInt::new(ino.0), AtFlags::empty())
+    /// `false`: there was no such file.
+    pub fn unlink(&self, ino: Ino) -> Result<bool> {
+        match unlinkat(&self.root, DecInt::new(ino.0), AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The inodes that have a file.

@@ -130,11 +130,12 @@ impl Tmpfs {
         Ok(())
     }
 
-    /// The caller holds the lane for writing, and there is a file.
+    /// Unlinks the file of an inode, if there is one. The caller holds the lane for writing.
     fn unlink_held(&self, ino: Ino) -> Result<(), StoreError> {
-        self.mount.unlink(ino).map_err(refused)?;
-        self.files.fetch_sub(1, Ordering::Relaxed);
-        self.budget.release(FILE_OVERHEAD_BYTES);
+        if self.mount.unlink(ino).map_err(refused)? {
+            self.files.fetch_sub(1, Ordering::Relaxed);
+            self.budget.release(FILE_OVERHEAD_BYTES);
+        }
         Ok(())
     }
 
@@ -270,9 +271,7 @@ impl Home for Tmpfs {
         if pins.remove(&ino).is_some() {
             self.pinned.fetch_sub(1, Ordering::Relaxed);
         }
-        if self.mount.open(ino).map_err(refused)?.is_some() {
-            self.unlink_held(ino)?;
-        }
+        self.unlink_held(ino)?;
         Ok(true)
     }
 
