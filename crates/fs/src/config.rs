@@ -67,4 +67,10 @@ impl Config {
             sealing: None,
         }
     }
+
+    /// While alone, the mount keeps in mind what lies in the store: where a round to it costs more
+    /// than that.
+    pub(crate) fn remembers(&self) -> bool {
+        self.defers_names && !self.passthrough
+    }
 }

@@ -82,6 +82,11 @@ impl<S: Store> Deferring<S> {
         Some(waiting)
     }
 
+    /// What a batch asks for is remembered here.
+    pub fn knows(&self, shard: ShardKey, batch: &Batch) -> bool {
+        self.answer(shard, batch).is_some()
+    }
+
     /// Nothing waits, nor is anything under way that other mounts would have to know of.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty() && self.store.is_settled()

@@ -24,6 +24,7 @@ use crate::holders::Holding;
 use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
+use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{LIFETIME_ALONE, Membership, Solitude};
 use crate::superblock::{self, NumberSource};
@@ -40,6 +41,7 @@ pub struct Fs<S: Store> {
     pub(crate) table: Table<S>,
     pub(crate) handles: Handles<S>,
     pub(crate) hints: Hints,
+    pub(crate) listed: Listed,
     pub(crate) membership: Membership,
     pub(crate) locks: Locks,
     pub(crate) holding: Holding,
@@ -151,8 +153,8 @@ impl<S: Store> Fs<S> {
         format: Format,
         membership: Membership,
     ) -> Fs<S> {
-        let knows = config.defers_names && !config.passthrough;
-        let known = knows.then(|| KnownFields::new(membership.solitude(), clock.clone()));
+        let known =
+            config.remembers().then(|| KnownFields::new(membership.solitude(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
         let store = Deferring::over(Arc::new(store), known);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
@@ -165,6 +167,7 @@ impl<S: Store> Fs<S> {
             table: Table::new(),
             handles: Handles::new(),
             hints: Hints::new(),
+            listed: Listed::default(),
             membership,
             locks: Locks::default(),
             holding: Holding::default(),
@@ -273,6 +276,7 @@ impl<S: Store> Fs<S> {
         self.check_locks(now);
         self.data.set_others(self.membership.others(now));
         self.data.free_due();
+        self.listed.give_up(now);
         self.note_open_files(now);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");

@@ -17,8 +17,9 @@ use crate::entry::{Place, Reference};
 use crate::fs::Fs;
 use crate::keys;
 
-/// Of all directories together: some tens of MiB. A directory that would need more is not known.
-const NAMES_MAX: usize = 1 << 18;
+/// Of all directories together, so that one of a million files is known: less than 100 MiB. A
+/// directory that would need more is not known.
+const NAMES_MAX: usize = 1 << 20;
 
 /// How many names are known.
 pub(crate) type Budget = Arc<AtomicUsize>;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tidefs_store::Store;
 
-use crate::Config;
 use crate::deferring::{Change, GROUP};
 use crate::error::Error;
 use crate::fs::Fs;
@@ -16,8 +15,7 @@ impl<S: Store> Fs<S> {
     /// Names need not be in the store when they are answered. They are where rounds to the store
     /// cost nothing, and while there may be no room for them.
     pub(crate) fn may_defer(&self) -> bool {
-        let Config { defers_names, passthrough, .. } = self.config;
-        defers_names && !passthrough && !self.data.is_in_doubt()
+        self.config.remembers() && !self.data.is_in_doubt()
     }
 
     /// Has a change made later. `None`: it is not, since there is company, or the name is not known

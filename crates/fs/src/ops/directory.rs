@@ -116,7 +116,11 @@ impl<S: Store> Fs<S> {
             _ => {
                 let (taken, missed) = self.listing(directory.node.ino)?;
                 missed.into_iter().for_each(|why| directory.miss(why));
-                Ok(listing.insert(Arc::new(taken)).clone())
+                let taken = listing.insert(Arc::new(taken));
+                if self.config.remembers() {
+                    self.listed.saw(directory.node.ino, taken, self.now());
+                }
+                Ok(taken.clone())
             }
         }
     }

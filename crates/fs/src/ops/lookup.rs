@@ -23,6 +23,7 @@ impl<S: Store> Fs<S> {
         if self.is_surely_free(&place) {
             return Err(Error::NotFound);
         }
+        self.read_names_ahead(parent, name);
         let before_hint = self.hints.before(&place, self.membership.time_alone());
         let Seen { before, reference, inode, settled } =
             self.find_now(&place)?.ok_or(Error::NotFound)?;

@@ -251,3 +251,93 @@ fn a_change_of_attributes_takes_two_calls() {
     let changes = SetAttr { mode: Some(0o600), ..SetAttr::default() };
     assert_eq!(counting.count(|fs, _| fs.setattr(ino, None, &changes)).1, 2);
 }
+
+/// So many that the mount does not remember them all.
+const MANY: u64 = 3_000;
+
+impl Counting {
+    fn list(&self) {
+        let handle = self.fs.opendir(self.directory).expect("opened");
+        let mut names = 0;
+        self.fs
+            .readdir(handle, 0, &mut |_| {
+                names += 1;
+                true
+            })
+            .expect("listed");
+        assert!(names > MANY);
+        self.fs.releasedir(handle).expect("closed");
+    }
+
+    /// Until nothing that this mount read before counts any more.
+    fn forget(&self) {
+        self.clock.advance(Duration::from_secs(61));
+        self.fs.tick().expect("housekeeping");
+    }
+
+    fn look_at(&self, names: impl Iterator<Item = u64>) -> u64 {
+        let (looks, calls) = self.count(|fs, directory| {
+            let found = names.map(|name| fs.lookup(directory, name_of(name).as_bytes()).is_ok());
+            found.filter(|found| *found).count() as u64
+        });
+        assert_eq!(looks, MANY);
+        calls
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("file {number:05}")
+}
+
+#[test]
+fn a_directory_that_was_listed_is_gone_through_in_few_rounds() {
+    let counting = Counting::new();
+    // The order of the names is not that of the inodes.
+    let made = || (0..MANY).map(|number| number * 1009 % MANY);
+    let all: std::collections::BTreeSet<_> = made().collect();
+    assert_eq!(all.len() as u64, MANY);
+    for name in made() {
+        counting.make(name_of(name).as_bytes());
+    }
+    counting.forget();
+    let mut at_random: Vec<_> = made().map(|name| (name, name * 0x9e37_79b9 % 65_537)).collect();
+    at_random.sort_by_key(|(_, key)| *key);
+    counting.list();
+    let calls = counting.look_at(at_random.iter().map(|(name, _)| *name));
+    assert!(calls >= MANY * 9 / 10, "{calls} calls at random: each name is a round");
+    for in_names in [true, false] {
+        counting.forget();
+        counting.list();
+        let calls = match in_names {
+            true => counting.look_at(all.iter().copied()),
+            false => counting.look_at(made()),
+        };
+        assert!(calls <= MANY / 100, "{calls} calls in the order of the names: {in_names}");
+    }
+}
+
+#[test]
+fn what_was_read_ahead_is_not_what_a_name_stands_for_later() {
+    let counting = Counting::new();
+    for name in 0..MANY {
+        counting.make(name_of(name).as_bytes());
+    }
+    counting.forget();
+    counting.list();
+    let look = |name: u64| {
+        let looked = counting.fs.lookup(counting.directory, name_of(name).as_bytes());
+        looked.map(|entry| entry.attr.mode)
+    };
+    assert!((0..100).all(|name| look(name).is_ok()));
+    let ino = counting.fs.lookup(counting.directory, name_of(200).as_bytes()).expect("found");
+    let changes = SetAttr { mode: Some(0o640), ..SetAttr::default() };
+    counting.fs.setattr(ino.attr.ino, None, &changes).expect("changed");
+    counting.fs.unlink(counting.directory, name_of(201).as_bytes()).expect("removed");
+    for name in 100..300 {
+        match name {
+            200 => assert_eq!(look(name), Ok(0o640)),
+            201 => assert_eq!(look(name), Err(Error::NotFound)),
+            _ => assert!(look(name).is_ok()),
+        }
+    }
+}
