@@ -105,3 +105,21 @@ fn scenarios_without_sense_are_refused() {
     let many = refused(Scenario::new(30_000, Change::Commission(30_000), 16));
     assert!(matches!(many, ScenarioError::TooManyServers { servers: 60_000, .. }));
 }
+
+/// Figure 4: where all strategies begin with even bytes, those that ignore them are no slower.
+#[test]
+fn what_warmed_up_decides_the_time_of_a_decommission() {
+    let usual = Scenario {
+        warmup: 4,
+        runs: 3,
+        least: 32,
+        most: 96,
+        ..Scenario::new(80, Change::Decommission(16), 2_048)
+    };
+    let seconds = |scenario: &Scenario| {
+        Results::new(&measured(scenario, Planner::Tidefs, Weights::LT)).duration_ratio.p50
+    };
+    let even = seconds(&Scenario { warmed_by: Some(Weights::LDT), ..usual });
+    let uneven = seconds(&usual);
+    assert!(even < 1.1 && even < uneven, "{even} after LDT, {uneven} after LT");
+}

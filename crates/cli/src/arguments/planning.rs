@@ -87,8 +87,9 @@ pub enum CapacityBy {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// Repeat the evaluation of Pufferscale: rescale emulated servers again and again
-    #[command(after_help = "Example:\n  \
-        tidefs plan bench --servers 128 --commission 1920 --buckets 8192 --strategy ldt")]
+    #[command(after_help = "Example, which is figure 3(a):\n  \
+        tidefs plan bench --servers 128 --commission 1920 --buckets 8192 \\\n    \
+          --strategy ldt --strategy lt --strategy dt --svg commission.svg")]
     Bench(BenchOptions),
 }
 
@@ -112,9 +113,15 @@ pub struct BenchOptions {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=65535))]
     pub buckets: u16,
 
-    /// What matters: l, lt, dt, ldt (load, data, time), or three weights
+    /// What matters: l, lt, dt, ldt (load, data, time), or three weights; may be given again, for one
+    /// evaluation each, side by side
     #[arg(long, value_name = "STRATEGY", default_value = "ldt")]
-    pub strategy: Weights,
+    pub strategy: Vec<Weights>,
+
+    /// Rescalings at random follow this strategy, whatever is measured, and each measured rescaling
+    /// begins with buckets of its own, as in figure 4
+    #[arg(long, value_name = "STRATEGY")]
+    pub warmed_by: Option<Weights>,
 
     /// Who plans
     #[arg(long, value_name = "WHO", value_enum, default_value_t = PlannerName::Tidefs)]

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
+use tidefs_control::rescaling::Weights;
 use tidefs_control::{Aims, Capacity, Spreading, Within, plan_for};
 use tidefs_report::{BoxPanel, box_plots};
 use tidefs_sim::quartiles::Quartiles;
-use tidefs_sim::rescaling::{self, Change, Planner, Results, Scenario};
+use tidefs_sim::rescaling::{self, Change, Planner, Results, Scenario, ScenarioError};
 
 use crate::arguments::planning::{Bench, BenchOptions, CapacityBy, Plan, PlanOptions, PlannerName};
 use crate::failure::{Failure, MISUSED};
@@ -65,11 +66,19 @@ struct BenchView {
     servers: u16,
     change: Change,
     buckets: u16,
-    strategy: String,
     planner: &'static str,
     warmup: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warmed_by: Option<String>,
     runs: u32,
     seed: u64,
+    strategies: Vec<Evaluated>,
+}
+
+/// One strategy, as it did in all runs.
+#[derive(Serialize)]
+struct Evaluated {
+    strategy: String,
     #[serde(flatten)]
     results: Results,
 }
@@ -82,6 +91,7 @@ fn bench(options: &BenchOptions) -> anyhow::Result<ExitCode> {
     let scenario = Scenario {
         warmup: options.warmup,
         runs: options.runs,
+        warmed_by: options.warmed_by,
         seed: options.seed,
         ..Scenario::new(options.servers, change, options.buckets)
     };
@@ -89,47 +99,54 @@ fn bench(options: &BenchOptions) -> anyhow::Result<ExitCode> {
         PlannerName::Tidefs => Planner::Tidefs,
         PlannerName::Pufferscale => Planner::Pufferscale,
     };
-    let begun = Instant::now();
-    let measured = rescaling::run(&scenario, planner, options.strategy, &mut || begun.elapsed());
-    let results = match measured {
-        Ok(measured) => Results::new(&measured),
+    let strategies = match evaluate(&scenario, planner, &options.strategy) {
+        Ok(strategies) => strategies,
         Err(error) => {
             say::note(error);
             return Ok(ExitCode::from(MISUSED));
         }
     };
-    let strategy = options.strategy.to_string();
-    if let Some(path) = &options.svg {
-        let title = title(&scenario, &strategy, planner);
-        std::fs::write(path, box_plots(&title, &panels(&results)))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
     let view = BenchView {
         servers: scenario.servers,
         change,
         buckets: scenario.buckets,
         planner: planner.name(),
         warmup: scenario.warmup,
+        warmed_by: scenario.warmed_by.map(|weights| weights.to_string()),
         runs: scenario.runs,
         seed: scenario.seed,
-        strategy,
-        results,
+        strategies,
     };
+    let title = title(&scenario, planner);
+    if let Some(path) = &options.svg {
+        std::fs::write(path, box_plots(&title, &panels(&view.strategies)))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if options.json {
         print_json(&view)?
     } else {
-        print_table(&scenario, &view, planner)
+        print_table(&title, &view)
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn title(scenario: &Scenario, strategy: &str, planner: Planner) -> String {
+/// Each strategy begins with the same buckets on the same servers, and warms up by itself.
+fn evaluate(
+    scenario: &Scenario,
+    planner: Planner,
+    strategies: &[Weights],
+) -> Result<Vec<Evaluated>, ScenarioError> {
+    let begun = Instant::now();
+    let one = |&weights: &Weights| {
+        let measured = rescaling::run(scenario, planner, weights, &mut || begun.elapsed())?;
+        Ok(Evaluated { strategy: weights.to_string(), results: Results::new(&measured) })
+    };
+    strategies.iter().map(one).collect()
+}
+
+fn title(scenario: &Scenario, planner: Planner) -> String {
     let (before, after) = (scenario.servers, scenario.after());
-    format!(
-        "{before} to {after} servers, {} buckets, {strategy}, {}",
-        scenario.buckets,
-        planner.name()
-    )
+    format!("{before} to {after} servers, {} buckets, {}", scenario.buckets, planner.name())
 }
 
 fn named(results: &Results) -> [(&'static str, Quartiles); 5] {
@@ -142,25 +159,34 @@ fn named(results: &Results) -> [(&'static str, Quartiles); 5] {
     ]
 }
 
-fn panels(results: &Results) -> Vec<BoxPanel> {
-    let panel = |(at, (name, five)): (usize, (&str, Quartiles))| BoxPanel {
-        heading: name.to_owned(),
-        boxes: vec![(String::new(), [five.min, five.p25, five.p50, five.p75, five.max])],
+/// A panel for each quantity, with a box for each strategy, as in figures 3 and 4.
+fn panels(strategies: &[Evaluated]) -> Vec<BoxPanel> {
+    let headings = named(&Results::default()).map(|(heading, _)| heading);
+    let panel = |(at, heading): (usize, &str)| BoxPanel {
+        heading: heading.to_owned(),
+        boxes: strategies.iter().map(|it| (it.strategy.clone(), drawn(it, at))).collect(),
         // All but the time to plan are multiples of a lower bound.
         reference: (at < 4).then_some(1.0),
     };
-    named(results).into_iter().enumerate().map(panel).collect()
+    headings.into_iter().enumerate().map(panel).collect()
 }
 
-fn print_table(scenario: &Scenario, view: &BenchView, planner: Planner) {
-    say::answer(format!("{}, {} runs", title(scenario, &view.strategy, planner), view.runs));
-    say::answer(format!(
-        "{:<14}{:>9}{:>9}{:>9}{:>9}{:>9}   over the lower bound",
-        "", "min", "p25", "p50", "p75", "max"
-    ));
-    for (name, five) in named(&view.results) {
-        let Quartiles { min, p25, p50, p75, max } = five;
-        say::answer(format!("{name:<14}{min:>9.3}{p25:>9.3}{p50:>9.3}{p75:>9.3}{max:>9.3}"));
+fn drawn(evaluated: &Evaluated, quantity: usize) -> [f64; 5] {
+    let Quartiles { min, p25, p50, p75, max } = named(&evaluated.results)[quantity].1;
+    [min, p25, p50, p75, max]
+}
+
+fn print_table(title: &str, view: &BenchView) {
+    say::answer(format!("{title}, {} runs", view.runs));
+    for Evaluated { strategy, results } in &view.strategies {
+        say::answer(format!(
+            "{strategy:<14}{:>9}{:>9}{:>9}{:>9}{:>9}   over the lower bound",
+            "min", "p25", "p50", "p75", "max"
+        ));
+        for (name, five) in named(results) {
+            let Quartiles { min, p25, p50, p75, max } = five;
+            say::answer(format!("  {name:<12}{min:>9.3}{p25:>9.3}{p50:>9.3}{p75:>9.3}{max:>9.3}"));
+        }
     }
 }
 

@@ -94,16 +94,28 @@ fn a_bench_has_quartiles_and_a_picture() {
         "2",
         "--runs",
         "3",
+        "--strategy",
+        "ldt",
+        "--strategy",
+        "dt",
         "--json",
         "--svg",
         "boxes.svg",
     ]));
-    for figure in ["plan_ms", "load_balance", "data_balance", "duration_ratio"] {
-        let five = ["min", "p25", "p50", "p75", "max"].map(|key| bench[figure][key].as_f64());
-        let five = five.map(|value| value.expect("a number"));
-        assert!(five.is_sorted() && five[0] > 0.0, "{figure}: {five:?}");
+    let strategies = bench["strategies"].as_array().expect("strategies");
+    for (evaluated, name) in strategies.iter().zip(["ldt", "dt"]) {
+        assert_eq!(evaluated["strategy"], name);
+        for figure in ["plan_ms", "load_balance", "data_balance", "duration_ratio"] {
+            let five = ["min", "p25", "p50", "p75", "max"];
+            let five = five.map(|key| evaluated[figure][key].as_f64().expect("a number"));
+            assert!(five.is_sorted() && five[0] > 0.0, "{name}, {figure}: {five:?}");
+        }
     }
-    assert!(fs::read_to_string(world.work().join("boxes.svg")).unwrap().contains("</svg>"));
+    // Five quantities with a box for each strategy.
+    let picture = fs::read_to_string(world.work().join("boxes.svg")).unwrap();
+    for strategy in [">ldt<", ">dt<"] {
+        assert_eq!(picture.matches(strategy).count(), 5, "{picture}");
+    }
     world.note();
     world.is_as_before();
 }

@@ -32,6 +32,9 @@ pub struct Scenario {
     /// Rescalings at random between two that are measured.
     pub between: u32,
     pub runs: u32,
+    /// Rescalings at random follow this strategy instead of the measured one, and each run begins with
+    /// buckets of its own (section VII.C, figure 4).
+    pub warmed_by: Option<Weights>,
     pub seed: u64,
 }
 
@@ -63,6 +66,7 @@ impl Scenario {
             warmup: 25,
             between: 9,
             runs: 100,
+            warmed_by: None,
             seed: 1,
         };
         let after = scenario.after();
@@ -116,7 +120,7 @@ pub struct Measured {
 }
 
 /// The box plots of a scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Results {
     pub plan_ms: Quartiles,
     pub load_balance: Quartiles,
@@ -150,10 +154,11 @@ pub fn run(
     let mut random = Random::new(scenario.seed);
     let servers = usize::from(scenario.servers);
     let buckets = usize::from(scenario.buckets);
-    let mut cluster = Cluster::new(servers, buckets, scenario.bytes, &mut random);
+    let afresh = |random: &mut Random| Cluster::new(servers, buckets, scenario.bytes, random);
+    let mut cluster = afresh(&mut random);
     let rescale = |cluster: &mut Cluster, servers: usize, random: &mut Random| {
         let problem = cluster.problem(&cluster.towards(servers, random));
-        let placement = planner.plan(&problem, weights);
+        let placement = planner.plan(&problem, scenario.warmed_by.unwrap_or(weights));
         cluster.carry_out(&problem, &placement);
     };
     let wander = |cluster: &mut Cluster, times: u32, random: &mut Random| {
@@ -166,7 +171,10 @@ pub fn run(
     wander(&mut cluster, scenario.warmup, &mut random);
     let mut measured = Vec::new();
     for at in 0..scenario.runs {
-        if at > 0 {
+        if at > 0 && scenario.warmed_by.is_some() {
+            cluster = afresh(&mut random);
+            wander(&mut cluster, scenario.warmup, &mut random);
+        } else if at > 0 {
             wander(&mut cluster, scenario.between, &mut random);
         }
         let change = cluster.towards(scenario.after().into(), &mut random);
