@@ -24,6 +24,7 @@ pub struct Extent {
     pub memory_files: u64,
     pub change_rounds: usize,
     pub change_bytes: u64,
+    pub plans: u32,
 }
 
 impl Extent {
@@ -37,6 +38,7 @@ impl Extent {
         memory_files: 100_000,
         change_rounds: 3,
         change_bytes: 384 << 20,
+        plans: 50,
     };
 
     pub const QUICK: Extent = Extent {
@@ -49,6 +51,7 @@ impl Extent {
         memory_files: 10_000,
         change_rounds: 1,
         change_bytes: 128 << 20,
+        plans: 10,
     };
 }
 

@@ -11,6 +11,7 @@ mod goals;
 mod machine;
 mod null;
 mod order;
+mod planning;
 mod progress;
 mod raw;
 mod report;
@@ -76,6 +77,10 @@ struct Bench {
     #[arg(long, value_name = "SUBJECTS", value_delimiter = ',', value_enum)]
     only: Vec<Subject>,
 
+    /// Only how long plans take, and what --only names
+    #[arg(long)]
+    planning: bool,
+
     /// Fail when half of a goal is missed
     #[arg(long)]
     check: bool,
@@ -130,8 +135,8 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
     })?;
     let mut extent = if options.quick { Extent::QUICK } else { Extent::FULL };
     extent.rounds = options.rounds.map_or(extent.rounds, usize::from);
-    let subjects =
-        if options.only.is_empty() { Subject::ALL.to_vec() } else { options.only.clone() };
+    let all = options.only.is_empty() && !options.planning;
+    let subjects = if all { Subject::ALL.to_vec() } else { options.only.clone() };
 
     let stop = Stop::catch()?;
     let machine = Machine::look();
@@ -139,10 +144,14 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
     let site = Site { directory: directory.path().to_owned(), tidefs, memory_mib: MEMORY_MIB };
     let run = driver::run(&subjects, extent, &site, &stop)?;
 
-    let report = Report::new(&run, extent, machine, tidefs_fuse::passthrough_available());
+    let plans = if all || options.planning { extent.plans } else { 0 };
+    let planning = planning::measure(plans);
+    let report = Report::new(&run, extent, machine, planning, tidefs_fuse::passthrough_available());
     print!("{report}");
     let path = report.write(&options.results)?;
     println!("\nkept in {}", path.display());
-    let missed = report.ratios.iter().any(|ratio| ratio.verdict == Verdict::Missed);
+    let ratios = report.ratios.iter().map(|ratio| ratio.verdict);
+    let mut verdicts = ratios.chain(report.planning.iter().map(|it| it.verdict));
+    let missed = verdicts.any(|verdict| verdict == Verdict::Missed);
     Ok(if options.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -11,6 +11,7 @@ use crate::driver::{Extent, Run};
 use crate::figures::{Figure, Spread, Subject};
 use crate::goals::{self, Ratio};
 use crate::machine::Machine;
+use crate::planning::Planned;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -26,6 +27,8 @@ pub struct Report {
     pub extent: Extent,
     pub figures: Vec<Row>,
     pub ratios: Vec<Ratio>,
+    /// How long plans take.
+    pub planning: Vec<Planned>,
 }
 
 /// One figure on all subjects that have it.
@@ -37,7 +40,13 @@ pub struct Row {
 }
 
 impl Report {
-    pub fn new(run: &Run, extent: Extent, machine: Machine, passthrough: bool) -> Report {
+    pub fn new(
+        run: &Run,
+        extent: Extent,
+        machine: Machine,
+        planning: Vec<Planned>,
+        passthrough: bool,
+    ) -> Report {
         Report {
             date: crate::machine::date(),
             commit: crate::machine::commit(),
@@ -48,6 +57,7 @@ impl Report {
             extent,
             figures: Figure::ALL.into_iter().filter_map(|figure| Row::of(run, figure)).collect(),
             ratios: goals::judge(&run.samples, passthrough),
+            planning,
         }
     }
 

@@ -4,12 +4,14 @@ use std::fmt;
 
 use crate::figures::{Spread, Subject};
 use crate::goals::{Bound, Ratio, Verdict};
+use crate::planning::Planned;
 use crate::report::{Report, Row};
 
 /// Widths of the columns.
 const NAME: usize = 29;
 const VALUE: usize = 10;
 const CHANGES: usize = 14;
+const NAMES: usize = 50;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,12 +35,15 @@ impl fmt::Display for Report {
         for of_changes in [false, true] {
             figures(f, &self.figures, of_changes)?;
         }
-        writeln!(
-            f,
-            "{:NAME$} {:<20}{:>6}  {:<15}{:>5} {:>6}",
-            "ratio", "of", "judged", "min..max", "goal", "half"
-        )?;
-        self.ratios.iter().try_for_each(|it| ratio(f, it))
+        if !self.ratios.is_empty() {
+            writeln!(
+                f,
+                "{:NAME$} {:<20}{:>6}  {:<15}{:>5} {:>6}",
+                "ratio", "of", "judged", "min..max", "goal", "half"
+            )?;
+            self.ratios.iter().try_for_each(|it| ratio(f, it))?;
+        }
+        planning(f, &self.planning)
     }
 }
 
@@ -90,14 +95,36 @@ fn ratio(f: &mut fmt::Formatter<'_>, it: &Ratio) -> fmt::Result {
         Bound::AtMost => "<=",
     };
     let (name, goal, half) = (it.figure.name(), it.goal, it.half_goal);
-    let mark = match it.verdict {
-        Verdict::Goal => "goal met",
-        Verdict::HalfGoal => "half met",
-        Verdict::Missed => "MISSED",
-        Verdict::NotJudged => "not judged here",
-    };
+    let mark = mark(it.verdict);
     writeln!(
         f,
         "{name:NAME$} {over:<20}{middle:>6.2}  {range:<15}{sign}{goal:.2} {sign}{half:.2}  {mark}"
     )
+}
+
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Goal => "goal met",
+        Verdict::HalfGoal => "half met",
+        Verdict::Missed => "MISSED",
+        Verdict::NotJudged => "not judged here",
+    }
+}
+
+fn planning(f: &mut fmt::Formatter<'_>, planned: &[Planned]) -> fmt::Result {
+    if planned.is_empty() {
+        return Ok(());
+    }
+    let heading = "planning, ms";
+    writeln!(
+        f,
+        "\n{heading:NAMES$}{:>6}  {:<15}{:>5} {:>6}",
+        "median", "min..max", "goal", "half"
+    )?;
+    for Planned { case, milliseconds, goal, half_goal, verdict } in planned {
+        let Spread { median, min, max, .. } = milliseconds;
+        let (range, mark) = (format!("{min:.2}..{max:.2}"), mark(*verdict));
+        writeln!(f, "{case:NAMES$}{median:>6.2}  {range:<15}<={goal:.0} <={half_goal:.0}  {mark}")?;
+    }
+    Ok(())
 }
