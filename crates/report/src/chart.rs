@@ -1,10 +1,12 @@
-//! Pictures: the timeline (MemEFS, figures 3.1 and 3.5) and the balance (figure 3.9).
+//! Pictures: the timeline (MemEFS, figures 3.1 and 3.5), runs side by side (figures 3.7 and 3.8) and
+//! the balance (figure 3.9).
 //!
 //! Each picture is drawn at two widths. The narrow one is for a phone: shrinking the wide one there
 //! would leave nobody able to read it.
 
 mod axis;
 mod balance;
+mod bars;
 mod boxes;
 mod legend;
 mod marks;
@@ -17,6 +19,7 @@ use crate::markup::Markup;
 use crate::report::Report;
 
 pub(crate) use balance::balance;
+pub(crate) use bars::{BarPanel, bars};
 pub use boxes::{BoxPanel, box_plots};
 pub(crate) use timeline::timeline;
 

@@ -241,7 +241,8 @@ fn write(directory: &Path, view: &View, reports: &[(String, Report)]) -> anyhow:
         node_hours: line.node_hours,
         node_hours_static: line.node_hours_static,
     });
-    let title = format!("Tidefs, simulated: {}", view.workflow);
+    let (workflow, nodes) = (&view.workflow, view.static_nodes);
+    let title = format!("Tidefs, simulated: {workflow}, beside a static run on {nodes} nodes");
     let page = comparison(&title, &compared.collect::<Vec<_>>());
     let json = serde_json::to_string_pretty(view).context("cannot make JSON")?;
     for (name, text) in [("index.html", page), ("sim.json", json + "\n")] {

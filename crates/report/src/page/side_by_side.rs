@@ -1,9 +1,10 @@
-//! Several runs of one workflow on one page (MemEFS, figures 3.5, 3.7 and 3.8): the figures of each
-//! policy in a table, then each timeline.
+//! Several runs of one workflow on one page (MemEFS, figures 3.4 to 3.8): the figures of each policy in
+//! a table and as bars, then each timeline.
 
-use crate::chart::{self, Width};
+use crate::chart::{self, BarPanel, Width};
 use crate::markup::Markup;
 use crate::report::Report;
+use crate::words;
 
 /// A run, and how it compares with the static one.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +19,27 @@ pub struct Compared<'a> {
     pub node_hours_static: f64,
 }
 
-const HEADINGS: [&str; 5] =
-    ["policy", "resource usage improvement", "performance overhead", "node-hours", "static"];
+impl Compared<'_> {
+    /// Node-hours as a fraction of those of the static run.
+    fn node_hours_part(&self) -> f64 {
+        if self.node_hours_static > 0.0 { self.node_hours / self.node_hours_static } else { 1.0 }
+    }
+}
+
+const HEADINGS: [&str; 8] = [
+    "policy",
+    "makespan",
+    "RUI",
+    "overhead",
+    "node-hours",
+    "of the static run",
+    "nodes at most",
+    "reconfigurations",
+];
+
+const WHAT: &str = "Resource usage improvement (RUI), performance overhead and node-hours, each beside a \
+     static run of the same workflow (MemEFS, section 3.4.4). The dashed lines below are the fewest \
+     nodes that would have held what a run held.";
 
 /// The page.
 pub fn comparison(title: &str, runs: &[Compared<'_>]) -> String {
@@ -30,7 +50,13 @@ pub fn comparison(title: &str, runs: &[Compared<'_>]) -> String {
         html.element("body", &[], |body| {
             body.element("main", &[], |main| {
                 main.leaf("h1", &[], title);
-                table(main, runs);
+                main.line();
+                super::section(main, "Policies side by side", WHAT, |section| {
+                    for width in [Width::Wide, Width::Narrow] {
+                        chart::bars("Policies side by side", &panels(runs), width, section);
+                    }
+                    section.element("div", &[("class", &"scroll")], |div| table(div, runs));
+                });
                 for run in runs {
                     super::section(main, run.policy, "", |section| {
                         for width in [Width::Wide, Width::Narrow] {
@@ -44,21 +70,51 @@ pub fn comparison(title: &str, runs: &[Compared<'_>]) -> String {
     page.into_document("<!DOCTYPE html>")
 }
 
-fn table(main: &mut Markup, runs: &[Compared<'_>]) {
-    main.element("table", &[], |table| {
-        table.element("tr", &[], |row| {
-            HEADINGS.iter().for_each(|heading| row.leaf("th", &[], heading));
-        });
-        for run in runs {
-            table.element("tr", &[], |row| {
-                row.leaf("td", &[], run.policy);
-                for percent in [run.improvement, run.overhead] {
-                    row.leaf("td", &[], format!("{:.1} %", 100.0 * percent));
-                }
-                for hours in [run.node_hours, run.node_hours_static] {
-                    row.leaf("td", &[], format!("{hours:.1}"));
-                }
+/// Figures 3.7 and 3.8.
+fn panels(runs: &[Compared<'_>]) -> [BarPanel; 2] {
+    let groups = |values: fn(&Compared<'_>) -> Vec<f64>| {
+        runs.iter().map(|run| (run.policy.to_owned(), values(run))).collect()
+    };
+    [
+        BarPanel {
+            heading: "Efficiency and its price",
+            series: &[("used-area", "RUI"), ("allocated-area", "performance overhead")],
+            groups: groups(|run| vec![run.improvement, run.overhead]),
+            reference: None,
+        },
+        BarPanel {
+            heading: "Node-hours, of those of the static run",
+            series: &[("nodes-area", "node-hours")],
+            groups: groups(|run| vec![run.node_hours_part()]),
+            reference: Some(1.0),
+        },
+    ]
+}
+
+fn table(into: &mut Markup, runs: &[Compared<'_>]) {
+    into.element("table", &[], |table| {
+        table.element("thead", &[], |head| {
+            head.element("tr", &[], |row| {
+                HEADINGS.iter().for_each(|name| row.leaf("th", &[("scope", &"col")], name));
             });
-        }
+        });
+        table.element("tbody", &[], |body| runs.iter().for_each(|run| line(body, run)));
     });
+}
+
+fn line(body: &mut Markup, run: &Compared<'_>) {
+    let cells = [
+        words::duration(run.report.run.wall_seconds),
+        words::percent(run.improvement),
+        words::percent(run.overhead),
+        format!("{:.1}", run.node_hours),
+        words::percent(run.node_hours_part()),
+        run.report.totals.peak_nodes.to_string(),
+        run.report.reconfigurations.len().to_string(),
+    ];
+    body.element("tr", &[], |row| {
+        row.leaf("th", &[("scope", &"row")], run.policy);
+        cells.iter().for_each(|cell| row.leaf("td", &[("class", &"short")], cell));
+    });
+    body.line();
 }
