@@ -125,3 +125,48 @@ fn a_forecast_that_keeps_being_wrong_is_silent() {
     forecaster.node_full(Time(900 * 1_000_000_000));
     assert!(forecaster.advice().is_none() && !forecaster.is_believed());
 }
+
+/// One rise within 100 s, and a stay.
+fn rises_to(bytes: f64) -> Forecaster {
+    let stretch = |course, seconds, from, to| Stretch { course, seconds, from, to };
+    Forecaster::new(Curve {
+        stretches: vec![
+            stretch(Course::Rises, 100.0, 0.0, bytes * GB),
+            stretch(Course::Stays, 2_000.0, bytes * GB, bytes * GB),
+        ],
+        peak: bytes * GB,
+    })
+}
+
+#[test]
+fn what_stands_still_on_full_nodes_waits_for_room() {
+    let nodes_after = |full_at: f64| {
+        let mut forecaster = rises_to(64.0);
+        for second in 0..120 {
+            let bytes = (0.64 * f64::from(second)).min(full_at) * GB;
+            forecaster.observe(
+                Time(second as u64 * 1_000_000_000),
+                &observed(4, bytes),
+                &settings(),
+            );
+        }
+        forecaster.advice().expect("it is believed").nodes
+    };
+    // Four nodes are full, and the rest of the rise still comes.
+    assert!(nodes_after(39.9) >= 7, "{}", nodes_after(39.9));
+    // With room left, what stands still has ended.
+    assert!(nodes_after(38.5) <= 5, "{}", nodes_after(38.5));
+}
+
+#[test]
+fn one_node_less_is_worth_it_for_a_long_time_only() {
+    let advised = |seconds: f64| {
+        let (from, to) = (110.0 * GB, 110.0 * GB);
+        let stretch = Stretch { course: Course::Stays, seconds, from, to };
+        let curve = Curve { stretches: vec![stretch], peak: to };
+        let mut forecaster = Forecaster::new(curve);
+        forecaster.observe(Time(0), &observed(13, to), &settings());
+        forecaster.advice().expect("it is believed").nodes
+    };
+    assert_eq!((advised(4_000.0), advised(150.0)), (12, 13));
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidefs_model::Time;
 
-use super::curve::{Course, Curve};
+use super::curve::{Course, Curve, Stretch};
 use super::follow::Follower;
 use crate::events::Summary;
 use crate::inventory::EMPTY_NODE_BYTES;
@@ -18,6 +18,8 @@ const LEAD_SECONDS: f64 = 40.0;
 const LEAD_MARGIN: f64 = 1.25;
 /// Nodes are filled to this part: what is written is never spread quite evenly.
 const FILL: f64 = 0.95;
+/// Above this part of its memory, a node has writers wait.
+const FULL: f64 = 0.98;
 /// Fewer nodes must do for so many times as long as it takes to remove and to add them again.
 const WORTH_LEADS: f64 = 2.0;
 /// Growth is for so many times the lead: one that is small is soon followed by another, and each slows
@@ -26,7 +28,8 @@ const GROW_LEADS: f64 = 3.0;
 /// For the same reason, growth is by this part of the nodes at least, as far as the curve's peak may
 /// need them.
 const GROW_PART: f64 = 0.25;
-/// Fewer nodes by less than this part of those that there are is not worth the moves.
+/// Fewer nodes by less than this part of those that there are is not worth the moves, where nobody
+/// knows that they will do for longer.
 const WORTH_PART: f64 = 0.08;
 /// Nodes that came for a rise have so many times the lead to be needed.
 const SETTLE_LEADS: f64 = 1.0;
@@ -55,6 +58,18 @@ impl Advice {
     pub fn ahead(&self) -> Duration {
         Duration::try_from_secs_f64(self.ahead_seconds).unwrap_or(Duration::MAX)
     }
+}
+
+/// What was observed, in seconds and bytes.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    now: f64,
+    used: f64,
+    nodes: u16,
+    /// What a node may hold.
+    each: f64,
+    /// A node is full.
+    full: bool,
 }
 
 /// The forecast of one run.
@@ -96,8 +111,11 @@ impl Forecaster {
         let empty = u64::from(nodes) * EMPTY_NODE_BYTES;
         let used = observed.used_bytes().saturating_sub(empty) as f64;
         let now = seconds(now);
-        self.follower.observe(now, used, STILL_OF_NODE * each);
-        self.advice = Some(self.advise(now, used, nodes, each, settings));
+        let fullest = observed.own().map(|node| node.used_bytes).max().unwrap_or(0);
+        let full = fullest as f64 > FULL * each;
+        self.follower.observe(now, used, STILL_OF_NODE * each, full);
+        let seen = Seen { now, used, nodes, each, full };
+        self.advice = Some(self.advise(&seen, settings));
     }
 
     /// A reconfiguration is over: the next may take as long.
@@ -118,15 +136,16 @@ impl Forecaster {
         self.last_alarm = Some(now);
     }
 
-    fn advise(&self, now: f64, used: f64, nodes: u16, each: f64, settings: &Settings) -> Advice {
+    fn advise(&self, seen: &Seen, settings: &Settings) -> Advice {
+        let Seen { used, nodes, each, .. } = *seen;
         let for_bytes = |bytes: f64| {
             let needed = (bytes / ((each - EMPTY_NODE_BYTES as f64).max(1.0) * FILL)).ceil();
             (needed as u64).clamp(settings.nodes_min.into(), settings.nodes_max.into()) as u16
         };
         // Trigger on one lead; then wish for what the next reconfigurations can only bring later.
-        let soon = used + self.growth(now, self.lead);
-        let later = used + self.growth(now, GROW_LEADS * self.lead);
-        let long = used + self.growth(now, WORTH_LEADS * 2.0 * self.lead);
+        let soon = used + self.growth(seen, self.lead);
+        let later = used + self.growth(seen, GROW_LEADS * self.lead);
+        let long = used + self.growth(seen, WORTH_LEADS * 2.0 * self.lead);
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
             expected_bytes: bytes as u64,
@@ -137,13 +156,23 @@ impl Forecaster {
             let step = (f64::from(nodes) * (1.0 + GROW_PART)) as u16;
             let wanted = for_bytes(later).max(step.min(for_bytes(peak)));
             advice(wanted, later, GROW_LEADS * self.lead)
-        } else if !self.settles(now)
-            && f64::from(for_bytes(long)) <= f64::from(nodes) * (1.0 - WORTH_PART)
+        } else if !self.settles(seen.now)
+            && f64::from(for_bytes(long)) <= f64::from(nodes) * (1.0 - self.worth(seen.now))
         {
             advice(for_bytes(long), long, WORTH_LEADS * 2.0 * self.lead)
         } else {
             advice(nodes, soon, self.lead)
         }
+    }
+
+    /// How many nodes fewer, as a part of those there are, are worth the moves: the less, the longer
+    /// the others will do.
+    fn worth(&self, now: f64) -> f64 {
+        let follower = &self.follower;
+        let usual = WORTH_LEADS * 2.0 * self.lead;
+        let stays = follower.stretch().filter(|stretch| stretch.course == Course::Stays);
+        let left = stays.map_or(0.0, |it| it.seconds * follower.slower - follower.lasted(now));
+        WORTH_PART * usual / left.max(usual)
     }
 
     /// Did nodes come for a rise that goes on?
@@ -154,40 +183,49 @@ impl Forecaster {
     }
 
     /// By how much more may be in use at some time within so many seconds.
-    fn growth(&self, now: f64, ahead: f64) -> f64 {
-        let follower = &self.follower;
-        let Some(stretch) = follower.stretch() else { return 0.0 };
-        let trend = follower.rate().max(0.0);
-        let expected = |rise: f64, seconds: f64, time: f64| {
-            let rise = (rise * follower.larger * SIZE_MARGIN).max(0.0);
-            rise * (time / (seconds * follower.slower).max(1e-9)).clamp(0.0, 1.0)
-        };
-        let lasted = follower.lasted(now);
-        let whole = stretch.seconds * follower.slower;
-        let left = (whole - lasted).max(0.0);
-        match stretch.course {
-            Course::Rises => {
-                let rise = stretch.to - stretch.from;
-                let seen = self.risen();
-                let rest = (rise * follower.larger * SIZE_MARGIN - seen).max(0.0);
-                // As fast as it does rise, or as it is expected to where it only begins.
-                let by_graph = expected(rise, stretch.seconds, ahead);
-                let by_trend = trend * ahead;
-                // The rest may be more than expected, but what rises rises on for a while.
-                by_graph.max(by_trend).min(rest.max(trend * ahead.min(self.lead)))
-            }
-            Course::Stays | Course::Falls => {
-                let overdue = lasted - whole;
-                let comes = left < ahead && overdue < GRACE_LEADS * self.lead;
-                let next = follower.next().filter(|next| comes && next.course == Course::Rises);
-                let after = (ahead - left).max(0.0);
-                let rise =
-                    next.map_or(0.0, |next| expected(next.to - next.from, next.seconds, after));
-                rise.max(if stretch.course == Course::Stays { trend * ahead } else { 0.0 })
-            }
+    fn growth(&self, seen: &Seen, ahead: f64) -> f64 {
+        match self.follower.stretch() {
+            Some(rise) if rise.course == Course::Rises => self.rest_of(rise, seen, ahead),
+            Some(stretch) => self.after(stretch, seen, ahead),
+            None => 0.0,
         }
     }
 
+    /// Of a rise that the run is in.
+    fn rest_of(&self, rise: Stretch, seen: &Seen, ahead: f64) -> f64 {
+        let bytes = rise.to - rise.from;
+        let rest = (bytes * self.follower.larger * SIZE_MARGIN - self.risen()).max(0.0);
+        let trend = self.trend(seen);
+        // The rest may be more than expected, but what rises rises on for a while.
+        let most = rest.max(trend * ahead.min(self.lead));
+        self.expected(bytes, rise.seconds, ahead).max(trend * ahead).min(most)
+    }
+
+    /// Of a rise that comes after this stretch, when it is due; and of one that nobody expects.
+    fn after(&self, stretch: Stretch, seen: &Seen, ahead: f64) -> f64 {
+        let lasted = self.follower.lasted(seen.now);
+        let whole = stretch.seconds * self.follower.slower;
+        let left = (whole - lasted).max(0.0);
+        let comes = left < ahead && lasted - whole < GRACE_LEADS * self.lead;
+        let next = self.follower.next().filter(|next| comes && next.course == Course::Rises);
+        let begins = |rise: Stretch| self.expected(rise.to - rise.from, rise.seconds, ahead - left);
+        let rise = next.map_or(0.0, begins);
+        if stretch.course == Course::Stays { rise.max(self.trend(seen) * ahead) } else { rise }
+    }
+
+    /// What a rise of so many bytes in so many seconds, as the graph has it, brings within a time.
+    fn expected(&self, bytes: f64, seconds: f64, within: f64) -> f64 {
+        let bytes = (bytes * self.follower.larger * SIZE_MARGIN).max(0.0);
+        bytes * (within / (seconds * self.follower.slower).max(1e-9)).clamp(0.0, 1.0)
+    }
+
+    /// Bytes a second, 0 at least. On full nodes, what is observed is how much room there is: it would
+    /// rise as fast as it did before.
+    fn trend(&self, seen: &Seen) -> f64 {
+        if seen.full { self.follower.fastest() } else { self.follower.rate().max(0.0) }
+    }
+
+    /// By how much more is in use than at the beginning of the stretch.
     fn risen(&self) -> f64 {
         (self.follower.held() - self.follower.base()).max(0.0)
     }

@@ -187,8 +187,9 @@ fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
     }
     // First runs of one course, then those that matter.
     let mut found = runs(found);
+    let flat = SLOPE * peak / end.max(f64::MIN_POSITIVE);
     for pass in 1..=4 {
-        found = joined(found, still * f64::from(pass) / 4.0, end / 200.0);
+        found = joined(found, still * f64::from(pass) / 4.0, flat, end / 200.0);
     }
     found
 }
@@ -219,11 +220,12 @@ fn runs(stretches: Vec<Stretch>) -> Vec<Stretch> {
 }
 
 /// Joins neighbours of one course; one that changes little, or stays for a short time, goes the way of
-/// the one before.
-fn joined(stretches: Vec<Stretch>, still: f64, short: f64) -> Vec<Stretch> {
+/// the one before. Little is less than `still` bytes, or `flat` bytes a second: the last few files of a
+/// stage, over an hour, make no rise of the hour.
+fn joined(stretches: Vec<Stretch>, still: f64, flat: f64, short: f64) -> Vec<Stretch> {
     let mut joined: Vec<Stretch> = Vec::new();
     for mut next in stretches {
-        next.course = course(next.from, next.to, still);
+        next.course = course(next.from, next.to, still.max(flat * next.seconds));
         let small = next.course == Course::Stays && next.seconds < short;
         match joined.last_mut() {
             Some(last) if last.course == next.course || small => {
@@ -275,6 +277,16 @@ mod tests {
         let longest = longest.expect("stretches");
         assert_eq!((longest.course, longest.from, longest.to), (Course::Stays, 80.0, 80.0));
         assert!((900.0..=1_010.0).contains(&longest.seconds), "{longest:?}");
+    }
+
+    #[test]
+    fn the_last_few_bytes_of_a_stage_make_no_rise_of_an_hour() {
+        // Steeply to 990, then 10 more, one by one.
+        let steep = (0..=99).map(|at| (f64::from(at), 10.0 * f64::from(at)));
+        let slow = (1..=10).map(|at| (99.0 + 400.0 * f64::from(at), 990.0 + f64::from(at)));
+        let points: Vec<_> = steep.chain(slow).collect();
+        let courses: Vec<_> = stretches(&points, 1_000.0).iter().map(|it| it.course).collect();
+        assert_eq!(courses, [Course::Rises, Course::Stays]);
     }
 
     #[test]

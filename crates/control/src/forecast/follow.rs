@@ -31,6 +31,8 @@ pub(super) struct Follower {
     pub slower: f64,
     pub larger: f64,
     seen: VecDeque<(f64, f64)>,
+    /// The highest rate of this stretch.
+    fastest: f64,
     /// Since when the run goes another way than its stretch.
     other_since: Option<(f64, Course)>,
     /// So often it went where no stretch goes.
@@ -47,6 +49,7 @@ impl Follower {
             slower: 1.0,
             larger: 1.0,
             seen: VecDeque::new(),
+            fastest: 0.0,
             other_since: None,
             lost: 0,
         }
@@ -85,8 +88,14 @@ impl Follower {
         }
     }
 
-    /// Takes in what is in use; `still` is the change that is none.
-    pub fn observe(&mut self, now: f64, bytes: f64, still: f64) {
+    /// The highest rate since the stretch began.
+    pub fn fastest(&self) -> f64 {
+        self.fastest
+    }
+
+    /// Takes in what is in use; `still` is the change that is none. Where a node is full, what stands
+    /// still waits for room, and that says nothing about the run.
+    pub fn observe(&mut self, now: f64, bytes: f64, still: f64, full: bool) {
         if self.seen.is_empty() {
             (self.since, self.base) = (now, bytes);
             let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
@@ -98,6 +107,7 @@ impl Follower {
         while self.seen.len() > 2 && now - self.seen[1].0 >= WINDOW_SECONDS {
             self.seen.pop_front();
         }
+        self.fastest = self.fastest.max(self.rate());
         let before = self.seen.front().map_or(bytes, |seen| seen.1);
         let course = if bytes > before + still {
             Course::Rises
@@ -106,7 +116,11 @@ impl Follower {
         } else {
             Course::Stays
         };
-        self.judge(now, bytes, course);
+        if full && course == Course::Stays {
+            self.other_since = None;
+        } else {
+            self.judge(now, bytes, course);
+        }
     }
 
     fn judge(&mut self, now: f64, bytes: f64, course: Course) {
@@ -167,6 +181,7 @@ impl Follower {
             self.larger += LEARNING * (clamped(changed / change) - self.larger);
         }
         (self.at, self.since, self.base) = (at, now, bytes);
+        self.fastest = self.rate().max(0.0);
         self.other_since = None;
     }
 }
