@@ -173,4 +173,18 @@ mod tests {
             assert!(message.contains(says), "{message}");
         }
     }
+
+    /// What Snakemake 9.27.1 prints: three jobs make a temporary file each, one gathers them and a file
+    /// that is there, and one wants the sum.
+    #[test]
+    fn what_snakemake_prints_is_read() {
+        let text = include_str!("snakemake/dry-run-9.27.1.txt");
+        let workflow = Workflow::from_snakemake(text).expect("a dry run");
+        assert_eq!(workflow.stages, ["make", "gather", "all"]);
+        let after: Vec<_> = workflow.tasks.iter().map(|task| task.after.as_slice()).collect();
+        assert_eq!(after, [&[][..], &[], &[], &[0, 1, 2], &[3]]);
+        assert_eq!(workflow.tasks[0].seconds, 120.0);
+        assert_eq!(workflow.bytes(&workflow.tasks[0].writes), 50_000_000);
+        assert_eq!((workflow.cleanup, workflow.input.len()), (Cleanup::WhenRead, 1));
+    }
 }
