@@ -259,6 +259,11 @@ impl<S: Store> DataPath<S> {
         self.helpers.close();
     }
 
+    /// A buffer to write into, if one is free.
+    fn buffer_at_once(&self) -> Option<Buffer> {
+        self.buffers.take_within(Duration::ZERO)
+    }
+
     /// A buffer to write into. Where all are in use, at least half of them are on their way to the
     /// store, so one comes back when a call of the store ends.
     ///

@@ -86,8 +86,9 @@ impl<S: Store> Adapter<S> {
         work: impl FnOnce(&Fs<S>) -> Result<T, Error>,
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
-        let _served = self.following.serve(request.pid(), bytes, Instant::now());
-        carry_out(&self.kernel, request.pid(), name, || work(&self.fs))
+        let begun = Instant::now();
+        let _served = self.following.serve(request.pid(), bytes, begun);
+        carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
     }
 
     /// Does what a request leaves to be done after its answer. Nobody is told what fails.
@@ -101,8 +102,7 @@ impl<S: Store> Adapter<S> {
     /// Sends an answer that the kernel may keep. No such answer is under way while the kernel is
     /// made to forget; see [`Kernel::pause_answers`].
     fn answer(&self, send: impl FnOnce(&Lifetimes)) {
-        let _answering = self.kernel.answering();
-        send(&self.kernel.cap(self.fs.lifetimes()));
+        self.kernel.answer(|| self.fs.lifetimes(), send);
     }
 }
 
@@ -110,10 +110,10 @@ impl<S: Store> Adapter<S> {
 fn carry_out<T>(
     kernel: &Kernel,
     asker: u32,
+    begun: Instant,
     name: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Errno> {
-    let begun = Instant::now();
     let asker = Caller { number: asker, has_gone, begins_again };
     let done = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(asker), work)));
     kernel.latencies.count(begun.elapsed());

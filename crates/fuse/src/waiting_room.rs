@@ -14,7 +14,9 @@ use crate::following::run_anywhere;
 use crate::interrupted::is_ending;
 
 /// Who finds no place waits where it is. Each may hold a request's bytes.
-const PLACES: usize = 64;
+const PLACES: usize = 256;
+/// What a request needs is far less.
+const STACK_BYTES: usize = 512 << 10;
 
 #[derive(Clone, Debug, Default)]
 pub struct WaitingRoom(Arc<AtomicUsize>);
@@ -75,7 +77,8 @@ impl Place {
         let take =
             |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
         let theirs = Arc::clone(&work);
-        let thread = std::thread::Builder::new().name("tidefs-waits".to_owned());
+        let thread =
+            std::thread::Builder::new().name("tidefs-waits".to_owned()).stack_size(STACK_BYTES);
         let begun = thread.spawn(move || {
             run_anywhere();
             if let Some(work) = take(&theirs) {

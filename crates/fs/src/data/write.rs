@@ -1,6 +1,6 @@
 //! Writing into buffers, and straight through them when the store has been full.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use tidefs_model::{Piece, pieces};
 use tidefs_store::{Store, StoreError, caller};
@@ -22,14 +22,15 @@ impl<S: Store> Striped<S> {
             return Ok(0);
         }
         self.clear_residue_before(offset)?;
-        let _shared = self.with_others();
+        let mut shared = Some(self.with_others());
         for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
             let length = piece.within.len();
-            match self.write_piece(&piece, &bytes[piece.at..piece.at + length]) {
+            match self.write_piece(&piece, &bytes[piece.at..piece.at + length], &mut shared) {
                 Err(error) if piece.at > 0 && is_taken(&error) => return Ok(piece.at),
                 done => done?,
             }
         }
+        drop(shared);
         if self.path.is_in_doubt() {
             match self.drain() {
                 // What becomes of the bytes is for the next call to tell.
@@ -42,7 +43,13 @@ impl<S: Store> Striped<S> {
         Ok(bytes.len())
     }
 
-    fn write_piece(self: &Arc<Self>, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
+    /// `shared` is let go of while it waits for a buffer: whoever cuts the file does not wait for room.
+    fn write_piece<'a>(
+        self: &'a Arc<Self>,
+        piece: &Piece,
+        bytes: &[u8],
+        shared: &mut Option<RwLockReadGuard<'a, ()>>,
+    ) -> Result<(), Error> {
         let mut spare = None;
         let mut opened = false;
         let send = loop {
@@ -51,7 +58,12 @@ impl<S: Store> Striped<S> {
             if state.wants_buffer(piece.index) {
                 let Some(buffer) = spare.take() else {
                     drop(state);
-                    spare = Some(self.path.buffer()?);
+                    spare = self.path.buffer_at_once();
+                    if spare.is_none() {
+                        shared.take();
+                        spare = Some(self.path.buffer()?);
+                        *shared = Some(self.with_others());
+                    }
                     continue;
                 };
                 let birth = self.path.unsent.add(&Arc::downgrade(self), piece.index);

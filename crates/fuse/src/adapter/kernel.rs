@@ -63,6 +63,12 @@ impl Kernel {
         self.drops_names.store(true, Ordering::Relaxed);
     }
 
+    /// Sends an answer that the kernel may keep.
+    pub fn answer(&self, lifetimes: impl FnOnce() -> Lifetimes, send: impl FnOnce(&Lifetimes)) {
+        let _answering = self.answering();
+        send(&self.cap(lifetimes()));
+    }
+
     /// Held while an answer that the kernel may keep is made and sent.
     pub fn answering(&self) -> RwLockReadGuard<'_, ()> {
         self.answers.read().unwrap_or_else(PoisonError::into_inner)

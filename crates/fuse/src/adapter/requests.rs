@@ -82,8 +82,7 @@ impl<S: Store> Filesystem for Adapter<S> {
             ctime: ctime.map(Into::into),
             clear_privileges,
         };
-        let attr = self.run(by, "setattr", |fs| fs.setattr(ino(number), fh.map(handle), &changes));
-        self.reply_attr(reply, attr);
+        self.change_attributes(by, ino(number), fh, changes, reply);
     }
 
     fn readlink(&self, by: &Request, number: INodeNo, reply: ReplyData) {
@@ -244,19 +243,14 @@ impl<S: Store> Filesystem for Adapter<S> {
             Err(error) => reply.error(error),
         };
         // Begun again, it would append once more.
-        let written = self.run_or_wait(by, !append, "write", data, write, answer);
-        if let Some(written) = written.filter(|_| !self.following.is_on()) {
-            self.go_on(|fs| fs.make_early(handle(fh), offset, written));
+        let is_done = self.run_or_wait(by, !append, "write", data, write, answer);
+        if is_done && !self.following.is_on() {
+            self.go_on(|fs| fs.make_early(handle(fh), offset, data.len()));
         }
     }
 
     fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        // Bytes first: whoever gets a lock then sees them.
-        let flush = move |fs: &Fs<S>, _: &[u8]| {
-            let flushed = fs.flush(handle(fh));
-            flushed.and(fs.end_locks(handle(fh), owner.0))
-        };
-        self.run_or_wait(by, true, "flush", &[], flush, |done| reply_empty(reply, done));
+        self.flush_file(by, handle(fh), owner, reply);
     }
 
     fn getlk(
@@ -309,12 +303,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         if self.kernel.passes_through() {
             self.backings.leave(ino(number));
         }
-        let waits = self.fs.has_unsent(handle(fh)).then(|| self.waiting_room.enter()).flatten();
-        let Some(place) = waits else {
-            return reply_empty(reply, self.run(by, "release", |fs| fs.release(handle(fh))));
-        };
-        let release = move |fs: &Fs<S>, _: &[u8]| fs.release(handle(fh));
-        self.hand_over(place, by, "release", &[], release, |done| reply_empty(reply, done));
+        self.release_file(by, handle(fh), reply);
     }
 
     fn fallocate(
@@ -327,10 +316,11 @@ impl<S: Store> Filesystem for Adapter<S> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocated = self.run(by, "fallocate", |fs| {
-            fs.allocate(handle(fh), offset, length, space_mode(mode)?, is_ordinary(by))
-        });
-        reply_empty(reply, allocated);
+        let ordinary = is_ordinary(by);
+        let allocate = move |fs: &Fs<S>, _: &[u8]| {
+            fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary)
+        };
+        self.run_or_wait(by, true, "fallocate", &[], allocate, |done| reply_empty(reply, done));
     }
 
     fn lseek(
@@ -367,14 +357,12 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         // The kernel hands the shorter copy on, and the program asks for the rest.
         let length = length.min(COPY_BYTES_MAX);
-        let copied = self.run(by, "copy_file_range", |fs| {
-            let (source, target) = (handle(source), handle(target));
-            fs.copy_range(source, source_offset, target, target_offset, length, is_ordinary(by))
-        });
-        match copied {
-            Ok(copied) => reply.written(copied as u32),
-            Err(error) => reply.error(error),
-        }
+        let (source, target) = (handle(source), handle(target));
+        let ordinary = is_ordinary(by);
+        let copy = move |fs: &Fs<S>| {
+            fs.copy_range(source, source_offset, target, target_offset, length, ordinary)
+        };
+        self.copy(by, copy, reply);
     }
 
     fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {

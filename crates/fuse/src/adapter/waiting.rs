@@ -1,17 +1,22 @@
 //! Requests that may have to wait for room on a full store.
 
-use fuser::{Errno, Request};
-use tidefs_fs::{Error, Fs};
+use std::time::Instant;
+
+use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyEmpty, ReplyWrite, Request};
+use tidefs_fs::{Attr, Error, Fs, Handle, SetAttr};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 
+use super::convert::file_attr;
+use super::reply::reply_empty;
 use super::{Adapter, carry_out};
 use crate::errno;
 use crate::waiting_room::Place;
 
 impl<S: Store> Adapter<S> {
     /// Carries out a request, here or where others wait. `again`: it may be begun anew, so it need not
-    /// stay here when it turns out that it has to wait. Returns what came of it, if it was answered here.
-    pub(super) fn run_or_wait<T: Copy>(
+    /// stay here when it turns out that it has to wait. `true`: it was done here.
+    pub(super) fn run_or_wait<T>(
         &self,
         request: &Request,
         again: bool,
@@ -19,7 +24,8 @@ impl<S: Store> Adapter<S> {
         bytes: &[u8],
         work: impl Fn(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
-    ) -> Option<T> {
+    ) -> bool {
+        let begun = Instant::now();
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
         let (done, place) = match self.waiting_room.join() {
             Some(place) => (Err(Errno::EINTR), Some(place)),
@@ -28,34 +34,100 @@ impl<S: Store> Adapter<S> {
         };
         match (done, place) {
             (Err(Errno::EINTR), Some(place)) => {
-                self.hand_over(place, request, name, bytes, work, answer);
-                None
+                self.hand_over(place, (request.pid(), begun), name, bytes, work, answer);
+                false
             }
             (done, _) => {
-                let value = done.ok();
+                let is_done = done.is_ok();
                 answer(done);
-                value
+                is_done
             }
         }
     }
 
-    /// Carries out and answers a request where others wait.
+    /// Carries out and answers, where others wait, what a thread has asked for at a time.
     pub(super) fn hand_over<T>(
         &self,
         place: Place,
-        request: &Request,
+        (asker, begun): (u32, Instant),
         name: &'static str,
         bytes: &[u8],
         work: impl FnOnce(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
-        let (asker, bytes) = (request.pid(), bytes.to_vec());
+        let bytes = bytes.to_vec();
         place.wait(move || match kernel.begin() {
             Some(_under_way) => {
-                answer(carry_out(&kernel, asker, name, || work(&fs, &bytes)));
+                answer(carry_out(&kernel, asker, begun, name, || work(&fs, &bytes)));
             }
             None => answer(Err(errno::MOUNT_OVER)),
         });
+    }
+
+    pub(super) fn flush_file(
+        &self,
+        by: &Request,
+        file: Handle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Bytes first: whoever gets a lock then sees them.
+        let flush = move |fs: &Fs<S>, _: &[u8]| {
+            let flushed = fs.flush(file);
+            flushed.and(fs.end_locks(file, owner.0))
+        };
+        self.run_or_wait(by, true, "flush", &[], flush, |done| reply_empty(reply, done));
+    }
+
+    /// What is left to be sent at the last close is sent where others wait: it cannot be begun again.
+    pub(super) fn release_file(&self, by: &Request, file: Handle, reply: ReplyEmpty) {
+        let place = self.fs.has_unsent(file).then(|| self.waiting_room.enter()).flatten();
+        let Some(place) = place else {
+            return reply_empty(reply, self.run(by, "release", |fs| fs.release(file)));
+        };
+        let release = move |fs: &Fs<S>, _: &[u8]| fs.release(file);
+        let answer = |done| reply_empty(reply, done);
+        self.hand_over(place, (by.pid(), Instant::now()), "release", &[], release, answer);
+    }
+
+    /// Times are set when what was written before is in the store.
+    pub(super) fn change_attributes(
+        &self,
+        by: &Request,
+        ino: Ino,
+        fh: Option<FileHandle>,
+        changes: SetAttr,
+        reply: ReplyAttr,
+    ) {
+        let change = move |fs: &Fs<S>, _: &[u8]| {
+            fs.setattr(ino, fh.map(|handle| Handle(handle.0)), &changes)
+        };
+        let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
+        let answer = move |changed: Result<Attr, Errno>| match changed {
+            Ok(attr) => kernel.answer(
+                || fs.lifetimes(),
+                |lifetimes| {
+                    reply.attr(&lifetimes.attr, &file_attr(&attr));
+                },
+            ),
+            Err(error) => reply.error(error),
+        };
+        self.run_or_wait(by, true, "setattr", &[], change, answer);
+    }
+
+    pub(super) fn copy(
+        &self,
+        by: &Request,
+        copy: impl Fn(&Fs<S>) -> Result<u64, Error> + Send + 'static,
+        reply: ReplyWrite,
+    ) {
+        let copy = move |fs: &Fs<S>, _: &[u8]| copy(fs);
+        let answer = |copied: Result<u64, Errno>| match copied {
+            // No more than was asked for, so it fits.
+            Ok(copied) => reply.written(copied as u32),
+            Err(error) => reply.error(error),
+        };
+        self.run_or_wait(by, true, "copy_file_range", &[], copy, answer);
     }
 }

@@ -93,3 +93,26 @@ fn a_file_is_given_up_while_its_bytes_wait_for_room() {
     assert_eq!(flushed, Ok(()));
     assert_eq!(rig.file.size(), 0);
 }
+
+#[test]
+fn a_file_is_emptied_while_its_writer_waits_to_go_on() {
+    let rig = full_rig();
+    scope(|scope| {
+        let rig = &rig;
+        let write = scope.spawn(|| rig.write(0, &pattern(0, 12 * S, 1)));
+        until("all buffers are in use", || rig.file.size() == 8 * STRIPE);
+        let empty = scope.spawn(|| rig.file.truncate(0));
+        until("it is emptied while the writer waits", || empty.is_finished());
+        rig.store.inner().heal();
+        until("the writer goes on", || write.is_finished());
+        empty.join().unwrap().unwrap();
+        write.join().unwrap().unwrap();
+    });
+    rig.flush();
+    let bytes = rig.other_mount().read(0, 12 * S);
+    let expected = pattern(0, 12 * S, 1);
+    assert_eq!(bytes.len(), 12 * S);
+    assert_eq!(bytes[8 * S..], expected[8 * S..], "what was written after it");
+    let is_right = |(at, byte): (usize, &u8)| *byte == 0 || *byte == expected[at];
+    assert!(bytes.iter().enumerate().all(is_right));
+}
