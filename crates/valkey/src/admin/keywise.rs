@@ -34,7 +34,7 @@ const ROUNDS_MAX: u32 = 10_000;
 pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
     open(carriage, slots)?;
     carriage.step(StepKind::Opened, slots.len(), 0);
-    let mut room = Room { carriage, bytes, raised_from: None };
+    let mut room = Room { carriage, bytes, raised_from: None, raised_to: 0 };
     let carried = carry(carriage, slots, &mut room)?;
     take_over(carriage, slots)?;
     carriage.step(StepKind::TakenOver, slots.len(), 0);
@@ -191,19 +191,27 @@ struct Room<'c> {
     carriage: &'c Carriage<'c>,
     bytes: u64,
     raised_from: Option<u64>,
+    raised_to: u64,
 }
 
 impl Room<'_> {
     fn make(&mut self) -> Result<(), AdminError> {
         let now = readings(&self.carriage.to)?;
         self.raised_from.get_or_insert(now.capacity.0);
-        set_capacity(&self.carriage.to, now.used.0 + self.bytes * 2 + CALL_BYTES * 2)
+        self.raised_to = now.used.0 + self.bytes * 2 + CALL_BYTES * 2;
+        set_capacity(&self.carriage.to, self.raised_to)
+    }
+
+    /// Its lender may have said something else meanwhile.
+    fn is_as_raised(&self) -> bool {
+        readings(&self.carriage.to).is_ok_and(|now| now.capacity.0 == self.raised_to)
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if let Some(capacity) = self.raised_from
+            && self.is_as_raised()
             && let Err(error) = set_capacity(&self.carriage.to, capacity)
         {
             tracing::warn!(%error, "a node's capacity stays raised");

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Ino, NodeId, Partition};
+use tidefs_model::{Ino, NodeClass, NodeId, Partition};
 
 use super::epochs::Knowing;
 use super::expunge::take_back;
@@ -151,9 +151,13 @@ impl Admin {
         Ok(())
     }
 
-    /// A mover that was killed may have left a node with more room than it should have.
+    /// A mover that was killed may have left a node with more room than it should have. What a lent
+    /// node may hold is its lender's to say, who says it again and again.
     fn restore_capacities(&self) -> Result<(), AdminError> {
         for (managed, _) in self.knowing() {
+            if managed.description.class == NodeClass::Victim {
+                continue;
+            }
             let memory = managed.description.memory.0;
             if super::observe::readings(&managed)?.capacity.0 != memory {
                 keywise::set_capacity(&managed, memory)?;
