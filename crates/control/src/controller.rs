@@ -14,7 +14,7 @@ use tidefs_model::{NodeId, Time};
 pub use self::asking::Growth;
 
 use crate::bandwidth::Bandwidths;
-use crate::decide::{Quiet, Silence, Uneven};
+use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
 use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
@@ -28,6 +28,8 @@ use crate::shares_held::SharesHeld;
 
 /// More requests by hand than this do not wait.
 const REQUESTS_MOST: usize = 16;
+/// Whoever waits for room where no node may be added hears after so many spreadings that there is none.
+const IN_A_ROW_MOST: u32 = 32;
 
 #[derive(Debug)]
 enum State {
@@ -84,7 +86,10 @@ pub struct Controller {
     /// Why the nodes could not be observed the last time.
     blind: Option<String>,
     last_rebalance: Option<Time>,
+    /// Data was spread anew, and that is as well as it can be for now.
     moved_nothing: Option<Time>,
+    /// How often data was spread anew, each time right after the last.
+    in_a_row: u32,
     failures: u32,
     hold_until: Option<(Time, String)>,
     decision: Option<Decision>,
@@ -113,6 +118,7 @@ impl Controller {
             blind: None,
             last_rebalance: None,
             moved_nothing: None,
+            in_a_row: 0,
             failures: 0,
             hold_until: None,
             decision: None,
@@ -272,11 +278,12 @@ impl Controller {
 
     fn request(&mut self, id: RequestId, request: Request, commands: &mut Vec<Command>) {
         let waiting = self.requests.len();
-        self.asked_at = self.asked_at.max(Some(self.tasks.now));
         if waiting >= REQUESTS_MOST {
             let refused = Refused::TooManyRequests { waiting };
-            commands.push(Command::Answer(id, Answer::Refused(refused)));
-        } else if let Request::GiveBack(_) = request {
+            return commands.push(Command::Answer(id, Answer::Refused(refused)));
+        }
+        self.asked_at = self.asked_at.max(Some(self.tasks.now));
+        if let Request::GiveBack(_) = request {
             // It has a deadline.
             if let State::Busy(reconfiguration) = &mut self.state {
                 reconfiguration.make_way();
@@ -366,8 +373,13 @@ impl Controller {
             }
         }
         if summary.kind == Kind::Rebalance {
+            let soon = |last: Time| summary.started_at - last < REBALANCE_PAUSE;
+            self.in_a_row =
+                if self.last_rebalance.is_some_and(soon) { self.in_a_row + 1 } else { 1 };
             self.last_rebalance = Some(now);
-            self.moved_nothing = (summary.partitions_moved == 0).then_some(now);
+            // There is always something that could lie better while others write.
+            let in_vain = summary.partitions_moved == 0 || self.in_a_row >= IN_A_ROW_MOST;
+            self.moved_nothing = in_vain.then_some(now);
         }
         self.changed_at = Some(now);
         self.quiet.reset();

@@ -26,7 +26,7 @@ const FULL_ENOUGH_PERCENT: f64 = 80.0;
 /// A spread may be uneven for a moment, while many files are deleted.
 const UNEVEN_FOR: Duration = Duration::from_secs(5);
 /// A spread that stays uneven, because partitions cannot be cut, is not tried all the time.
-const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
 /// Files are written all the time, and a share that they put off is not put right after each.
 const SHARE_PAUSE: Duration = Duration::from_secs(10);
 /// A lender waits for its memory.

@@ -158,7 +158,9 @@ proptest! {
 
     #[test]
     fn a_plan_is_sound_at_every_step((world, mask) in world()) {
-        let Ok(plan) = plan_of(&world, &mask) else { return Ok(()) };
+        let planned = plan_of(&world, &mask);
+        prop_assume!(planned.is_ok());
+        let plan = planned.unwrap();
         prop_assert_eq!(check(&plan, &world.inventory()), vec![]);
         let moved: u64 = plan.moves().map(|step| step.bytes).sum();
         prop_assert_eq!(moved, plan.bytes_moved());
@@ -166,7 +168,9 @@ proptest! {
 
     #[test]
     fn planning_again_moves_nothing((world, mask) in world()) {
-        let Ok(first) = plan_of(&world, &mask) else { return Ok(()) };
+        let planned = plan_of(&world, &mask);
+        prop_assume!(planned.is_ok());
+        let first = planned.unwrap();
         prop_assume!(first.left_out == 0);
         let again = plan_of(&world.after(&first), &mask).unwrap();
         prop_assert!(again.is_empty(), "first {first}, again {again}");
@@ -174,7 +178,9 @@ proptest! {
 
     #[test]
     fn nodes_that_leave_end_empty((world, mask) in world()) {
-        let Ok(plan) = plan_of(&world, &mask) else { return Ok(()) };
+        let planned = plan_of(&world, &mask);
+        prop_assume!(planned.is_ok());
+        let plan = planned.unwrap();
         let after = world.after(&plan);
         for (node, leaves) in after.nodes.iter().zip(&mask) {
             let left = after.held.iter().filter(|held| held.owner == Some(node.id)).count();
@@ -196,7 +202,9 @@ proptest! {
     /// No more than any plan must move, but for partitions that cannot be cut.
     #[test]
     fn little_moves((world, mask) in world()) {
-        let Ok(plan) = plan_of(&world, &mask) else { return Ok(()) };
+        let planned = plan_of(&world, &mask);
+        prop_assume!(planned.is_ok());
+        let plan = planned.unwrap();
         let lumps = 4 * world.largest() * world.nodes.len() as u64;
         let most = plan.bytes_minimum + plan.bytes_minimum / 20 + lumps;
         prop_assert!(plan.bytes_moved() <= most, "{plan}, at most {most}");
@@ -206,19 +214,29 @@ proptest! {
     /// or by 2 %.
     #[test]
     fn bytes_end_even((world, mask) in world()) {
-        let Ok(plan) = plan_of(&world, &mask) else { return Ok(()) };
+        let planned = plan_of(&world, &mask);
+        prop_assume!(planned.is_ok());
+        let plan = planned.unwrap();
         prop_assume!(plan.left_out == 0);
         let after = world.after(&plan);
         let stays = |at: usize| !mask[at] && after.nodes[at].class == NodeClass::Own;
         let all: u64 =
             (0..mask.len()).filter(|&at| stays(at)).map(|at| after.nodes[at].capacity_bytes).sum();
-        let range = after.range(true);
-        let total: u64 = range.iter().map(|(bytes, _)| bytes).sum();
-        for at in (0..mask.len()).filter(|&at| stays(at)) {
-            let fair = total as f64 * after.nodes[at].capacity_bytes as f64 / all as f64;
-            let off = (range[at].0 as f64 - fair).abs();
-            let most = (2 * world.largest()) as f64 + fair * 0.02;
-            prop_assert!(off <= most, "node {at} is off by {off} of {fair}, most {most}: {plan}");
+        let has_lenders = after.nodes.iter().any(|node| node.class == NodeClass::Victim);
+        // What lenders' nodes hold of the data is another question.
+        let ranges: &[bool] = if has_lenders { &[true] } else { &[true, false] };
+        for metadata in ranges {
+            let range = after.range(*metadata);
+            let total: u64 = range.iter().map(|(bytes, _)| bytes).sum();
+            for at in (0..mask.len()).filter(|&at| stays(at)) {
+                let fair = total as f64 * after.nodes[at].capacity_bytes as f64 / all as f64;
+                let off = (range[at].0 as f64 - fair).abs();
+                let most = (2 * world.largest()) as f64 + fair * 0.02;
+                prop_assert!(
+                    off <= most,
+                    "node {at} is off by {off} of {fair} (metadata: {metadata}), most {most}: {plan}"
+                );
+            }
         }
     }
 
