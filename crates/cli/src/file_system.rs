@@ -90,6 +90,7 @@ struct Parts {
     mounts: Vec<ServedMount>,
     /// Of mounts that are gone.
     earlier: Totals,
+    earlier_requests: Requests,
     /// Taken when everything has stopped.
     instance: Option<Instance>,
 }
@@ -116,6 +117,7 @@ impl FileSystem {
             record,
             mounts: Vec::new(),
             earlier: Totals::default(),
+            earlier_requests: Requests::default(),
             instance: Some(instance),
         };
         let file_system = FileSystem {
@@ -184,6 +186,8 @@ impl FileSystem {
             let at = at.ok_or_else(|| Failure::NotMounted(path.to_owned()))?;
             let mount = parts.mounts.swap_remove(at);
             parts.earlier += mount.totals();
+            parts.earlier_requests =
+                std::mem::take(&mut parts.earlier_requests).and(&mount.requests());
             mount
         };
         mount.end()
@@ -327,11 +331,11 @@ impl FileSystem {
         totals
     }
 
-    /// Requests that the mounts of this process have served, those that are there.
+    /// Requests that the mounts of this process have served. Other processes' mounts are not among them.
     pub fn requests(&self) -> Requests {
         let parts = self.parts();
         let each = parts.mounts.iter().map(ServedMount::requests);
-        each.fold(Requests::default(), |all, one| all.and(&one))
+        each.fold(parts.earlier_requests.clone(), |all, one| all.and(&one))
     }
 
     /// Takes every mount away, stops the nodes and removes the directory. What was stored is
@@ -340,7 +344,12 @@ impl FileSystem {
         let _ = std::fs::remove_file(self.paths.control());
         let mounts = std::mem::take(&mut self.parts().mounts);
         for mount in mounts {
-            self.parts().earlier += mount.totals();
+            {
+                let mut parts = self.parts();
+                parts.earlier += mount.totals();
+                parts.earlier_requests =
+                    std::mem::take(&mut parts.earlier_requests).and(&mount.requests());
+            }
             let path = mount.path().to_owned();
             mount.give_up();
             if let Err(error) = mount.end() {

@@ -25,11 +25,17 @@ pub struct ReportedReconfiguration {
     pub outcome: String,
 }
 
+/// What a manager that was killed had moved is known to nobody.
+const RESUMED: &str = " (gone on with after its manager ended; bytes and partitions since then)";
+
 impl From<&Summary> for ReportedReconfiguration {
     fn from(summary: &Summary) -> ReportedReconfiguration {
         ReportedReconfiguration {
             kind: summary.kind.name().to_owned(),
-            reason: summary.reason.clone(),
+            reason: match summary.resumed {
+                true => format!("{}{RESUMED}", summary.reason),
+                false => summary.reason.clone(),
+            },
             started_unix_ns: summary.started_at.0,
             seconds: summary.took.as_secs_f64(),
             nodes_before: summary.nodes_before,
