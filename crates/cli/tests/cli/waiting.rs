@@ -124,7 +124,7 @@ const MANY: &str = r#"
     make 1 20 > 1 || exit 3
     : > old
     for i in $(seq 20); do
-        dd if=/dev/zero of=w$i bs=1M count=10 2> /dev/null & eval writer$i=$!
+        dd if=/dev/zero of=w$i bs=1M count=8 2> /dev/null & eval writer$i=$!
     done
     until_growing || exit 4
     for i in $(seq 300); do
@@ -139,7 +139,7 @@ const MANY: &str = r#"
     ls -l
     stat -f .
     head -c 1000000 1 | wc -c
-    rm w1 w2 w3
+    rm w1 w2 w3 w7 w8 w9 w10
     : > w4
     /usr/bin/python3 -c 'import os; os.truncate("w5", 1)'
     mv w6 moved
@@ -151,7 +151,7 @@ END
     let_go
     for i in $(seq 11 20); do eval wait \$writer$i || exit 8; done
     for i in $(seq 11 20); do
-        dd if=/dev/zero bs=1M count=10 2> /dev/null | cmp - w$i || exit 9
+        dd if=/dev/zero bs=1M count=8 2> /dev/null | cmp - w$i || exit 9
     done
     make 1 20 | cmp - 1 || exit 10
     [ $(stat -c %s w4) = 0 ] && [ $(stat -c %s w5) = 1 ] && [ ! -e w1 ] || exit 11
