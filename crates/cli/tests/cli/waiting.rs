@@ -49,18 +49,15 @@ const HELD: &str = r#"
 "#;
 
 fn run(script: &str) -> Vec<Ran> {
-    run_with(&[], script)
+    servers().into_iter().filter_map(|server| run_with(server, &[], script)).collect()
 }
 
-fn run_with(options: &[&str], script: &str) -> Vec<Ran> {
+fn run_with(server: &str, options: &[&str], script: &str) -> Option<Ran> {
+    let world = world(server)?;
     let script = format!("{HELD}\n{script}");
-    let run = |server| {
-        let world = world(server)?;
-        let ran = run_on(&world, &[&OPTIONS, options].concat(), &script).succeeded();
-        world.is_as_before();
-        Some(ran)
-    };
-    servers().into_iter().filter_map(run).collect()
+    let ran = run_on(&world, &[&OPTIONS, options].concat(), &script).succeeded();
+    world.is_as_before();
+    Some(ran)
 }
 
 /// A signal ends the writer although no node comes, also one that the writer could catch; what was
@@ -164,7 +161,7 @@ fn while_more_writers_wait_than_threads_serve_others_are_served() {
 
 #[test]
 fn where_bytes_are_sealed_writers_that_wait_keep_nobody_from_removing_files() {
-    run_with(&["--sealed", "always"], MANY);
+    run_with("valkey", &["--sealed", "always"], MANY);
 }
 
 /// All who ask are told of the same capacity: what data may fill.
