@@ -11,6 +11,7 @@ mod worker;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -86,6 +87,8 @@ pub struct Session {
     server: Worker,
     ticker: Ticker,
     ended: bool,
+    /// Nobody waits for room any more.
+    given_up: AtomicBool,
 }
 
 impl std::fmt::Debug for Session {
@@ -149,6 +152,7 @@ impl Session {
             server,
             ticker,
             ended: false,
+            given_up: AtomicBool::new(false),
         })
     }
 
@@ -178,6 +182,7 @@ impl Session {
 
     /// What was written and waits for room waits no longer: nobody will read it.
     pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
         self.served.stop_waiting();
     }
 
@@ -197,7 +202,7 @@ impl Session {
         };
         if !served_to_the_end {
             // Whoever wrote has lost the mount, and a full store would hold up its end.
-            self.served.stop_waiting();
+            self.give_up();
             if switch.is_some_and(|switch| switch.abort()) {
                 self.server.wait(DETACHED_WAIT);
             }
@@ -221,12 +226,14 @@ impl Session {
         if self.kernel.finish(SERVER_WAIT) {
             return;
         }
-        tracing::info!("waiting up to {} s for what was written", ROOM_WAIT.as_secs());
-        if self.kernel.finish(ROOM_WAIT) {
-            return;
-        }
-        self.served.stop_waiting();
-        if !self.kernel.finish(SERVER_WAIT) {
+        let finished = !self.given_up.load(Ordering::Acquire) && {
+            tracing::info!("waiting up to {} s for what was written", ROOM_WAIT.as_secs());
+            self.kernel.finish(ROOM_WAIT) || {
+                self.give_up();
+                self.kernel.finish(SERVER_WAIT)
+            }
+        };
+        if !finished {
             tracing::warn!("requests hang; what they write may be lost");
         }
     }
