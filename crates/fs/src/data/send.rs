@@ -151,14 +151,24 @@ impl<S: Store> Striped<S> {
 
     /// Takes note of what became of sends, and lets go of them.
     pub fn end_sends(self: &Arc<Self>, sending: Vec<Sending>, results: Vec<Result<(), Error>>) {
-        let all = sending.into_iter().zip(results);
-        let is_over = self.path.is_over();
-        let (left, ended): (Vec<_>, Vec<_>) =
-            all.partition(|(_, result)| is_left(result) && !is_over);
-        self.put_back(left.into_iter().map(|(one, _)| one));
-        let (sending, results): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+        let (sending, results) = match results.iter().any(is_left) && !self.path.is_over() {
+            true => self.put_left_back(sending, results),
+            false => (sending, results),
+        };
         self.note_sends(&sending, results);
         self.let_go(sending);
+    }
+
+    /// Those that are left to be sent lie among what was written again; the others come back.
+    fn put_left_back(
+        self: &Arc<Self>,
+        sending: Vec<Sending>,
+        results: Vec<Result<(), Error>>,
+    ) -> (Vec<Sending>, Vec<Result<(), Error>>) {
+        let all = sending.into_iter().zip(results);
+        let (left, ended): (Vec<_>, Vec<_>) = all.partition(|(_, result)| is_left(result));
+        self.put_back(left.into_iter().map(|(one, _)| one));
+        ended.into_iter().unzip()
     }
 
     /// Nothing of these is on its way any more; sees to what was written again meanwhile.
@@ -245,7 +255,7 @@ impl<S: Store> Striped<S> {
     }
 
     /// Takes note of what arrived and what did not.
-    pub fn note_sends(&self, group: &[Sending], results: Vec<Result<(), Error>>) {
+    fn note_sends(&self, group: &[Sending], results: Vec<Result<(), Error>>) {
         let mut state = self.state();
         for ((index, written), result) in group.iter().zip(results) {
             let end = self.path.stripe_size.start_of(*index) + u64::from(written.ranges.end());
