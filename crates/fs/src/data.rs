@@ -59,6 +59,7 @@ use std::time::Duration;
 use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize};
 use tidefs_store::{Store, caller};
 
+pub use append::AppendedAt;
 pub(crate) use at_once::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;

@@ -43,6 +43,7 @@ pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
 pub use check::{CheckReport, Finding, Found, Surroundings, check};
 pub use config::{Config, Format};
 pub use counters::Counters;
+pub use data::AppendedAt;
 pub use error::Error;
 pub use fs::{Fs, Lifetimes};
 pub use layout::{Layout, PLACEMENT};

@@ -121,7 +121,9 @@ const MANY: &str = r#"
     make 1 20 > 1 || exit 3
     : > old
     for i in $(seq 20); do
-        dd if=/dev/zero of=w$i bs=1M count=8 2> /dev/null & eval writer$i=$!
+        # Every other one appends.
+        [ $((i % 2)) = 0 ] && how="oflag=append conv=notrunc" || how=
+        dd if=/dev/zero of=w$i bs=1M count=8 $how 2> /dev/null & eval writer$i=$!
     done
     until_growing || exit 4
     for i in $(seq 300); do

@@ -1,7 +1,7 @@
 //! Writing at the end of the file.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidefs_store::Store;
 
@@ -10,20 +10,27 @@ use super::striped::Striped;
 use crate::names::ATTEMPTS;
 use crate::{Error, FILE_BYTES_MAX};
 
+/// Where one append goes. It is found once: an append that is begun again from the start goes to where
+/// it went before. Until it has ended nobody else of this mount changes the file's size.
+#[derive(Debug, Default)]
+pub struct AppendedAt(OnceLock<u64>);
+
 impl<S: Store> Striped<S> {
     pub fn append(
         self: &Arc<Self>,
         errors: &ErrorCursor,
         bytes: &[u8],
         shared: bool,
+        at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         let _one = self.appending.lock().expect("no panic while appending");
         self.state().errors.report(errors)?;
-        let offset = if shared && !bytes.is_empty() {
-            self.reserve(bytes.len() as u64)?
-        } else {
-            self.state().size()
+        let offset = match at.0.get() {
+            Some(offset) => *offset,
+            None if shared && !bytes.is_empty() => self.reserve(bytes.len() as u64)?,
+            None => self.state().size(),
         };
+        let _ = at.0.set(offset);
         if offset + bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }

@@ -8,6 +8,7 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Pin, Store};
 
 use super::DataPath;
+use super::append::AppendedAt;
 use super::errors::ErrorCursor;
 use super::pinned::Pinned;
 use super::record::Record;
@@ -79,9 +80,11 @@ impl<S: Store> OpenFile<S> {
         errors: &ErrorCursor,
         bytes: &[u8],
         shared: bool,
+        at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.append(errors, bytes, shared),
+            Bytes::Striped(striped) => striped.append(errors, bytes, shared, at),
+            // It never waits, so it is not begun again.
             Bytes::Pinned(pinned) => {
                 pinned.append(bytes).map(|offset| offset..offset + bytes.len() as u64)
             }

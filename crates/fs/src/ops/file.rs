@@ -7,7 +7,7 @@ use tidefs_model::Ino;
 use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
-use crate::data::{ErrorCursor, OpenFile, ReadAhead};
+use crate::data::{AppendedAt, ErrorCursor, OpenFile, ReadAhead};
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -201,14 +201,14 @@ impl<S: Store> Fs<S> {
         Ok(bytes)
     }
 
-    /// The offset is ignored where the write appends, which a map's bytes of an appending handle
-    /// do not. `clear_privileges`: the kernel asks that set-user-id and set-group-id go.
+    /// The offset is ignored where the write appends (`append`), which a map's bytes of an appending
+    /// handle do not. `clear_privileges`: the kernel asks that set-user-id and set-group-id go.
     pub fn write(
         &self,
         handle: Handle,
         offset: u64,
         bytes: &[u8],
-        append: bool,
+        append: Option<&AppendedAt>,
         clear_privileges: bool,
     ) -> Result<usize, Error> {
         let handle = self.handles.file(handle)?;
@@ -221,12 +221,12 @@ impl<S: Store> Fs<S> {
         if handle.is_written_or_closed() {
             self.foresight.was_written_again();
         }
-        let written = if append {
+        let written = if let Some(at) = append {
             let shared = !self.membership.is_alone();
             if !shared {
                 self.catch_up(&handle)?;
             }
-            let taken = handle.file.append(&handle.errors, bytes, shared)?;
+            let taken = handle.file.append(&handle.errors, bytes, shared, at)?;
             (taken.end - taken.start) as usize
         } else {
             handle.file.write(&handle.errors, offset, bytes)?

@@ -29,7 +29,7 @@ impl Closing {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        let written = self.fs.write(self.handle, offset, bytes, false, false);
+        let written = self.fs.write(self.handle, offset, bytes, None, false);
         assert_eq!(written, Ok(bytes.len()));
     }
 

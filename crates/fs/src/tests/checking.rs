@@ -66,7 +66,7 @@ fn kinds(found: &[crate::Found]) -> Vec<&'static str> {
 
 fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Reference {
     let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
-    fs.write(opened.handle, 0, bytes, false, false).expect("written");
+    fs.write(opened.handle, 0, bytes, None, false).expect("written");
     fs.flush(opened.handle).expect("stored");
     fs.release(opened.handle).expect("closed");
     fs.table.get(entry.attr.ino).expect("known").reference()
@@ -225,11 +225,11 @@ fn what_a_living_mount_has_in_use_is_no_finding() {
     assert_eq!(other.is_admitted(), Ok(true));
     // Open without a name; written and not committed; kept for others for a while.
     let (unnamed, first) = fs.create(ME, Ino::ROOT, b"unnamed", 0o600, WRITE).expect("made");
-    fs.write(first.handle, 0, b"kept", false, false).expect("written");
+    fs.write(first.handle, 0, b"kept", None, false).expect("written");
     fs.flush(first.handle).expect("stored");
     fs.unlink(Ino::ROOT, b"unnamed").expect("removed");
     let (_, second) = other.create(ME, Ino::ROOT, b"growing", 0o600, WRITE).expect("made");
-    other.write(second.handle, 0, &[7; 8 * STRIPE as usize], false, false).expect("written");
+    other.write(second.handle, 0, &[7; 8 * STRIPE as usize], None, false).expect("written");
     let around = Around { bed: &bed, living: &[&fs, &other], meanwhile: &|| () };
     around.pause(LONG);
     let growing = other.lookup(Ino::ROOT, b"growing").expect("found").attr.ino;
@@ -263,7 +263,7 @@ fn the_same_of_a_mount_that_died_is_one() {
     let dead = bed.mount(2);
     Around { bed: &bed, living: &[&fs, &dead], meanwhile: &|| () }.pause(Duration::from_secs(2));
     let (_, opened) = dead.create(ME, Ino::ROOT, b"unnamed", 0o600, WRITE).expect("made");
-    dead.write(opened.handle, 0, b"lost", false, false).expect("written");
+    dead.write(opened.handle, 0, b"lost", None, false).expect("written");
     dead.flush(opened.handle).expect("stored");
     dead.unlink(Ino::ROOT, b"unnamed").expect("removed");
     Around { bed: &bed, living: &[&fs], meanwhile: &|| () }.pause(LONG);

@@ -6,6 +6,7 @@ use tidefs_model::{Ino, Time};
 use tidefs_store::Embedded;
 
 use super::bed::{Bed, ME};
+use crate::data::AppendedAt;
 use crate::{Attr, DirectoryEntry, Error, Fs, Kind, OpenMode, RenameMode, SetAttr, SetTime};
 
 type Mount = Fs<std::sync::Arc<Embedded>>;
@@ -31,7 +32,7 @@ fn two() -> (Bed, Mount, Mount) {
 
 fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
     let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
-    fs.write(opened.handle, 0, bytes, false, false).expect("written");
+    fs.write(opened.handle, 0, bytes, None, false).expect("written");
     fs.flush(opened.handle).expect("stored");
     fs.release(opened.handle).expect("closed");
     entry.attr.ino
@@ -137,9 +138,9 @@ fn the_time_of_a_file_does_not_go_back_when_an_earlier_write_arrives_later() {
     let (early, late) = (first.open(file, WRITE), second.open(file, WRITE));
     let (early, late) = (early.expect("opened").handle, late.expect("opened").handle);
     bed.pass(Duration::from_secs(1));
-    first.write(early, 0, b"a", false, false).expect("written");
+    first.write(early, 0, b"a", None, false).expect("written");
     bed.pass(Duration::from_secs(1));
-    second.write(late, 0, b"b", false, false).expect("written");
+    second.write(late, 0, b"b", None, false).expect("written");
     second.release(late).expect("closed");
     let seen = second.getattr(file, None).expect("there");
     first.release(early).expect("closed");
@@ -156,7 +157,7 @@ fn a_time_that_was_set_by_hand_ends_with_the_next_write() {
         assert_eq!(first.setattr(file, None, &set).map(|attr| attr.mtime), Ok(by_hand));
         bed.pass(Duration::from_secs(1));
         let handle = first.open(file, WRITE).expect("opened").handle;
-        first.write(handle, 0, b"a", false, false).expect("written");
+        first.write(handle, 0, b"a", None, false).expect("written");
         first.release(handle).expect("closed");
         assert_eq!(first.getattr(file, None).expect("there").mtime, first.now());
     }
@@ -203,9 +204,9 @@ fn pages_are_not_kept_that_are_older_than_another_mounts_change() {
     first.release(again.handle).expect("closed");
     let there = second.lookup(Ino::ROOT, b"file").expect("found").attr.ino;
     let opened = second.open(there, WRITE).expect("opened");
-    second.write(opened.handle, 0, b"b", false, false).expect("written");
+    second.write(opened.handle, 0, b"b", None, false).expect("written");
     second.release(opened.handle).expect("closed");
-    first.write(held.handle, 1, b"c", false, false).expect("written");
+    first.write(held.handle, 1, b"c", None, false).expect("written");
     first.fsync(held.handle).expect("stored");
     let after = first.open(found, READ).expect("opened");
     assert!(!after.keep_cache, "the kernel may have the first byte of before");
@@ -247,7 +248,7 @@ fn an_append_without_company_goes_by_what_others_left() {
     bed.pass(Duration::from_secs(2));
     first.tick().expect("housekeeping");
     assert!(first.is_admitted() == Ok(true) && first.lifetimes().entry > Duration::ZERO);
-    first.write(held, 0, b"first", true, false).expect("appended");
+    first.write(held, 0, b"first", Some(&AppendedAt::default()), false).expect("appended");
     first.release(held).expect("closed");
     assert_eq!(read(&first, found), Ok(b"first".to_vec()));
 }

@@ -49,7 +49,7 @@ impl Deferred {
 
     fn make(&self, name: &[u8]) -> Ino {
         let (ino, handle) = self.open(name);
-        self.fs().write(handle, 0, &[7; 100], false, false).expect("written");
+        self.fs().write(handle, 0, &[7; 100], None, false).expect("written");
         self.close(handle).expect("closed");
         ino
     }
@@ -171,7 +171,7 @@ fn what_looks_at_the_name_or_its_directory_sees_it() {
         let deferred = Deferred::new();
         let (ino, handle) = deferred.open(b"new");
         assert!(look(&deferred, ino), "{what}");
-        deferred.fs().write(handle, 0, &[7; 10], false, false).expect("written");
+        deferred.fs().write(handle, 0, &[7; 10], None, false).expect("written");
         deferred.close(handle).expect("closed");
     }
 }
@@ -295,7 +295,7 @@ fn a_file_that_cannot_be_made_fails_its_close() {
         deferred.watched.clock.advance(Duration::from_secs(1));
         let (_, handle) = deferred.open(b"new");
         if written {
-            deferred.fs().write(handle, 0, &[7; 10], false, false).expect("written");
+            deferred.fs().write(handle, 0, &[7; 10], None, false).expect("written");
         }
         deferred.fail(Operation::Batch, 9, &gone());
         assert_eq!(deferred.fs().flush(handle), Err(Error::Store(gone())), "{written}");
@@ -313,7 +313,7 @@ fn a_file_whose_making_was_not_confirmed_is_there() {
         let deferred = Deferred::new();
         let (ino, handle) = deferred.open(b"new");
         if written {
-            deferred.fs().write(handle, 0, &[7; 10], false, false).expect("written");
+            deferred.fs().write(handle, 0, &[7; 10], None, false).expect("written");
         }
         let next = deferred.watched.store.count(Operation::Batch) + 1;
         deferred.watched.store.add(Fault::nth(Operation::Batch, next, lost()).after());
@@ -329,7 +329,7 @@ fn a_full_store_is_waited_for() {
     let (ino, handle) = deferred.open(b"new");
     deferred.make(b"other");
     deferred.unlink(b"other");
-    deferred.fs().write(handle, 0, &[7; 10], false, false).expect("written");
+    deferred.fs().write(handle, 0, &[7; 10], None, false).expect("written");
     deferred.fail(Operation::Batch, 1, &StoreError::Full { endpoint: "a node".into() });
     deferred.close(handle).expect("closed");
     let found = deferred.fs().lookup(deferred.directory, b"new").expect("found").attr;
@@ -420,7 +420,7 @@ fn a_file_that_was_made_without_its_bytes_gets_them_when_it_is_closed() {
     let other = (b'b'..=b'z').map(|letter| [letter]).find(|name| apart(name)).expect("a shard");
     let (_, handle) = deferred.open(b"a");
     let (ino, quick) = deferred.open(&other);
-    fs.write(handle, 0, &[7; 10], false, false).expect("written");
+    fs.write(handle, 0, &[7; 10], None, false).expect("written");
     // Both are made, but nobody is told; the other one finds out, this one goes on waiting.
     let next = deferred.watched.store.count(Operation::Batch) + 1;
     deferred.watched.store.add(Fault::nth(Operation::Batch, next, lost()).after());

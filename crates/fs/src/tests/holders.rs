@@ -13,7 +13,7 @@ type Mount = Fs<Arc<Embedded>>;
 
 fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
     let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
-    fs.write(opened.handle, 0, bytes, false, false).expect("written");
+    fs.write(opened.handle, 0, bytes, None, false).expect("written");
     fs.flush(opened.handle).expect("stored");
     fs.release(opened.handle).expect("closed");
     entry.attr.ino
@@ -64,7 +64,7 @@ fn a_file_that_is_open_elsewhere_keeps_its_bytes_until_it_is_closed() {
     first.rename(Ino::ROOT, b"new", Ino::ROOT, b"replaced", RenameMode::Replace).expect("done");
     pass(&bed, 20, &[&first, &second]);
     assert_eq!(handles.map(|handle| read(&second, handle)), [b"one", b"two"]);
-    second.write(handles[0], 3, b" more", false, false).expect("written");
+    second.write(handles[0], 3, b" more", None, false).expect("written");
     second.flush(handles[0]).expect("stored");
     assert_eq!(read(&second, handles[0]), b"one more");
     assert_eq!(second.getattr(removed, None).map(|attr| (attr.nlink, attr.size)), Ok((0, 8)));

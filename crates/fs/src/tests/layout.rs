@@ -32,7 +32,7 @@ fn make_directory(fs: &Mount, parent: Ino, name: &[u8]) -> Ino {
 
 fn make(fs: &Mount, parent: Ino, name: &[u8]) -> Ino {
     let (entry, opened) = fs.create(ME, parent, name, 0o644, WRITE).expect("made");
-    fs.write(opened.handle, 0, name, false, false).expect("written");
+    fs.write(opened.handle, 0, name, None, false).expect("written");
     fs.flush(opened.handle).expect("flushed");
     fs.release(opened.handle).expect("released");
     entry.attr.ino

@@ -190,12 +190,12 @@ fn locks_that_the_store_has_lost_are_put_back() {
 fn a_lock_orders_bytes_between_mounts() {
     let (_bed, (first, mine), (second, yours)) = two();
     let read = |fs: &Mount, handle| fs.read(handle, 0, 8).expect("read").as_slice().to_vec();
-    first.write(mine, 0, &0_u64.to_be_bytes(), false, false).expect("written");
+    first.write(mine, 0, &0_u64.to_be_bytes(), None, false).expect("written");
     for step in 0..20_u64 {
         let (fs, handle) = if step % 2 == 0 { (&first, mine) } else { (&second, yours) };
         assert_eq!(fs.lock(handle, &range(1, Exclusive, 0, 7)), TAKEN);
         assert_eq!(read(fs, handle), step.to_be_bytes());
-        fs.write(handle, 0, &(step + 1).to_be_bytes(), false, false).expect("written");
+        fs.write(handle, 0, &(step + 1).to_be_bytes(), None, false).expect("written");
         fs.unlock(handle, &range(1, Shared, 0, 7)).expect("given back");
     }
 }

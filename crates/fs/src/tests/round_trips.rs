@@ -69,7 +69,7 @@ impl Counting {
     }
 
     fn write_and_close(&self, handle: Handle) {
-        self.fs.write(handle, 0, &[7; 4096], false, false).expect("written");
+        self.fs.write(handle, 0, &[7; 4096], None, false).expect("written");
         self.fs.flush(handle).expect("flushed");
         self.fs.release(handle).expect("released");
     }
@@ -86,7 +86,7 @@ fn a_new_small_file_takes_one_call() {
     assert_eq!(calls, 0, "entry and inode can wait");
     let ((), calls) = counting.count(|fs, directory| {
         assert_eq!(fs.getxattr(entry.attr.ino, b"security.capability"), Err(Error::NoAttribute));
-        fs.write(opened.handle, 0, &[7; 4096], false, false).expect("written");
+        fs.write(opened.handle, 0, &[7; 4096], None, false).expect("written");
         fs.getattr(directory, None).expect("attributes");
     });
     assert_eq!(calls, 0, "what the kernel asks in between");

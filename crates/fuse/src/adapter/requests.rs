@@ -13,7 +13,7 @@ use fuser::{
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use tidefs_fs::{Error, Fs, Handle, SetAttr};
+use tidefs_fs::{AppendedAt, Error, Fs, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
@@ -233,17 +233,17 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyWrite,
     ) {
         let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let append = flags.0 & libc::O_APPEND != 0;
+        // Begun again, it appends where it did before.
+        let append = (flags.0 & libc::O_APPEND != 0).then(AppendedAt::default);
         let write = move |fs: &Fs<S>, data: &[u8]| {
-            fs.write(handle(fh), offset, data, append, clear_privileges)
+            fs.write(handle(fh), offset, data, append.as_ref(), clear_privileges)
         };
         let answer = |written: Result<usize, Errno>| match written {
             // No more than was given, so it fits.
             Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(error),
         };
-        // Begun again, it would append once more.
-        let is_done = self.run_or_wait(by, !append, "write", data, write, answer);
+        let is_done = self.run_or_wait(by, "write", data, write, answer);
         if is_done && !self.following.is_on() {
             self.go_on(|fs| fs.make_early(handle(fh), offset, data.len()));
         }
@@ -287,7 +287,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let fsync = move |fs: &Fs<S>, _: &[u8]| fs.fsync(handle(fh));
-        self.run_or_wait(by, true, "fsync", &[], fsync, |done| reply_empty(reply, done));
+        self.run_or_wait(by, "fsync", &[], fsync, |done| reply_empty(reply, done));
     }
 
     fn release(
@@ -320,7 +320,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let allocate = move |fs: &Fs<S>, _: &[u8]| {
             fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary)
         };
-        self.run_or_wait(by, true, "fallocate", &[], allocate, |done| reply_empty(reply, done));
+        self.run_or_wait(by, "fallocate", &[], allocate, |done| reply_empty(reply, done));
     }
 
     fn lseek(

@@ -14,12 +14,11 @@ use crate::errno;
 use crate::waiting_room::Place;
 
 impl<S: Store> Adapter<S> {
-    /// Carries out a request, here or where others wait. `again`: it may be begun anew, so it need not
-    /// stay here when it turns out that it has to wait. `true`: it was done here.
+    /// Carries out a request that may be begun again from the start, here or, when it turns out that it
+    /// has to wait, where others do. `true`: it was done here.
     pub(super) fn run_or_wait<T>(
         &self,
         request: &Request,
-        again: bool,
         name: &'static str,
         bytes: &[u8],
         work: impl Fn(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
@@ -29,8 +28,7 @@ impl<S: Store> Adapter<S> {
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
         let (done, place) = match self.waiting_room.join() {
             Some(place) => (Err(Errno::EINTR), Some(place)),
-            None if again => self.waiting_room.beside(here),
-            None => (here(), None),
+            None => self.waiting_room.beside(here),
         };
         match (done, place) {
             (Err(Errno::EINTR), Some(place)) => {
@@ -77,7 +75,7 @@ impl<S: Store> Adapter<S> {
             let flushed = fs.flush(file);
             flushed.and(fs.end_locks(file, owner.0))
         };
-        self.run_or_wait(by, true, "flush", &[], flush, |done| reply_empty(reply, done));
+        self.run_or_wait(by, "flush", &[], flush, |done| reply_empty(reply, done));
     }
 
     /// What is left to be sent at the last close is sent where others wait: it cannot be begun again.
@@ -113,7 +111,7 @@ impl<S: Store> Adapter<S> {
             ),
             Err(error) => reply.error(error),
         };
-        self.run_or_wait(by, true, "setattr", &[], change, answer);
+        self.run_or_wait(by, "setattr", &[], change, answer);
     }
 
     pub(super) fn copy(
@@ -128,6 +126,6 @@ impl<S: Store> Adapter<S> {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(error),
         };
-        self.run_or_wait(by, true, "copy_file_range", &[], copy, answer);
+        self.run_or_wait(by, "copy_file_range", &[], copy, answer);
     }
 }

@@ -9,7 +9,7 @@ use tidefs_sealed::Sealed;
 use tidefs_store::{Batch, Embedded, Fault, Faulty, Store, StoreError};
 
 use crate::attr::Kind;
-use crate::data::{DataPath, ErrorCursor, OpenFile, ReadAhead};
+use crate::data::{AppendedAt, DataPath, ErrorCursor, OpenFile, ReadAhead};
 use crate::deferring::Deferring;
 use crate::inode::Inode;
 use crate::{Config, Error, keys};
@@ -17,6 +17,11 @@ use crate::{Config, Error, keys};
 pub const STRIPE: u64 = 4096;
 pub const INO: Ino = Ino(77);
 pub const HOME: ShardKey = ShardKey { directory: Ino::ROOT, index: 3 };
+
+/// For an append that is not begun again.
+pub fn new_end() -> AppendedAt {
+    AppendedAt::default()
+}
 
 pub type TestStore = Faulty<Embedded>;
 
