@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use tidefs_fuse::Requests;
+use tidefs_manager::ReportedReconfiguration;
 use tidefs_report::{Decision, LeftOut, NodeUsage, Row};
 use tidefs_store::Overview;
 
@@ -28,18 +29,26 @@ pub struct History {
     last: Option<String>,
     /// The reconfiguration that was seen last, and the requests until then.
     before: Option<(u64, Requests)>,
+    /// At the last look.
+    looked: Option<Instant>,
+    requests: Requests,
     stalls: Vec<Stall>,
+    /// So many of those that are over have been looked at.
+    known: usize,
     forgotten: u64,
     decisions_left_out: u64,
     stalls_left_out: u64,
     finished: LeftOutByManagers,
 }
 
-/// The requests while a reconfiguration was under way.
+/// The requests while a reconfiguration was under way: those that ended meanwhile, and slow ones that
+/// began meanwhile and ended later.
 #[derive(Clone, Debug)]
 struct Stall {
     /// When the reconfiguration began, which no other did.
     of: u64,
+    /// At this look it was over.
+    until: Instant,
     requests: Requests,
 }
 
@@ -71,6 +80,9 @@ impl History {
             decisions: Vec::new(),
             last: None,
             before: None,
+            looked: None,
+            requests: Requests::default(),
+            known: 0,
             stalls: Vec::new(),
             forgotten: 0,
             decisions_left_out: 0,
@@ -98,7 +110,50 @@ impl History {
         self.looks += 1;
     }
 
-    pub fn saw_manager(&mut self, seen: &ManagerView, requests: impl FnOnce() -> Requests) {
+    /// How the manager is, what is over, and the requests until now.
+    pub fn saw_manager(
+        &mut self,
+        seen: &ManagerView,
+        finished: &[ReportedReconfiguration],
+        requests: &Requests,
+        now: Instant,
+    ) {
+        self.saw_decision(seen);
+        self.finished.saw(seen.finished_left_out);
+        self.saw_slow(requests, now);
+        let under_way = seen.reconfiguration.as_ref().map(|it| it.started_unix_ns);
+        if self.before.as_ref().map(|(of, _)| *of) != under_way {
+            if let Some((of, before)) = self.before.take() {
+                self.stalled(Stall { of, until: now, requests: requests.since(&before) });
+            }
+            self.before = under_way.map(|of| (of, requests.clone()));
+        }
+        for over in finished.iter().skip(self.known) {
+            let of = over.started_unix_ns;
+            // It came and went between two looks.
+            if self.stall(of).is_none() && self.stalls.len() < STALLS_MAX {
+                let between = requests.since(&self.requests);
+                self.stalled(Stall { of, until: now, requests: between });
+            }
+        }
+        self.known = finished.len();
+        self.requests.clone_from(requests);
+        self.looked = Some(now);
+    }
+
+    /// Slow requests that ended since the last look belong to what they began in, too.
+    fn saw_slow(&mut self, requests: &Requests, now: Instant) {
+        let is_new = |ended| ended <= now && self.looked.is_none_or(|looked| ended > looked);
+        for slow in requests.slow.iter().filter(|slow| is_new(slow.ended)) {
+            let over = self.stalls.iter_mut().rev();
+            // Those before ended sooner still.
+            for stall in over.take_while(|stall| slow.begun < stall.until) {
+                stall.requests.add(slow.ended - slow.begun);
+            }
+        }
+    }
+
+    fn saw_decision(&mut self, seen: &ManagerView) {
         if let Some(decision) = &seen.last_decision
             && self.last.as_ref() != Some(&seen.decision_kind)
         {
@@ -109,15 +164,6 @@ impl History {
             } else {
                 self.decisions_left_out += 1;
             }
-        }
-        self.finished.saw(seen.finished_left_out);
-        let under_way = seen.reconfiguration.as_ref().map(|it| it.started_unix_ns);
-        if self.before.as_ref().map(|(of, _)| *of) != under_way {
-            let now = requests();
-            if let Some((of, before)) = self.before.take() {
-                self.stalled(Stall { of, requests: now.since(&before) });
-            }
-            self.before = under_way.map(|of| (of, now));
         }
     }
 
@@ -133,6 +179,7 @@ impl History {
         match self.stalls.iter_mut().rfind(|known| known.of == stall.of) {
             Some(known) => {
                 known.requests = std::mem::take(&mut known.requests).and(&stall.requests);
+                known.until = stall.until;
             }
             None if is_full => self.stalls_left_out += 1,
             None => self.stalls.push(stall),
@@ -156,8 +203,8 @@ impl History {
         }
     }
 
-    /// The requests while the reconfiguration that began then was under way; `None` where it was over
-    /// between two looks.
+    /// The requests while the reconfiguration that began then was under way; `None` where that was not
+    /// seen, or is not kept.
     pub fn stall(&self, started_unix_ns: u64) -> Option<&Requests> {
         let of_it = |stall: &&Stall| stall.of == started_unix_ns;
         self.stalls.iter().rfind(of_it).map(|stall| &stall.requests)
@@ -182,8 +229,11 @@ fn row(t: f64, overview: &Overview) -> Row {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::progress_view::ReconfigurationView;
+    use tidefs_fuse::Slow;
     use tidefs_model::Epoch;
 
     /// So many have failed until now.
@@ -201,15 +251,51 @@ mod tests {
     #[test]
     fn stalls_of_two_reconfigurations_one_right_after_the_other_are_told_apart() {
         let mut history = History::new(Instant::now());
-        history.saw_manager(&under_way(1), || failed(10));
-        history.saw_manager(&under_way(1), || failed(12));
-        history.saw_manager(&under_way(2), || failed(15));
+        let mut saw = |view, count| history.saw_manager(&view, &[], &failed(count), Instant::now());
+        saw(under_way(1), 10);
+        saw(under_way(1), 12);
+        saw(under_way(2), 15);
         // The manager is killed, and its successor goes on with it.
-        history.saw_manager(&ManagerView::default(), || failed(22));
-        history.saw_manager(&under_way(2), || failed(30));
-        history.saw_manager(&ManagerView::default(), || failed(31));
+        saw(ManagerView::default(), 22);
+        saw(under_way(2), 30);
+        saw(ManagerView::default(), 31);
         let counts = |of| history.stall(of).map(|requests| requests.failed);
         assert_eq!((counts(1), counts(2), counts(3)), (Some(5), Some(8), None));
+    }
+
+    #[test]
+    fn what_came_and_went_between_two_looks_has_the_requests_between_them() {
+        let mut history = History::new(Instant::now());
+        let one =
+            |started_unix_ns| ReportedReconfiguration { started_unix_ns, ..Default::default() };
+        let over = [one(1), one(2), one(3)];
+        let idle = ManagerView::default();
+        history.saw_manager(&idle, &[], &failed(1), Instant::now());
+        history.saw_manager(&idle, &over[..2], &failed(5), Instant::now());
+        history.saw_manager(&under_way(3), &over[..2], &failed(6), Instant::now());
+        history.saw_manager(&idle, &over, &failed(8), Instant::now());
+        let counts = |of| history.stall(of).map(|requests| requests.failed);
+        assert_eq!((counts(1), counts(2), counts(3)), (Some(4), Some(4), Some(2)));
+    }
+
+    #[test]
+    fn a_request_that_ends_later_belongs_to_what_it_began_in() {
+        let begun = Instant::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        let mut history = History::new(begun);
+        let none = Requests::default();
+        history.saw_manager(&under_way(1), &[], &none, at(100));
+        history.saw_manager(&ManagerView::default(), &[], &none, at(200));
+        let mut later = Requests::default();
+        let slow = |begun, ended| Slow { begun: at(begun), ended: at(ended) };
+        later.slow = vec![slow(90, 150), slow(150, 900), slow(300, 950)];
+        for look in [1_000, 1_100] {
+            history.saw_manager(&ManagerView::default(), &[], &later, at(look));
+        }
+        let stall = history.stall(1).expect("seen");
+        let longest = stall.quantile(1.0).expect("one");
+        assert_eq!(stall.total(), 1, "the first is counted, the last began when all was over");
+        assert!((750..850).contains(&longest.as_millis()), "{longest:?}");
     }
 
     #[test]
@@ -228,7 +314,7 @@ mod tests {
                 finished_left_out: [4, 6, 1][at.min(2)],
                 ..under_way(at as u64)
             };
-            history.saw_manager(&view, Requests::default);
+            history.saw_manager(&view, &[], &Requests::default(), Instant::now());
         }
         history.forgot(5);
         let left_out = LeftOut { reconfigurations: 12, decisions: 3, stalls: 0 };

@@ -100,12 +100,16 @@ impl Observed {
             Ok(overview) => self.count(&overview),
             Err(error) => tracing::debug!("the store does not say how it is: {error}"),
         }
-        self.requests = file_system.requests();
         if let Some(manager) = file_system.manager() {
-            self.history.saw_manager(&manager.look(), || self.requests.clone());
+            let seen = manager.look();
             let (finished, left_out) = manager.finished();
+            let now = Instant::now();
+            self.requests = file_system.requests();
+            self.history.saw_manager(&seen, &finished, &self.requests, now);
             self.finished = finished;
             self.history.forgot(left_out);
+        } else {
+            self.requests = file_system.requests();
         }
     }
 

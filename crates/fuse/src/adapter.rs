@@ -116,11 +116,18 @@ fn carry_out<T>(
 ) -> Result<T, Errno> {
     let asker = Caller { number: asker, has_gone, begins_again };
     let done = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(asker), work)));
-    kernel.latencies.count(begun.elapsed());
+    let count = || kernel.latencies.count(begun, Instant::now());
     match done {
-        Ok(Ok(answer)) => Ok(answer),
+        Ok(Ok(answer)) => {
+            count();
+            Ok(answer)
+        }
         Ok(Err(error)) => {
             let number = errno::of(&error);
+            // What is begun again elsewhere ends there.
+            if !(number == Errno::EINTR && begins_again()) {
+                count();
+            }
             if matches!(number, Errno::EIO | Errno::ENOSPC) {
                 kernel.latencies.failed();
             }
@@ -130,6 +137,7 @@ fn carry_out<T>(
             Err(number)
         }
         Err(_) => {
+            count();
             kernel.latencies.failed();
             tracing::error!(request = name, "a request panicked; it is answered with an I/O error");
             Err(errno::PANICKED)

@@ -1,10 +1,13 @@
 //! How long requests took: counts in ranges of time, each an eighth of a power of two wide.
 //!
-//! Counting takes one addition, so every request is counted. Two snapshots tell what happened
-//! between them.
+//! Counting takes one addition, so every request is counted, when it ends. Two snapshots tell what
+//! happened between them. Slow ones are kept one by one for a while, since a request may end long
+//! after what held it up.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Below this many microseconds each has a range of its own.
 const EXACT: u64 = 16;
@@ -12,12 +15,24 @@ const PARTS: u64 = 8;
 /// Two to this power of microseconds, some nineteen hours, and more.
 const POWER_MAX: u64 = 36;
 const RANGES: usize = (EXACT + (POWER_MAX - 4) * PARTS) as usize;
+/// What takes longer is slow.
+const SLOW: Duration = Duration::from_millis(20);
+/// The last of the slow ones.
+const SLOW_MOST: usize = 1_024;
 
 /// Counts as they grow.
 #[derive(Debug)]
 pub struct Latencies {
     counts: Box<[AtomicU64]>,
     failed: AtomicU64,
+    slow: Mutex<VecDeque<Slow>>,
+}
+
+/// A request that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    pub begun: Instant,
+    pub ended: Instant,
 }
 
 impl Default for Latencies {
@@ -25,14 +40,27 @@ impl Default for Latencies {
         Latencies {
             counts: (0..RANGES).map(|_| AtomicU64::new(0)).collect(),
             failed: AtomicU64::new(0),
+            slow: Mutex::default(),
         }
     }
 }
 
 impl Latencies {
-    pub fn count(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.counts[range_of(micros)].fetch_add(1, Ordering::Relaxed);
+    /// A request ends that began then.
+    pub fn count(&self, begun: Instant, ended: Instant) {
+        let took = ended.saturating_duration_since(begun);
+        self.counts[range_of(micros(took))].fetch_add(1, Ordering::Relaxed);
+        if took > SLOW {
+            let mut slow = self.slow();
+            if slow.len() == SLOW_MOST {
+                slow.pop_front();
+            }
+            slow.push_back(Slow { begun, ended });
+        }
+    }
+
+    fn slow(&self) -> std::sync::MutexGuard<'_, VecDeque<Slow>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A program was told that the file system could not do what it should have.
@@ -42,7 +70,8 @@ impl Latencies {
 
     pub fn snapshot(&self) -> Requests {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        Requests { counts, failed: self.failed.load(Ordering::Relaxed) }
+        let slow = self.slow().iter().copied().collect();
+        Requests { counts, failed: self.failed.load(Ordering::Relaxed), slow }
     }
 }
 
@@ -52,14 +81,17 @@ pub struct Requests {
     counts: Vec<u64>,
     /// Answered with an input/output error, or that there is no room.
     pub failed: u64,
+    /// The last of those that took long, of a snapshot.
+    pub slow: Vec<Slow>,
 }
 
 impl Requests {
-    /// What has come since an earlier snapshot of the same mounts.
+    /// What has ended since an earlier snapshot of the same mounts.
     pub fn since(&self, earlier: &Requests) -> Requests {
         let before = earlier.counts.iter().copied().chain(std::iter::repeat(0));
         let counts = self.counts.iter().zip(before).map(|(now, then)| now.saturating_sub(then));
-        Requests { counts: counts.collect(), failed: self.failed.saturating_sub(earlier.failed) }
+        let failed = self.failed.saturating_sub(earlier.failed);
+        Requests { counts: counts.collect(), failed, slow: Vec::new() }
     }
 
     /// Both together, of two mounts.
@@ -67,7 +99,14 @@ impl Requests {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
         self.failed += other.failed;
+        self.slow.extend(&other.slow);
         self
+    }
+
+    /// One more, which took so long.
+    pub fn add(&mut self, took: Duration) {
+        self.counts.resize(self.counts.len().max(RANGES), 0);
+        self.counts[range_of(micros(took))] += 1;
     }
 
     pub fn total(&self) -> u64 {
@@ -85,6 +124,10 @@ impl Requests {
         });
         range.map(|range| Duration::from_micros(longest_of(range)))
     }
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn range_of(micros: u64) -> usize {
@@ -128,10 +171,12 @@ mod tests {
     #[test]
     fn quantiles_come_from_what_lies_between_two_snapshots() {
         let latencies = Latencies::default();
-        latencies.count(Duration::from_secs(9));
+        let begun = Instant::now();
+        let count = |took| latencies.count(begun, begun + took);
+        count(Duration::from_secs(9));
         let before = latencies.snapshot();
         for micros in 1..=100 {
-            latencies.count(Duration::from_micros(micros * 10));
+            count(Duration::from_micros(micros * 10));
         }
         latencies.failed();
         let between = latencies.snapshot().since(&before);
@@ -146,5 +191,22 @@ mod tests {
         assert_eq!(before.since(&before).quantile(1.0), None);
         let twice = between.clone().and(&between);
         assert_eq!((twice.total(), twice.quantile(1.0)), (200, between.quantile(1.0)));
+        let mut more = between.clone();
+        more.add(Duration::from_secs(1));
+        assert_eq!((more.total(), more.quantile(1.0) > between.quantile(1.0)), (101, true));
+    }
+
+    #[test]
+    fn the_last_slow_ones_are_kept_one_by_one() {
+        let latencies = Latencies::default();
+        let begun = Instant::now();
+        let slow = |number| Slow { begun, ended: begun + SLOW * (number + 2) };
+        latencies.count(begun, begun + SLOW);
+        assert_eq!(latencies.snapshot().slow, []);
+        let most = SLOW_MOST as u32;
+        (0..most + 2).for_each(|number| latencies.count(begun, slow(number).ended));
+        let kept = latencies.snapshot().slow;
+        assert_eq!((kept.len(), kept[0]), (SLOW_MOST, slow(2)));
+        assert_eq!(kept.last(), Some(&slow(most + 1)));
     }
 }

@@ -26,7 +26,7 @@ mod waiting_room;
 
 pub use clock::SystemClock;
 pub use error::{MountError, UnmountError};
-pub use latency::Requests;
+pub use latency::{Requests, Slow};
 pub use mounts::FS_TYPE;
 pub use options::{AllowOther, MountOptions};
 pub use passthrough::passthrough_available;

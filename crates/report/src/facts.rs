@@ -14,7 +14,8 @@ pub struct RunFacts {
     /// Seconds since 1970-01-01 UTC at the start.
     pub started_unix_seconds: u64,
     pub wall_seconds: f64,
-    /// System calls that a program saw fail because of the file system.
+    /// System calls that a program saw fail because of the file system, on mounts of the run's own
+    /// process; `tidefs mount` makes others.
     pub io_errors: u64,
     /// `embedded`, or a server's name and version.
     pub store: String,
@@ -90,7 +91,8 @@ pub struct Reconfiguration {
     pub bytes_moved: u64,
     /// What any plan must move to come from the old spread to the new one.
     pub bytes_minimum: u64,
-    /// Longest time that one request waited meanwhile; `None` where nobody measured.
+    /// Longest time of one request that was under way meanwhile, on the same mounts; `None` where nobody
+    /// measured.
     pub io_stall_max_ms: Option<f64>,
     /// 99th percentile of those times; `None` where nobody measured.
     pub io_stall_p99_ms: Option<f64>,
