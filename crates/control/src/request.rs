@@ -3,7 +3,7 @@
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 use crate::decision::{Cause, Verdict};
-use crate::observation::Observation;
+use crate::observation::{Node, NodeState, Observation};
 use crate::settings::Settings;
 use crate::words::count_of_nodes;
 
@@ -31,6 +31,15 @@ pub enum Refused {
     BelowMinimum { asked: u16, min: u16 },
     #[error("{node} is not one of the nodes; `tidefs status` lists them")]
     UnknownNode { node: NodeId },
+    #[error(
+        "{node} does not answer, so what it holds cannot be moved; ask again when it does, or end its \
+         process, and the others take its place"
+    )]
+    DoesNotAnswer { node: NodeId },
+    #[error(
+        "{node} has ended, and the others are taking its place; `tidefs status` shows how far it is"
+    )]
+    HasEnded { node: NodeId },
     #[error("{node} is the last node; `tidefs down` ends the file system")]
     LastNode { node: NodeId },
     #[error("{node} is the last node of the class own, and metadata lies on those only")]
@@ -106,7 +115,7 @@ fn drain(
     observed: &Observation,
     settings: &Settings,
 ) -> Result<Verdict, Refused> {
-    let node = observed.node(id).ok_or(Refused::UnknownNode { node: id })?;
+    let node = serving(id, observed)?;
     if node.class == NodeClass::Own {
         if observed.serving().count() == 1 {
             return Err(Refused::LastNode { node: id });
@@ -121,6 +130,16 @@ fn drain(
     let leaving = vec![id];
     fits(&leaving, observed, settings)?;
     Ok(Verdict::Shrink { leaving, cause: Cause::ByHand })
+}
+
+/// A node whose content can be moved.
+fn serving(id: NodeId, observed: &Observation) -> Result<&Node, Refused> {
+    let node = observed.node(id).ok_or(Refused::UnknownNode { node: id })?;
+    match node.state {
+        NodeState::Serving => Ok(node),
+        NodeState::Unreachable => Err(Refused::DoesNotAnswer { node: id }),
+        NodeState::Ended => Err(Refused::HasEnded { node: id }),
+    }
 }
 
 /// Each node has some of the partitions of data; beyond this many they would be few.

@@ -264,6 +264,15 @@ fn a_drain_that_the_rest_cannot_hold_is_refused() {
     );
     let refused = grant(Request::Drain(id(0)), &nodes(&[1]), &settings).unwrap_err();
     assert_eq!(refused, Refused::LastNode { node: id(0) });
+    for (state, refused) in [
+        (NodeState::Unreachable, Refused::DoesNotAnswer { node: id(0) }),
+        (NodeState::Ended, Refused::HasEnded { node: id(0) }),
+    ] {
+        let mut dead = nodes(&[1, 1]).nodes().to_vec();
+        dead[0].state = state;
+        let drain = grant(Request::Drain(id(0)), &Observation::new(dead), &settings);
+        assert_eq!(drain.unwrap_err(), refused, "what it holds cannot be moved");
+    }
     let mut lent = nodes(&[10, 10]).nodes().to_vec();
     lent[1].class = NodeClass::Victim;
     let refused = grant(Request::Drain(id(0)), &Observation::new(lent), &settings).unwrap_err();
