@@ -57,6 +57,19 @@ pub fn change(request: &Request, json: bool, asked: Option<&Path>) -> anyhow::Re
     }
 }
 
+/// How wide the terminal is; as wide as terminals are at least where it does not say.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| size.ws_col.into()).filter(|&columns| columns > 0).unwrap_or(80)
+}
+
+/// What is said in one row of a terminal: a second one would stay when the first is written over.
+fn in_a_row(said: &impl std::fmt::Display, columns: usize) -> String {
+    let said = said.to_string();
+    let lines: Vec<_> = said.lines().map(str::trim).collect();
+    lines.join("; ").chars().take(columns.saturating_sub(1)).collect()
+}
+
 /// One line that changes on a terminal, a line now and then elsewhere.
 struct Progress {
     terminal: bool,
@@ -70,7 +83,7 @@ impl Progress {
 
     fn show(&mut self, under_way: &impl std::fmt::Display) {
         if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K{under_way}");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}", in_a_row(under_way, columns()));
         } else if self.last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
             say::note(under_way);
         } else {
@@ -83,5 +96,18 @@ impl Progress {
         if self.terminal && self.last.is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_keeps_to_one_row_of_the_terminal() {
+        let said = "failed once, trying again\n           nothing else is changed";
+        let row = in_a_row(&said, 200);
+        assert_eq!(row, "failed once, trying again; nothing else is changed");
+        assert_eq!(in_a_row(&said, 11), "failed onc");
     }
 }
