@@ -218,7 +218,11 @@ impl LocalNodes {
         self.write(&roster)
     }
 
+    /// Nobody reads the record of a file system that stops, and its directory is being removed.
     fn write(&self, roster: &Roster) -> Result<(), Failure> {
+        if roster.is_closed {
+            return Ok(());
+        }
         ClusterRecord::new(&describe(roster)).rewrite(&self.0.paths).map_err(Failure::new)
     }
 
