@@ -248,7 +248,11 @@ impl Topology {
     /// # Errors
     /// The last node's when none answers.
     pub fn refresh(&self) -> Result<(), StoreError> {
-        self.ask_around(None, |_| true)
+        let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        self.ask_around(None, |_| true)?;
+        *refreshed = Some(begun);
+        Ok(())
     }
 
     /// Takes the first map that suits and places every partition, from a node that holds some
