@@ -1,6 +1,6 @@
 //! Each operation as the requests that a kernel makes of it.
 
-use tidefs_fs::{Kind, SetAttr};
+use tidefs_fs::{AppendedAt, Kind, SetAttr};
 use tidefs_oracle as oracle;
 use tidefs_oracle::{
     Driver, Errno, Facts, Fd, OpenFlags, Operations, Path, RenameMode, SeekFor, SetTime, SpaceMode,
@@ -38,6 +38,8 @@ impl<S: Store> Operations for FsDriver<S> {
             return Ok(());
         }
         let append = file.flags.append;
+        let end = AppendedAt::default();
+        let append = append.then_some(&end);
         let written = self.fs().write(file.handle, offset, bytes, append, false).map_err(errno)?;
         assert_eq!(written, bytes.len(), "a write is whole or fails");
         self.fs().make_early(file.handle, offset, written);
