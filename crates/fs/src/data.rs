@@ -233,9 +233,15 @@ impl<S: Store> DataPath<S> {
         delete_files(&self.store, self.stripe_size, &self.deletions.take().files);
     }
 
+    /// Grows whenever removed files have been freed; see [`wait_for_room`](Self::wait_for_room).
+    pub fn freed(&self) -> u64 {
+        self.deletions.freed()
+    }
+
     /// After the store was full: frees what waits for that, and waits for removals that are under
-    /// way, for a bounded time. `false`: there were none, so trying again is in vain.
-    pub fn wait_for_room(&self) -> bool {
+    /// way, for a bounded time. `false`: there were none since `before`, which is to be taken before the
+    /// store is tried, so trying again is in vain.
+    pub fn wait_for_room(&self, before: u64) -> bool {
         self.store.settle_all();
         self.free_nameless(false);
         for removed in self.unused(self.lingering.all()) {
@@ -244,9 +250,8 @@ impl<S: Store> DataPath<S> {
         }
         let group = self.deletions.take();
         delete_files(&self.store, self.stripe_size, &group.files);
-        let freed = !group.files.is_empty();
         drop(group);
-        self.deletions.wait() || freed
+        self.deletions.wait(before)
     }
 
     /// Waits until everything handed over is done and stops the threads. What is handed over later

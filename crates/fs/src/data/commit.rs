@@ -42,10 +42,11 @@ impl<S: Store> Striped<S> {
     fn make_sure(&self) -> Result<(), Error> {
         let (store, ino) = (&self.record.store, self.ino());
         for attempt in 0..ATTEMPTS {
+            let before = self.path.freed();
             match store.make_sure(self.record.home, ino) {
                 // Names do not wait for room when they are made; whoever has the file does.
                 Err(Error::Store(StoreError::Full { .. }))
-                    if attempt == 0 || self.path.wait_for_room() => {}
+                    if attempt == 0 || self.path.wait_for_room(before) => {}
                 Err(Error::Store(StoreError::Interrupted { .. })) if !caller::has_gone() => {}
                 made => return made,
             }

@@ -36,6 +36,8 @@ struct State {
     called: bool,
     /// Files that are being freed, and how often each.
     under_way: HashMap<Ino, usize>,
+    /// How often something was freed.
+    freed: u64,
     /// No file waits any more.
     closed: bool,
 }
@@ -90,11 +92,17 @@ impl Deletions {
         state.under_way.contains_key(&ino) || state.waiting.iter().any(|file| file.ino == ino)
     }
 
-    /// Waits for what is under way, for a bounded time. `false`: there was nothing to wait for.
-    pub fn wait(&self) -> bool {
+    /// Grows whenever something has been freed.
+    pub fn freed(&self) -> u64 {
+        self.state().freed
+    }
+
+    /// Waits for what is under way, for a bounded time. `false`: there was nothing to wait for, and
+    /// nothing has been freed since [`freed`](Self::freed) was `before`.
+    pub fn wait(&self, before: u64) -> bool {
         let state = self.state();
         if state.under_way.is_empty() {
-            return false;
+            return state.freed != before;
         }
         let waited =
             self.changed.wait_timeout_while(state, PATIENCE, |state| !state.under_way.is_empty());
@@ -121,6 +129,7 @@ pub(super) struct Group<'d> {
 impl Drop for Group<'_> {
     fn drop(&mut self) {
         let mut state = self.deletions.state();
+        state.freed += u64::from(!self.files.is_empty());
         for file in &self.files {
             let times = state.under_way.get_mut(&file.ino);
             if times.is_some_and(|times| std::mem::replace(times, *times - 1) == 1) {
@@ -177,15 +186,16 @@ mod tests {
     #[test]
     fn waiting_ends_when_nothing_is_under_way() {
         let deletions = Deletions::default();
-        assert!(!deletions.wait());
+        let before = deletions.freed();
+        assert!(!deletions.wait(before));
         deletions.add(file(10), false);
         let group = deletions.take();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| deletions.wait());
+            let waiter = scope.spawn(|| deletions.wait(before));
             drop(group);
-            // Either it saw the deletion and its end, or it came after both.
-            let _ = waiter.join().expect("the waiter returns");
+            // It saw the deletion and its end, or came after both.
+            assert!(waiter.join().expect("the waiter returns"));
         });
-        assert!(!deletions.wait());
+        assert!(!deletions.wait(deletions.freed()));
     }
 }

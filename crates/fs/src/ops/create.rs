@@ -218,11 +218,14 @@ impl<S: Store> Fs<S> {
                 .absent(entry.clone())
                 .put(entry.clone(), record.clone());
             let batch = touch(recount(also(batch), Some(reference), None), self.now());
+            let before = self.data.freed();
             let outcome = match self.change_entries(place.shard, batch) {
                 Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
-                Err(Error::Store(StoreError::Full { .. })) if self.data.wait_for_room() => continue,
+                Err(Error::Store(StoreError::Full { .. })) if self.data.wait_for_room(before) => {
+                    continue;
+                }
                 other => other?,
             };
             match outcome.refused_by {
