@@ -109,9 +109,10 @@ impl<S: Store> Fs<S> {
     }
 
     /// What was lost with a node that died lies before this instant: inodes that are made from now
-    /// on have numbers above it. To be called before partitions are given up for lost.
-    pub fn outdate(store: &S, now: Time) -> Result<(), Error> {
-        superblock::outdate(store, now)
+    /// on have numbers above it. `records_lost`: it held metadata. To be called before partitions are
+    /// given up for lost.
+    pub fn outdate(store: &S, now: Time, records_lost: bool) -> Result<(), Error> {
+        superblock::outdate(store, now, records_lost)
     }
 
     /// Makes anew what no file system can do without and was lost with a node that died.

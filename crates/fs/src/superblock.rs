@@ -65,13 +65,12 @@ fn root(format: &Format, now: Time) -> Inode {
 }
 
 /// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
-/// all that were granted until now.
-pub fn outdate(store: &impl Store, now: Time) -> Result<(), Error> {
-    let batch = Batch::new()
-        .present(FORMAT)
-        .max(NEXT_INO, 0, now.0)
-        .max(NEXT_SERIAL, 0, serial_at(now.0))
-        .max(LOST_BELOW, 0, now.0);
+/// all that were granted until now. `records_lost`: shards were lost, so that what the records of earlier
+/// inodes lack may have been there.
+pub fn outdate(store: &impl Store, now: Time, records_lost: bool) -> Result<(), Error> {
+    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0);
+    let batch = batch.max(NEXT_SERIAL, 0, serial_at(now.0));
+    let batch = if records_lost { batch.max(LOST_BELOW, 0, now.0) } else { batch };
     store.batch(keys::SUPERBLOCK, &batch.reclaims())?;
     Ok(())
 }
@@ -221,10 +220,17 @@ mod tests {
         assert!(NumberSource::inos().next(&store).unwrap() < NOW.0 * 2);
         let now = Time(2_000_000_000_000_000_000);
         let serial = NumberSource::serials().next(&store).unwrap();
-        outdate(&store, now).unwrap();
+        let lost_below = || {
+            let read = store.batch(keys::SUPERBLOCK, &Batch::new().read(LOST_BELOW));
+            read.unwrap().values[0].clone().map(|value| u64_at(&value, 0))
+        };
+        let before = lost_below();
+        outdate(&store, now, false).unwrap();
+        assert_eq!(lost_below(), before, "all records are there");
         assert!(serial < serial_at(now.0), "it was granted before");
         assert!(NumberSource::serials().next(&store).unwrap() >= serial_at(now.0));
-        outdate(&store, Time(NOW.0 * 3)).unwrap();
+        outdate(&store, Time(NOW.0 * 3), true).unwrap();
         assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0 * 3);
+        assert_eq!(lost_below(), Some(NOW.0 * 3));
     }
 }

@@ -65,18 +65,20 @@ impl ClusterHands {
     }
 
     /// What is on its way to a node or from it goes with it as well. A second try finds less.
-    fn note_losses(&self, ended: &[NodeId], left: &[Unfinished]) -> Result<(), Failure> {
+    fn note_losses(&self, ended: &[NodeId], left: &[Unfinished]) -> Result<bool, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let mut lost = self.lost();
+        let mut with_metadata = false;
         for &node in ended {
             let held = ownership.partitions_of(node).map(Partition::number);
             let underway = left.iter().filter(|left| touches(left, node));
             let underway = underway.map(|left| left.partition.number());
             let all: BTreeSet<u16> = held.chain(underway).collect();
+            with_metadata |= all.iter().any(|&partition| Partition::new(partition).is_metadata());
             let most = lost.entry(node).or_default();
             *most = (all.len() as u16).max(*most);
         }
-        Ok(())
+        Ok(with_metadata)
     }
 
     fn nodes(&self, ownership: &Ownership) -> Vec<Node> {
@@ -203,12 +205,12 @@ impl Hands for ClusterHands {
             return Ok(Vec::new());
         }
         self.steps.take("expunge");
+        let with_metadata = self.note_losses(ended, &finished.left)?;
         let before = SystemClock.now();
-        if let Err(error) = Fs::outdate(&self.store, before) {
+        if let Err(error) = Fs::outdate(&self.store, before, with_metadata) {
             tracing::debug!("inode numbers are outdated when they are made anew: {error}");
         }
         let before = Ino(before.0);
-        self.note_losses(ended, &finished.left)?;
         self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
         self.admin.expunge(ended, before).map_err(Failure::new)?;
         Fs::mend(&self.store, self.format, SystemClock.now()).map_err(Failure::new)?;
