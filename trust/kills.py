@@ -2,10 +2,14 @@
 """The manager is killed at every step of a growth and of a shrink, on real servers.
 
 A file system runs all the while; its nodes and its mount belong to another process than the
-manager.  Before each reconfiguration the manager is told how many steps it has to live; it ends
-itself as `kill -9` would, is started again by the file system, and its successor must bring what
-was asked for to its end.  Then every partition must have one owner and every byte must be right.
-The walk goes on, a step more each time, until a manager lives to the end.
+manager, and a program writes, reads back and removes files without a pause.  Before each
+reconfiguration the manager is told how many steps it has to live; it ends itself as `kill -9`
+would, is started again by the file system, and its successor must bring what was asked for to its
+end.  Then every partition must have one owner and every byte must be right.  The walk goes on, a
+step more each time, until a manager lives to the end.  It is made three times: growing and shrinking
+by hand, and growing because a writer waits on a full node.
+
+Of moves that are made together the first step of each kind counts, or every one with `--each`.
 
 For each kill it is told how long it took from the restart until nothing was under way any more, the
 wanted nodes were there and every partition had one owner.  With `--within` that is judged.
@@ -14,6 +18,7 @@ Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 """
 
 import argparse
+import contextlib
 import datetime
 import hashlib
 import json
@@ -23,6 +28,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -32,7 +38,7 @@ COMMAND_SECONDS_MAX = 120
 # How long until all know of a change that is over.
 SETTLED_SECONDS_MAX = 30
 # No reconfiguration has nearly as many steps.
-STEPS_MAX = 200
+STEPS_MAX = 2_000
 MIB = 1 << 20
 DYING = "dies before the step: "
 # The owner of the nodes starts the manager again in the moment in which it says so.
@@ -68,7 +74,7 @@ class System:
         return done.stdout
 
     def up(self) -> None:
-        options = ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "static"]
+        options = ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "nso"]
         self.run("up", *options, "--mount", str(self.mount))
 
     def fill(self, seed: int) -> None:
@@ -87,6 +93,15 @@ class System:
             assert hashlib.sha256(data).hexdigest() == known, f"{name} is not what it was"
         (self.mount / "new").write_bytes(b"x" * 100_000)
         (self.mount / "new").unlink()
+
+    def overfill(self) -> None:
+        """More than one node holds: whoever writes it waits until there is another."""
+        data = random.Random(0).randbytes(40 * MIB)
+        with open(self.mount / "more", "wb") as file:
+            file.write(data)
+            os.fsync(file.fileno())
+        assert (self.mount / "more").read_bytes() == data, "what waited for room is not right"
+        (self.mount / "more").unlink()
 
     def deaths(self) -> list[str]:
         """The steps before which managers have died so far."""
@@ -140,52 +155,95 @@ def held(path: str, secret: str) -> list[tuple[int, int]]:
 
 def what_is_walked(options) -> str:
     step = "each step" if options.stride == 1 else f"one step in {options.stride}"
+    step += " and of each move" if options.each else ""
     judged = f"all well within {options.within:.0f} s of the restart" if options.within else "times told"
     rest = "" if options.stride == 1 else "; --stride 1 (make kills) walks all"
     server = options.server or "the usual server"
-    return f"kills before {step} of growing to 3 nodes and shrinking to 1 on {server}, {judged}{rest}"
+    what = "growing to 3 nodes, shrinking to 1 and growing for a writer"
+    return f"kills before {step} of {what} on {server}, {judged}{rest}"
 
 
-def walk(system: System, stride: int) -> list[float]:
-    """Kills before the first step, the next, and so on, growing and shrinking in turn.  Answers with
-    the seconds from each restart until all was well."""
+@contextlib.contextmanager
+def busy(folder: Path):
+    """Files are written, read back and removed meanwhile; what goes wrong with them is told at the end."""
+    over, wrong = threading.Event(), []
+
+    def work() -> None:
+        source, count = random.Random(7), 0
+        try:
+            while not over.is_set():
+                data, path = source.randbytes(source.randrange(1, 300_000)), folder / f"busy-{count % 3}"
+                path.write_bytes(data)
+                assert path.read_bytes() == data, f"{path.name} is not what was written"
+                path.unlink()
+                count += 1
+        except (AssertionError, OSError) as error:
+            wrong.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(COMMAND_SECONDS_MAX)
+    if thread.is_alive():
+        raise AssertionError("a program that writes and reads has not come back")
+    if wrong:
+        raise AssertionError(f"a program that wrote meanwhile: {wrong[0]}")
+
+
+def change(system: System, how: str) -> int | None:
+    """One reconfiguration; how many nodes there must be then, if that is known."""
+    if how == "by a writer":
+        system.overfill()
+        return None
+    nodes = 3 if how == "growing" else 1
+    system.run("scale", str(nodes))
+    return nodes
+
+
+def walk(system: System, stride: int, each: str) -> list[float]:
+    """Kills before the first step, the next, and so on.  Answers with the seconds from each restart
+    until all was well."""
     took: list[float] = []
-    lived = {3: False, 1: False}
-    # Both directions begin at another step, so that a long stride meets different ones.
-    for offset, nodes in ((0, 3), (stride // 2, 1)):
-        assert system.run("scale", "1" if nodes == 3 else "3")
-        for steps in range(offset, STEPS_MAX, stride):
+    # They begin at different steps, so that a long stride meets different ones.
+    for at, how in enumerate(("growing", "shrinking", "by a writer")):
+        first = "3" if how == "shrinking" else "1"
+        system.run("scale", first)
+        for steps in range(at * stride // 3, STEPS_MAX, stride):
             before = len(system.deaths())
-            system.fuse.write_text(str(steps))
-            system.run("scale", str(nodes))
-            settle(system, nodes)
-            steady_at = time.time()
+            system.fuse.write_text(f"{steps}{each}")
+            with busy(system.mount):
+                nodes = change(system, how)
+                settle(system, nodes)
+                steady_at = time.time()
             system.verify()
             died = system.deaths()[before:]
             said = "lived"
             if died:
                 restarted_at = system.restarted_at()
                 assert restarted_at is not None, f"nobody started it again: {died}"
-                took.append(steady_at - restarted_at)
+                took.append(max(0.0, steady_at - restarted_at))
                 said = f"{died}, well {took[-1]:.1f} s after its restart"
-            print(f"  to {nodes}, {steps} steps: {said}", flush=True)
+            print(f"  {how}, {steps} steps: {said}", flush=True)
             # A manager that lived may have steps left: the next one reads a large number.
             system.fuse.write_text("1000000")
-            system.run("scale", "1" if nodes == 3 else "3")
+            system.run("scale", first)
             if not died:
-                lived[nodes] = True
                 break
-        assert lived[nodes], f"no manager lives to see {nodes} nodes"
+        else:
+            raise AssertionError(f"no manager lives to the end of {how}")
     return took
 
 
-def settle(system: System, nodes: int) -> None:
+def settle(system: System, nodes: int | None) -> None:
     """Until nothing is under way and each partition has one owner, as all nodes and the mount say."""
     # The mount hears of nodes that came a moment later.
     end = time.monotonic() + SETTLED_SECONDS_MAX
     while True:
         status = json.loads(system.run("status", "--json"))
-        if status["reconfiguration"] is None and len(status["nodes"]) == nodes:
+        if status["reconfiguration"] is None and nodes in (None, len(status["nodes"])):
             break
         assert time.monotonic() < end, status
         time.sleep(0.05)
@@ -198,6 +256,7 @@ def main() -> int:
     parser.add_argument("--tidefs", type=Path, required=True, help="the program to test")
     parser.add_argument("--server", help="the server program that nodes run")
     parser.add_argument("--stride", type=int, default=1, help="kill at every n-th step only")
+    parser.add_argument("--each", action="store_true", help="each step of each move counts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--within", type=float, help="fail when a restart took longer, in seconds")
     options = parser.parse_args()
@@ -209,7 +268,7 @@ def main() -> int:
         system.up()
         try:
             system.fill(options.seed)
-            took = walk(system, options.stride)
+            took = walk(system, options.stride, " each" if options.each else "")
             store = json.loads(system.run("status", "--json"))["store"]
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             print(f"FAILED: {error}", file=sys.stderr)
