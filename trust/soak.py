@@ -50,15 +50,19 @@ class FileSystem(Mounted):
             for log in logs
         )
 
-    def change(self, chance: random.Random) -> dict:
-        """Another number of nodes, by any way that leads there; says what was done."""
+    def change(self, chance: random.Random) -> dict | None:
+        """Another number of nodes, by any way that leads there; says what was done.  None: what is in
+        use fits no other number now."""
         status = self.status()
         count = len(status["nodes"])
         used = sum(node["memory_used_bytes"] for node in status["nodes"])
         each = status["nodes"][0]["memory_capacity_bytes"]
         # What is left must take everything, and what is written meanwhile.
         least = max(1, -(-int(used * 1.5) // each))
-        wanted = chance.choice([n for n in range(1, self.most + 1) if n >= least and n != count])
+        others = [n for n in range(1, self.most + 1) if n >= least and n != count]
+        if not others:
+            return None
+        wanted = chance.choice(others)
         words = ["scale", str(wanted)]
         if wanted == count - 1:
             words = ["drain", str(chance.choice(status["nodes"])["number"])]
@@ -148,6 +152,9 @@ def change_nodes(options, system: FileSystem, seed: int, outcome: Outcome, repor
     end = time.monotonic() + options.seconds
     while time.monotonic() < end and reports.empty():
         done = system.change(chance)
+        if done is None:
+            time.sleep(0.2)
+            continue
         outcome.changes.append(done)
         if options.verbose:
             print(
@@ -159,7 +166,7 @@ def change_nodes(options, system: FileSystem, seed: int, outcome: Outcome, repor
 
 
 def print_table(outcomes: list[Outcome], seed: int) -> None:
-    line = "{:<16}{:>8}{:>9}{:>10}{:>8}{:>8}{:>9}{:>10}{:>9}{:>11}"
+    line = "{:<16}{:>8}{:>9}{:>10}{:>8}{:>8}{:>9}{:>10}{:>9}{:>15}"
     print(
         line.format(
             *("server", "seconds", "changes", "calls", "failed", "wrong", "p99", "longest"),
@@ -168,7 +175,7 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
     )
     for it in outcomes:
         uneven = sorted(change["imbalance_percent"] or 0.0 for change in it.changes)
-        middle = uneven[len(uneven) // 2] if uneven else 0.0
+        middle, most = (uneven[len(uneven) // 2], uneven[-1]) if uneven else (0.0, 0.0)
         print(
             line.format(
                 it.store,
@@ -180,10 +187,10 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
                 f"{it.p99 * 1000:.0f} ms",
                 f"{it.longest * 1000:.0f} ms",
                 f"x {it.moved_over_minimum():.2f}",
-                f"{middle:.1f} %",
+                f"{middle:.1f} {most:.1f} %",
             )
         )
-    print(f"seed {seed}; moved: over the least; imbalance: the median after a change", flush=True)
+    print(f"seed {seed}; moved: over the least; imbalance: the median and the most after a change", flush=True)
 
 
 def main() -> None:
