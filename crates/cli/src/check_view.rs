@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tidefs_fs::{CheckReport, Found};
+use tidefs_report::Losses;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckView {
@@ -17,6 +18,12 @@ pub struct CheckView {
     pub left: Vec<FindingView>,
     /// There were more findings than one check takes.
     pub more: bool,
+    /// Why nothing was concluded but what is lost; null where everything was checked.
+    #[serde(default)]
+    pub unchecked: Option<String>,
+    /// What nodes that died took with them, by path from the mount on.
+    #[serde(flatten)]
+    pub losses: Losses,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +47,14 @@ impl CheckView {
             repaired: report.repaired.iter().map(FindingView::new).collect(),
             left: report.left.iter().map(FindingView::new).collect(),
             more: report.more,
+            unchecked: None,
+            losses: Losses::default(),
         }
+    }
+
+    pub fn with_losses(self, losses: Losses) -> CheckView {
+        let clean = self.clean && losses == Losses::default();
+        CheckView { clean, losses, ..self }
     }
 }
 
@@ -79,11 +93,29 @@ impl fmt::Display for CheckView {
         for finding in &self.left {
             writeln!(f, "{finding}")?;
         }
+        let Losses { lost_nodes, lost_files, lost_names_in, more_lost } = &self.losses;
+        for node in lost_nodes {
+            writeln!(f, "{node}")?;
+        }
+        for file in lost_files {
+            writeln!(f, "lost: {file} cannot be read in full any more")?;
+        }
+        for directory in lost_names_in {
+            writeln!(f, "lost: files in {directory} whose names were on a node that died")?;
+        }
+        if *more_lost {
+            writeln!(f, "not all of the tree was looked at for what is lost")?;
+        }
+        if let Some(why) = &self.unchecked {
+            return f.write_str(why);
+        }
+        let lost = lost_files.len() + lost_names_in.len();
         let CheckView { inodes, shards, stripes, .. } = self;
         write!(f, "{inodes} inodes, {shards} shards and {stripes} stripes: ")?;
         let leaks = self.left.iter().filter(|finding| !finding.damage).count();
         let damages = self.left.len() - leaks;
         match (leaks, damages) {
+            (0, 0) if !self.more && lost > 0 => write!(f, "clean but for what is lost")?,
             (0, 0) if !self.more => write!(f, "clean")?,
             _ => write!(f, "{leaks} leaks and {damages} damages are left")?,
         }
@@ -123,5 +155,12 @@ mod tests {
         );
         view.repaired = std::mem::take(&mut view.left);
         assert!(view.to_string().ends_with(": clean, 2 repaired"), "{view}");
+        let losses = Losses { lost_files: vec!["a/b".to_owned()], ..Losses::default() };
+        let view = view.with_losses(losses);
+        assert!(!view.clean);
+        let said = view.to_string();
+        for part in ["lost: a/b cannot be read", ": clean but for what is lost, 2 repaired"] {
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use tidefs_control::{Capacity, OwnShare, Policy, Settings, SettingsError, Watch};
+use tidefs_control::{Basis, Capacity, OwnShare, Policy, Settings, SettingsError, Watch};
 use tidefs_model::ByteSize;
 
 /// Most nodes that one machine is asked to run; each is a process with its own sockets.
@@ -154,7 +154,8 @@ pub struct Elasticity {
     pub several_hosts: bool,
 
     /// Bytes a second that reconfigurations may move, such as 200MiB; a lender that wants its memory
-    /// back does not wait for it [default: no limit]
+    /// back does not wait for it, a partition moves whole, and what a manager that was killed left half
+    /// done is finished without it [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub move_rate: Option<u64>,
 }
@@ -215,6 +216,28 @@ impl Elasticity {
         settings.watch = self.watch();
         settings.check().map(|()| settings)
     }
+}
+
+/// The numbers that a policy goes by; nothing for one that only does as it is told.
+pub fn policy_in_words(policy: &Policy) -> String {
+    let of = |basis| match basis {
+        Basis::Initial => "the first nodes",
+        Basis::Current => "the nodes",
+    };
+    let grows = policy.scale_out.map(|it| {
+        let (above, step) = (it.threshold_percent, it.step_percent);
+        format!("grows above {above} % by {step} % of {}", of(it.basis))
+    });
+    let shrinks = policy.scale_in.map(|it| {
+        let (below, step, fill) = (it.threshold_percent, it.step_percent, it.ceiling_percent);
+        let quiet = it.quiet.as_secs_f64();
+        format!(
+            "shrinks below {below} % for {quiet} s by {step} % of {}, to {fill} % at most",
+            of(it.basis)
+        )
+    });
+    let said: Vec<_> = grows.into_iter().chain(shrinks).collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) }
 }
 
 /// How often nodes are observed: oftener would keep them busy, more rarely is no watch.

@@ -14,6 +14,7 @@ use tidefs_control::{Settings, SettingsError};
 use tidefs_fs::Format;
 use tidefs_fuse::Requests;
 use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
+use tidefs_report::Losses;
 use tidefs_store::Overview;
 
 use crate::check_view::CheckView;
@@ -33,7 +34,7 @@ use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
 use crate::storage::{AnyStore, Storage};
-use crate::view::StatusView;
+use crate::view::{LostView, StatusView};
 use crate::wish::Wish;
 
 pub use crate::mounting::Totals;
@@ -226,7 +227,25 @@ impl FileSystem {
             let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
             storage.as_ref().context("the file system is stopping")?.store_to_check()?
         };
-        checking::check(&store, self.manager(), &self.paths, repair)
+        let found = checking::check(&store, self.manager(), &self.paths, repair);
+        if self.dead_nodes().is_empty() {
+            return found;
+        }
+        let mut mounts =
+            self.paths.mount_records().into_iter().map(|(_, record)| record.point.path);
+        let lost = mounts.find_map(|mount| self.lost(&mount));
+        // What cannot be read because of a node that died is named all the same.
+        let found = found.unwrap_or_else(|error| CheckView {
+            unchecked: Some(format!("{error:#}")),
+            ..CheckView::default()
+        });
+        Ok(found.with_losses(self.losses(lost.as_ref())))
+    }
+
+    /// What nodes that died took with them, for programs.
+    pub fn losses(&self, lost: Option<&Lost>) -> Losses {
+        let nodes = self.dead_nodes().iter().map(|dead| LostView::from(dead).to_string()).collect();
+        lost.unwrap_or(&Lost::default()).losses(nodes)
     }
 
     /// Another process's writer met a full node.

@@ -1,4 +1,4 @@
-//! Which files a node that died took with it, for the summary of a run.
+//! Which files a node that died took with it, for the end of a run and for `fsck`.
 //!
 //! Nobody keeps a list of the files on a node, and the node cannot be asked any more. But the place
 //! of each stripe follows from the file's number and size, so a look at the tree tells. Names that
@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tidefs_model::{Ino, StripeKey, StripeSize};
+use tidefs_report::Losses;
 
 /// How long the look at the tree may take; what is not seen by then is not told.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Names in the summary; the log has them all.
 const SHOWN_MAX: usize = 20;
+/// Names for programs.
+const NAMED_MAX: usize = 10_000;
 
 /// What is lost, by path from the mount on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,6 +99,18 @@ impl Lost {
         }
     }
 
+    /// For programs; `nodes` are the ones that died, in words.
+    pub fn losses(&self, lost_nodes: Vec<String>) -> Losses {
+        let named = |paths: &[PathBuf]| paths.iter().take(NAMED_MAX).map(|it| text(it)).collect();
+        let too_many = self.files.len().max(self.directories.len()) > NAMED_MAX;
+        Losses {
+            lost_nodes,
+            lost_files: named(&self.files),
+            lost_names_in: named(&self.directories),
+            more_lost: self.incomplete || too_many,
+        }
+    }
+
     fn named_from(mut self, mount: &Path) -> Lost {
         for paths in [&mut self.files, &mut self.directories] {
             for path in &mut *paths {
@@ -107,6 +122,15 @@ impl Lost {
             paths.dedup();
         }
         self
+    }
+}
+
+/// Bytes that are no text are escaped; the mount itself is `.`.
+fn text(path: &Path) -> String {
+    match path.to_str() {
+        Some("") => ".".to_owned(),
+        Some(text) => text.to_owned(),
+        None => path.as_os_str().as_encoded_bytes().escape_ascii().to_string(),
     }
 }
 
@@ -175,6 +199,9 @@ mod tests {
         );
         assert_eq!(lost.files, [Path::new("deep/other"), Path::new("one")]);
         assert_eq!((&lost.directories[..], lost.incomplete), (&["deep".into()][..], false));
+        let losses = lost.losses(vec!["node 2".to_owned()]);
+        assert_eq!((&losses.lost_files[1][..], &losses.lost_names_in[0][..]), ("one", "deep"));
+        assert!(!losses.more_lost && losses.lost_nodes == ["node 2"]);
         let nothing = Lost::find(folder.path(), |_, _| false, |_| false);
         assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
     }
@@ -188,5 +215,8 @@ mod tests {
             assert!(said.contains(part), "no {part:?} in {said}");
         }
         assert!(!said.contains("f20"), "{said}");
+        let files = vec![PathBuf::from("f"); NAMED_MAX + 1];
+        let losses = Lost { files, ..Lost::default() }.losses(Vec::new());
+        assert_eq!((losses.lost_files.len(), losses.more_lost), (NAMED_MAX, true));
     }
 }

@@ -7,8 +7,9 @@ use rustix::fs::Access;
 use tidefs_control::Kind;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::Time;
-use tidefs_report::{Decision, PhaseTime, Reconfiguration, Report, RunFacts};
+use tidefs_report::{Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts};
 
+use crate::elasticity::{NodeRange, policy_in_words};
 use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::monitor::Observed;
@@ -20,6 +21,7 @@ pub struct Ended<'a> {
     pub wall: Duration,
     pub size: &'a Size,
     pub observed: &'a Observed,
+    pub losses: Losses,
 }
 
 /// Writes the three files of the report.
@@ -35,7 +37,7 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
         nodes_min: size.nodes.map_or(0, |nodes| nodes.min.into()),
         nodes_max: size.nodes.map_or(0, |nodes| nodes.max.into()),
         node_memory_bytes: size.nodes.map_or(0, |_| size.node_capacity().0),
-        policy: size.nodes.map_or("static", |nodes| size.elasticity.policy_name(nodes)).to_owned(),
+        policy: size.nodes.map_or("static".to_owned(), |nodes| policy(size, nodes)),
     };
     let history = &observed.history;
     let reconfigurations = reconfigurations(observed);
@@ -44,8 +46,18 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
         (*what, *why) = (observed.names.told(what), observed.names.told(why));
     }
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
-    let report = report.with_left_out(history.left_out());
+    let report = report.with_left_out(history.left_out()).with_losses(ended.losses.clone());
     Ok(report.write(directory)?)
+}
+
+/// With the numbers that it goes by.
+fn policy(size: &Size, nodes: NodeRange) -> String {
+    let name = size.elasticity.policy_name(nodes);
+    match size.settings(nodes) {
+        Ok(settings) => format!("{name}{}", policy_in_words(&settings.policy)),
+        // It could not have been started.
+        Err(_) => name.to_owned(),
+    }
 }
 
 /// Says before a run of hours whether its report can be written. Makes nothing.

@@ -21,9 +21,23 @@ pub struct RunFacts {
     pub store: String,
     pub nodes_min: u32,
     pub nodes_max: u32,
-    /// Memory that each node offers; 0 where the store has no nodes.
+    /// Memory of each node that data may fill, without the head-room; 0 where the store has no nodes.
     pub node_memory_bytes: u64,
+    /// With the thresholds and steps that it goes by.
     pub policy: String,
+}
+
+/// What nodes that died took with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// In words, with what each held.
+    pub lost_nodes: Vec<String>,
+    /// Files that could not be read in full at the end, by path from the mount on.
+    pub lost_files: Vec<String>,
+    /// Directories of which names were lost.
+    pub lost_names_in: Vec<String>,
+    /// There are more than these.
+    pub more_lost: bool,
 }
 
 /// What there was too much of to be kept.

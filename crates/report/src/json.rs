@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::balance::Fill;
-use crate::facts::{Decision, LeftOut, NodeUsage, Reconfiguration, Row, RunFacts};
+use crate::facts::{Decision, LeftOut, Losses, NodeUsage, Reconfiguration, Row, RunFacts};
 use crate::report::Report;
 
 /// The report as a JSON document with one line for a fact and one for a row.
@@ -37,6 +37,8 @@ struct Document<'a> {
     reconfigurations: &'a [Reconfiguration],
     decisions: &'a [Decision],
     left_out: LeftOut,
+    #[serde(flatten)]
+    losses: &'a Losses,
     nodes: Vec<Node<'a>>,
     timeline: Vec<TimelineRow>,
 }
@@ -98,6 +100,7 @@ impl<'a> Document<'a> {
             reconfigurations: &report.reconfigurations,
             decisions: &report.decisions,
             left_out: report.left_out,
+            losses: &report.losses,
             nodes,
             timeline,
         }

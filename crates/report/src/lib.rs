@@ -19,7 +19,9 @@ mod words;
 
 pub use chart::{BoxPanel, box_plots};
 pub use error::ReportError;
-pub use facts::{Decision, Kind, LeftOut, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts};
+pub use facts::{
+    Decision, Kind, LeftOut, Losses, NodeUsage, PhaseTime, Reconfiguration, Row, RunFacts,
+};
 pub use page::{Compared, comparison};
 pub use report::Report;
 pub use totals::{StaticRun, Totals};

@@ -9,6 +9,7 @@ mod tables;
 pub use side_by_side::{Compared, comparison};
 
 use crate::chart::{self, Width};
+use crate::facts::Losses;
 use crate::markup::Markup;
 use crate::report::Report;
 use crate::words;
@@ -44,6 +45,9 @@ fn head(head: &mut Markup, title: &str) {
 
 fn content(main: &mut Markup, report: &Report) {
     headline::draw(main, report);
+    if report.losses != Losses::default() {
+        section(main, "Lost with nodes that died", "", |section| tables::losses(section, report));
+    }
     section(main, "Memory over time", "", |section| {
         for width in [Width::Wide, Width::Narrow] {
             chart::timeline(report, width, false, section);

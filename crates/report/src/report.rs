@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::balance::imbalance_after;
 use crate::chart;
 use crate::error::ReportError;
-use crate::facts::{Decision, LeftOut, Reconfiguration, Row, RunFacts};
+use crate::facts::{Decision, LeftOut, Losses, Reconfiguration, Row, RunFacts};
 use crate::json;
 use crate::page;
 use crate::totals::Totals;
@@ -20,6 +20,7 @@ pub struct Report {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) totals: Totals,
     pub(crate) left_out: LeftOut,
+    pub(crate) losses: Losses,
 }
 
 impl Report {
@@ -42,13 +43,18 @@ impl Report {
             reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
         }
         let totals = Totals::new(&run, &timeline);
-        let left_out = LeftOut::default();
-        Ok(Report { run, timeline, reconfigurations, decisions, totals, left_out })
+        let (left_out, losses) = Default::default();
+        Ok(Report { run, timeline, reconfigurations, decisions, totals, left_out, losses })
     }
 
     /// Says what is missing in it.
     pub fn with_left_out(self, left_out: LeftOut) -> Report {
         Report { left_out, ..self }
+    }
+
+    /// Says what was lost with nodes that died.
+    pub fn with_losses(self, losses: Losses) -> Report {
+        Report { losses, ..self }
     }
 
     pub fn totals(&self) -> &Totals {

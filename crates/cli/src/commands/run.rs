@@ -66,7 +66,9 @@ fn carry_out(
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
     }
     let observed = monitor.finish();
-    let lost = if options.quiet { None } else { file_system.lost(mount) };
+    let is_told = !options.quiet || options.report.is_some();
+    let lost = is_told.then(|| file_system.lost(mount)).flatten();
+    let losses = file_system.losses(lost.as_ref());
     file_system.stop();
     let status = supervise::exit_status(outcome?);
     if !options.quiet {
@@ -74,7 +76,8 @@ fn carry_out(
     }
     if let Some(directory) = &options.report {
         let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
-        let ended = Ended { command: words.collect(), status, wall, size, observed: &observed };
+        let ended =
+            Ended { command: words.collect(), status, wall, size, observed: &observed, losses };
         // What the command did counts, not what could be told of it.
         match reporting::write(&ended, directory) {
             Ok(()) if options.quiet => {}

@@ -235,26 +235,35 @@ const TAKEN_OVER: &str = r#"
     [ $i -lt 300 ] || exit 21
     echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
     for i in $(ls); do cat $i > /dev/null 2>&1 || echo "unread $i"; done
+    "$TIDEFS" fsck && exit 22
     true
 "#;
 
 #[test]
 fn files_are_named_also_when_others_hold_what_the_dead_node_held() {
     let options = ["-v", "--nodes", "2..3", "--node-memory", "64MiB", "--policy", "static"];
+    let options = [&options[..], &["--report", "report"]].concat();
     let end = |server| {
         let world = world_with(server)?;
         let ran = run_on(&world, &options, TAKEN_OVER).succeeded();
+        let report = std::fs::read(world.work().join("report/report.json")).expect("a report");
+        std::fs::remove_dir_all(world.work().join("report")).unwrap();
         world.is_as_before();
-        Some(ran)
+        Some((ran, serde_json::from_slice::<Value>(&report).expect("JSON")))
     };
-    for ran in servers().into_iter().filter_map(end) {
+    for (ran, report) in servers().into_iter().filter_map(end) {
         let unread = ran.stdout.lines().filter_map(|line| line.strip_prefix("unread "));
         let unread: Vec<_> = unread.collect();
         assert!(!unread.is_empty(), "{}", ran.stdout);
         for name in unread {
             let told = ran.stderr.lines().any(|line| line.ends_with(&format!("lost: {name}")));
             assert!(told, "{name} is not named in {}", ran.stderr);
+            let found = format!("lost: {name} cannot be read in full any more");
+            assert!(ran.stdout.lines().any(|line| line == found), "{}", ran.stdout);
+            let files = report["lost_files"].as_array().expect("a list");
+            assert!(files.iter().any(|file| file == name), "{name} is not in {files:?}");
         }
+        assert!(report["lost_nodes"][0].as_str().is_some_and(|it| it.starts_with("node 2 (")));
         assert!(ran.stderr.contains("cannot be read in full any more"), "{}", ran.stderr);
         let names = "files in ./ whose names were there are lost as well";
         assert!(ran.stderr.contains(names), "{}", ran.stderr);

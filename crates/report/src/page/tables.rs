@@ -34,6 +34,28 @@ pub(super) fn reconfigurations(section: &mut Markup, report: &Report) {
     left_out(section, report.left_out.stalls, "of them have no stalls, which were not kept");
 }
 
+/// What nodes that died took with them.
+pub(super) fn losses(section: &mut Markup, report: &Report) {
+    let losses = &report.losses;
+    losses.lost_nodes.iter().for_each(|node| section.leaf("p", &[], node));
+    names(section, "Files that cannot be read in full any more", &losses.lost_files);
+    names(section, "Directories of which names are lost", &losses.lost_names_in);
+    if losses.more_lost {
+        section.leaf("p", &[("class", &"quiet")], "More may be lost than was found.");
+    }
+}
+
+fn names(section: &mut Markup, what: &str, names: &[String]) {
+    if names.is_empty() {
+        return;
+    }
+    section.leaf("p", &[], format!("{what}: {}", words::grouped(names.len() as u64)));
+    section.element("ul", &[], |list| {
+        names.iter().take(LINES_MOST).for_each(|name| list.leaf("li", &[], name));
+    });
+    rest(section, names.len(), "names");
+}
+
 const COLUMNS: [&str; 10] = [
     "no.",
     "what",
