@@ -122,7 +122,11 @@ pub enum Command {
     Holder,
     /// Decide about the nodes; started by the process that owns them.
     #[command(hide = true)]
-    Manager,
+    Manager {
+        /// What it says goes to a log that is kept
+        #[arg(long)]
+        kept: bool,
+    },
 }
 
 /// What `run` and `up` start.

@@ -33,7 +33,8 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arguments.command,
         Command::Plan(_) | Command::Sim(_) | Command::Lend(_) | Command::Placement(_)
     );
-    let is_ours = matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager);
+    let is_ours =
+        matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager { .. });
     if !computes && !is_ours {
         cleanup::sweep(state);
     }
@@ -55,7 +56,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => return doctor::doctor(options, state),
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
-        Command::Manager => return manager::manager(),
+        Command::Manager { .. } => return manager::manager(),
     }
     Ok(ExitCode::SUCCESS)
 }

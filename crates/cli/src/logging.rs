@@ -1,7 +1,7 @@
 //! The log: warnings on standard error, more when asked for.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -10,22 +10,32 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+static KEPT: AtomicBool = AtomicBool::new(false);
 
 /// How often `-v` was given, for processes that this one starts.
 pub fn verbosity() -> u8 {
     VERBOSITY.load(Ordering::Relaxed)
 }
 
+/// What this process says goes to a file that is kept.
+pub fn is_kept() -> bool {
+    KEPT.load(Ordering::Relaxed)
+}
+
 /// Each failed request is told to the program that made it; thousands of them may follow when a
 /// node dies. The FUSE library answers the notice of an interrupted request also when that request
 /// is done already, which the kernel ignores and the library calls an error.
 const QUIET: &str = "warn,tidefs_fuse::adapter=error,fuser::reply=off";
+/// A kept log also has what was decided about the nodes, and what came of it.
+const QUIET_KEPT: &str = "warn,tidefs_manager=info,tidefs_fuse::adapter=error,fuser::reply=off";
 
 /// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it. `kept`: what
 /// is said goes to a file, where the time matters.
 pub fn begin(verbose: u8, kept: bool) {
     VERBOSITY.store(verbose, Ordering::Relaxed);
+    KEPT.store(kept, Ordering::Relaxed);
     let level = match verbose {
+        0 if kept => QUIET_KEPT,
         0 => QUIET,
         1 => "info",
         _ => "debug",

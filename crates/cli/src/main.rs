@@ -59,7 +59,10 @@ use crate::failure::{FAILED, Failure};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let kept = matches!(arguments.command, Command::Daemon | Command::Holder);
+    let kept = matches!(
+        arguments.command,
+        Command::Daemon | Command::Holder | Command::Manager { kept: true }
+    );
     logging::begin(arguments.verbose, kept);
     commands::dispatch(&arguments).unwrap_or_else(|error| {
         say::note(format!("{error:#}"));

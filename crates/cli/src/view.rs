@@ -255,7 +255,7 @@ impl fmt::Display for StatusView {
             f,
             "\nnode  {:width$}  class   state           used of capacity         partitions{}",
             "endpoint",
-            if watched { "   bandwidth  share" } else { "" }
+            if watched { "   bandwidth     traffic  share" } else { "" }
         )?;
         for (at, node) in self.nodes.iter().enumerate() {
             let number = if node.number == 0 { at + 1 } else { node.number };
@@ -267,9 +267,12 @@ impl fmt::Display for StatusView {
                 node.endpoint, node.class, node.state, node.partitions,
             )?;
             if let Some(ShareView { percent, reason }) = &node.share {
-                let rate = node.bandwidth_bytes_per_second;
-                let rate = rate.map_or("-".to_owned(), |rate| format!("{}/s", ByteSize(rate)));
-                write!(f, "  {rate:>10}  {percent:.1} % by {reason}")?;
+                let said = |rate: Option<u64>| {
+                    rate.map_or("-".to_owned(), |rate| format!("{}/s", ByteSize(rate)))
+                };
+                let link = said(node.bandwidth_bytes_per_second);
+                let traffic = said(node.traffic_bytes_per_second);
+                write!(f, "  {link:>10}  {traffic:>10}  {percent:.1} % by {reason}")?;
             }
             writeln!(f)?;
         }

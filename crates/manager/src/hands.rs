@@ -57,7 +57,8 @@ pub trait Hands: Send + Sync {
     /// Lets all members forget a node that holds nothing, which may be dead.
     fn remove_node(&self, node: NodeId) -> Result<(), Failure>;
 
-    /// Copies, verifies, switches, then deletes, in any order. `progress` is told what has been
+    /// Copies, verifies, switches, then deletes, in any order; what verifies is the receiving server, by the
+    /// checksum of each key or the acknowledgement of the whole stream. `progress` is told what has been
     /// copied since it was last told. After `stop` it ends soon, with each partition on one node, and
     /// that is no failure.
     fn move_partitions(
@@ -86,6 +87,8 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub class: NodeClass,
+    /// What data may fill. The head-room of the file system's settings comes on top, and what the process
+    /// itself takes.
     pub memory: ByteSize,
 }
 

@@ -19,6 +19,7 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let terminal = std::io::stdout().is_terminal();
+    let _screen = (terminal && options.times.is_none()).then(Screen::take);
     let mut left = options.times;
     loop {
         let Answer::Status(status) = control::ask(&running.paths, &Request::Status)? else {
@@ -26,7 +27,7 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
         };
         // From the upper left corner, and nothing of the last look stays behind.
         let text = match terminal {
-            true => format!("\x1b[H{}\x1b[J", status.to_string().replace('\n', "\x1b[K\n")),
+            true => format!("\x1b[H{}\x1b[J", cut(&status.to_string(), rows())),
             false => format!("{status}\n"),
         };
         if std::io::stdout().write_all(text.as_bytes()).is_err() {
@@ -37,5 +38,53 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
         if left == Some(0) || signals.wait(None, EVERY).is_some_and(|it| it.asks_to_stop()) {
             return Ok(());
         }
+    }
+}
+
+/// The terminal's other screen; what was there before comes back at the end.
+struct Screen;
+
+impl Screen {
+    fn take() -> Screen {
+        let _ = std::io::stdout().write_all(b"\x1b[?1049h");
+        Screen
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = std::io::stdout().write_all(b"\x1b[?1049l");
+        let _ = std::io::stdout().flush();
+    }
+}
+
+/// How high the terminal is; as high as terminals are at least where it does not say.
+fn rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok().map(|size| size.ws_row.into()).filter(|&rows| rows > 0).unwrap_or(24)
+}
+
+/// The first lines, and how many there are besides: more would scroll.
+fn cut(text: &str, rows: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    if lines.len() < rows {
+        return lines.join("\x1b[K\n") + "\x1b[K\n";
+    }
+    let shown = rows.saturating_sub(2);
+    let more = lines.len() - shown;
+    format!("{}\x1b[K\n... and {more} more lines\x1b[K", lines[..shown].join("\x1b[K\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_the_terminal_is_counted() {
+        assert_eq!(cut("a\nb\n", 24), "a\x1b[K\nb\x1b[K\n");
+        let many = "line\n".repeat(30);
+        let said = cut(&many, 10);
+        assert_eq!((said.lines().count(), said.matches("line\x1b").count()), (9, 8));
+        assert!(said.contains("and 22 more lines"), "{said}");
     }
 }

@@ -14,8 +14,11 @@ use super::steps::Steps;
 use crate::lines;
 use crate::state::Paths;
 
-/// Longer than a node may take to start, and to end.
+/// Longer than a node may take to end.
 const OWNER_WAIT: Duration = Duration::from_secs(60);
+/// Longer than a node may take to start, also where a queue is asked for a machine. While the owner is at
+/// it the connection stands, and it breaks when the owner ends.
+const START_WAIT: Duration = Duration::from_secs(15 * 60);
 
 pub struct LentNodes {
     pub paths: Paths,
@@ -24,7 +27,8 @@ pub struct LentNodes {
 
 impl LentNodes {
     fn ask(&self, request: &ToOwner) -> Result<FromOwner, Failure> {
-        let answer = lines::ask(&self.paths.provisioner(), request, OWNER_WAIT);
+        let wait = if matches!(request, ToOwner::Start { .. }) { START_WAIT } else { OWNER_WAIT };
+        let answer = lines::ask(&self.paths.provisioner(), request, wait);
         match answer.map_err(|error| Failure::new(format!("the owner of the nodes: {error}")))? {
             FromOwner::Failed(why) => Err(Failure::new(why)),
             answer => Ok(answer),

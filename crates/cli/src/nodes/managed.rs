@@ -184,6 +184,7 @@ impl Supervision {
         (state.life, state.known) = (state.life + 1, 0);
         let mut command = Command::new("/proc/self/exe");
         command.arg0("tidefs").arg("manager").args((0..logging::verbosity()).map(|_| "-v"));
+        command.args(logging::is_kept().then_some("--kept"));
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
         let parent = rustix::process::getpid();
         // SAFETY: the closure makes plain system calls only, which is allowed after a fork.

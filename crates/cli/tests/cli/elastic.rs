@@ -231,6 +231,10 @@ fn a_writer_on_another_mount_makes_it_grow_too() {
     let seen = status(&world);
     assert!(seen["nodes"].as_array().unwrap().len() >= 2, "{seen}");
     world.run(["top", "-n", "1"]).succeeded();
+    let log = world.shell("cat \"$XDG_RUNTIME_DIR\"/tidefs/up/log").succeeded().stdout;
+    for said in ["decision=grow by 1", "MiB = ", "kind=commission outcome=Completed"] {
+        assert!(log.contains(said), "no {said:?} in the log: {log}");
+    }
     world.run(["down"]).succeeded();
     world.shell("rmdir second").succeeded();
     world.is_as_before();
