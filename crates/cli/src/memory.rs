@@ -110,7 +110,9 @@ impl Group {
         if !self.version2 {
             return read("memory.failcnt").trim().parse().unwrap_or(0);
         }
-        let events = read("memory.events");
+        // Of this group's own limit; those of groups below are theirs.
+        let local = read("memory.events.local");
+        let events = if local.is_empty() { read("memory.events") } else { local };
         let of = |line: &str| -> Option<u64> {
             let (name, count) = line.split_once(' ')?;
             (name == "max" || name == "oom").then(|| count.trim().parse().ok())?

@@ -41,6 +41,8 @@ pub struct Limits {
 
 /// Some waiting is usual where files are read; more than this is for want of memory.
 const STALLED_PERCENT: f64 = 10.0;
+/// Pressure stall information is of so long: what is told twice within it may be the same waiting.
+const STALLED_OVER: Duration = Duration::from_secs(10);
 /// Budgets change in steps of at least this part of the most.
 const STEP_PART: u64 = 16;
 /// The pause before memory is lent again is doubled so often at most.
@@ -71,7 +73,7 @@ pub enum Need {
     TooLittle,
     /// Memory would be used up in this time.
     Sudden { within: Duration },
-    /// Somebody met a limit.
+    /// Somebody met a limit, and there is less than the reserve.
     LimitMet,
 }
 
@@ -87,6 +89,8 @@ pub struct Lender {
     /// Since when more could be lent than is, and how much was free then.
     free_since: Option<(Time, ByteSize)>,
     shrunk_at: Option<Time>,
+    /// When the node shrank last because programs waited for memory.
+    relieved_at: Option<Time>,
     doubled: u32,
 }
 
@@ -100,6 +104,7 @@ impl Lender {
             limits_met: None,
             free_since: None,
             shrunk_at: None,
+            relieved_at: None,
             doubled: 0,
         }
     }
@@ -158,7 +163,9 @@ impl Lender {
     /// By what was taken since each of the looks of the last second: a moment's haste counts, and what
     /// goes on at a lower speed does too.
     fn sudden(&self, now: Time, pressure: &Pressure) -> Option<Need> {
-        if self.limits_met.is_some_and(|before| pressure.limits_met > before) {
+        // A group that reads files meets its limit as well, and drops some of what it has read.
+        let lacks = pressure.available < self.limits.reserve;
+        if lacks && self.limits_met.is_some_and(|before| pressure.limits_met > before) {
             return Some(Need::LimitMet);
         }
         let within = |(at, before): &(Time, ByteSize)| {
@@ -181,9 +188,9 @@ impl Lender {
     fn adapt(&mut self, now: Time, budget: ByteSize, pressure: &Pressure) -> Lending {
         let step = self.limits.most.0 / STEP_PART;
         let mut fits = self.spare(pressure).0.min(self.limits.most.0);
-        if pressure.stalled_percent > STALLED_PERCENT {
-            // Free or not, programs wait for memory.
-            fits = fits.min(pressure.lent.0.min(budget.0) * 3 / 4);
+        if let Some(less) = self.relief(now, budget, pressure).filter(|less| *less < fits) {
+            fits = less;
+            self.relieved_at = Some(now);
         }
         if fits < budget.0 {
             self.free_since = None;
@@ -206,6 +213,15 @@ impl Lender {
                 Lending::Keep
             }
         }
+    }
+
+    /// Free or not, programs wait for memory: they are given some, but not what is of no use without the
+    /// rest.
+    fn relief(&self, now: Time, budget: ByteSize, pressure: &Pressure) -> Option<u64> {
+        let is_news = self.relieved_at.is_none_or(|last| now - last >= STALLED_OVER);
+        let less = pressure.lent.0.min(budget.0) * 3 / 4;
+        let waits = pressure.stalled_percent > STALLED_PERCENT;
+        (waits && is_news).then(|| less.max(self.limits.least.0))
     }
 
     fn offer(&mut self, now: Time, pressure: &Pressure) -> Lending {

@@ -84,16 +84,27 @@ fn what_the_node_takes_in_itself_is_no_need() {
 #[test]
 fn somebody_who_meets_a_limit_is_given_way_at_once() {
     let mut lender = lending(1_000);
-    let met = |times| Pressure { limits_met: times, ..pressure(5_000, 900) };
-    assert_eq!(lender.look(at(0), met(7)), Lending::Keep, "that was long ago");
-    assert_eq!(lender.look(at(50), met(8)), Lending::Leave(Need::LimitMet));
+    let met = |times, available| Pressure { limits_met: times, ..pressure(available, 900) };
+    assert_eq!(lender.look(at(0), met(7, 600)), Lending::Keep, "that was long ago");
+    assert_eq!(lender.look(at(50), met(8, 600)), Lending::Keep, "it reads files");
+    assert_eq!(lender.look(at(9_000), met(9, 499)), Lending::Leave(Need::LimitMet));
 }
 
 #[test]
 fn programs_that_wait_for_memory_are_given_some() {
     let mut lender = lending(1_000);
-    let stalled = Pressure { stalled_percent: 30.0, ..pressure(5_000, 800) };
-    assert_eq!(lender.look(at(0), stalled), Lending::Budget(ByteSize::mib(600)));
+    let stalled = |lent| Pressure { stalled_percent: 30.0, ..pressure(5_800 - lent, lent) };
+    assert_eq!(lender.look(at(0), stalled(800)), Lending::Budget(ByteSize::mib(600)));
+    // The kernel tells of the same waiting for ten seconds.
+    for look in 1..200 {
+        assert_eq!(lender.look(at(look * 50), stalled(600)), Lending::Keep);
+    }
+    assert_eq!(lender.look(at(10_000), stalled(600)), Lending::Budget(ByteSize::mib(450)));
+    // Memory is free, so waiting for it alone does not end the loan.
+    for look in 2..20 {
+        lender.look(at(look * 10_000), stalled(10));
+    }
+    assert_eq!(lender.look(at(200_000), stalled(10)), Lending::Keep);
 }
 
 #[test]
