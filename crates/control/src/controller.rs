@@ -202,7 +202,7 @@ impl Controller {
             Event::Observed(at, observed) => self.observe(at, observed),
             Event::NotObserved(failure) => self.blind = Some(failure.what),
             Event::Measured(rates) => self.measured(now, &rates),
-            Event::NodeFull(node) => self.node_full(node),
+            Event::NodeFull(node) => self.node_full(now, node),
             Event::Request(id, request) => self.request(id, request, &mut commands),
             Event::Ended(task, result) => self.ended(now, task, result),
             Event::Tick => self.tick(now),
@@ -259,10 +259,16 @@ impl Controller {
         }
     }
 
-    fn node_full(&mut self, node: Option<NodeId>) {
+    fn node_full(&mut self, now: Time, node: Option<NodeId>) {
         self.quiet.reset();
+        let growth = self.growth_instead(now, node);
         match &mut self.state {
-            State::Busy(reconfiguration) => reconfiguration.hurry(),
+            State::Busy(reconfiguration) => {
+                reconfiguration.hurry(node);
+                if growth.is_some_and(|growth| reconfiguration.is_worse_than(growth, node)) {
+                    reconfiguration.cut_short();
+                }
+            }
             _ => {
                 // Told again it changes nothing: else no observation would ever be new enough.
                 if self.full.is_none() {
@@ -409,7 +415,7 @@ impl Controller {
                 Err(refused) => commands.push(Command::Answer(id, Answer::Refused(refused))),
             }
         }
-        let verdict = self.verdict(now);
+        let verdict = self.verdict(now, self.full);
         self.full = None;
         self.carry_out(now, verdict, None);
     }

@@ -209,7 +209,7 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain) {
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
-    let room_elsewhere = used_percent < ROOM_ELSEWHERE_PERCENT || nodes >= max;
+    let room_elsewhere = is_room_elsewhere(observed) || nodes >= max;
     let cause_to_spread = uneven(situation).or_else(|| full_for_its_bandwidth(situation));
     if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere) {
         return Some(Verdict::Rebalance { cause });
@@ -219,6 +219,11 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     }
     let add = scale_out.step(settings.nodes_initial, nodes).min(max - nodes);
     Some(Verdict::Grow { add, cause })
+}
+
+/// Spreading anew gives a full node room that lasts.
+pub(crate) fn is_room_elsewhere(observed: &Observation) -> bool {
+    percent(observed.used_bytes(), observed.capacity_bytes()) < ROOM_ELSEWHERE_PERCENT
 }
 
 fn grow_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> Option<Verdict> {

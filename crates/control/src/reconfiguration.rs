@@ -12,6 +12,7 @@
 //! everything has. Nodes are removed only when a survey made after the last move found them empty.
 //! What fails is tried again after a wait; what fails too often is undone where it can be.
 
+mod giving_way;
 mod moving;
 mod nodes;
 mod phase;
@@ -30,6 +31,7 @@ use crate::planner::Plan;
 use crate::record::{Kind, Record};
 use crate::settings::Settings;
 
+pub use self::giving_way::{Instead, Precedence};
 pub use self::phase::Phase;
 pub use self::tasks::Tasks;
 
@@ -58,14 +60,15 @@ pub struct Reconfiguration {
     bytes_minimum: u64,
     imbalance_percent: Option<f64>,
     nodes_after: u16,
-    /// A writer waits for it.
-    urgent: bool,
-    /// Nobody waits for what it does, so it ends early where a lender waits.
-    gives_way: bool,
+    precedence: Precedence,
     /// Why a decommission is to be given up at the next opportunity.
     cancelled: Option<String>,
     /// Somebody else comes first, and this goes no further than it must.
     cut_short: bool,
+    /// Nodes that writers have met full meanwhile; `None`: one of them, and nobody says which.
+    full: BTreeSet<Option<NodeId>>,
+    /// The move under way is to be begun anew: somebody waits for it by now, who did not before.
+    begin_anew: bool,
     /// The move under way was asked to end early.
     broken_off: bool,
     resumed: bool,
@@ -83,8 +86,7 @@ impl Reconfiguration {
     pub fn new(
         record: Record,
         start: Action,
-        urgent: bool,
-        gives_way: bool,
+        precedence: Precedence,
         request: Option<RequestId>,
     ) -> Reconfiguration {
         Reconfiguration {
@@ -104,10 +106,11 @@ impl Reconfiguration {
             bytes_minimum: 0,
             imbalance_percent: None,
             nodes_after: record.nodes_before.len() as u16,
-            urgent,
-            gives_way,
+            precedence,
             cancelled: None,
             cut_short: false,
+            full: BTreeSet::new(),
+            begin_anew: false,
             broken_off: false,
             resumed: false,
             recovered: false,
@@ -169,28 +172,6 @@ impl Reconfiguration {
 
     pub fn start(&mut self, tasks: &mut Tasks) {
         self.enter(Phase::Recording, tasks);
-    }
-
-    /// A writer waits for room: nodes that were to leave stay, unless they are empty already.
-    pub fn hurry(&mut self) {
-        self.urgent = true;
-        let may_turn = !matches!(self.phase, Phase::Removing | Phase::Erasing | Phase::Over);
-        if self.kind() == Kind::Decommission && may_turn && !self.record.undoing {
-            self.cancelled.get_or_insert("a writer needs the room".to_owned());
-        }
-    }
-
-    /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
-    pub fn make_way(&mut self) {
-        self.cut_short = self.cut_short || self.gives_way;
-    }
-
-    /// Whether the move under way is to end now, which is said once: somebody else comes first, nodes
-    /// that were to leave stay, or `died`: a node has, and nobody else gives up what it held.
-    pub fn breaks_off(&mut self, died: bool) -> bool {
-        let is_moving = self.phase == Phase::Moving && !self.pending.is_empty();
-        let otherwise = died || self.cut_short || self.cancelled.is_some();
-        is_moving && otherwise && !std::mem::replace(&mut self.broken_off, true)
     }
 
     pub fn summary(&self, now: Time) -> Summary {

@@ -9,7 +9,7 @@ use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
 use crate::planner::Capacity;
-use crate::reconfiguration::Reconfiguration;
+use crate::reconfiguration::{Precedence, Reconfiguration};
 use crate::record::{Kind, Record};
 
 impl Controller {
@@ -21,7 +21,8 @@ impl Controller {
         self.state = State::opening(None, task);
     }
 
-    pub(super) fn verdict(&self, now: Time) -> Verdict {
+    /// `full`: a writer waits for room; on this node, where it is known.
+    pub(super) fn verdict(&self, now: Time, full: Option<Option<NodeId>>) -> Verdict {
         if let Some((until, why)) = self.hold_until.as_ref().filter(|(until, _)| *until > now) {
             let left = *until - now;
             let (failures, why) = (self.failures, why.clone());
@@ -35,7 +36,7 @@ impl Controller {
             silence: &self.silence,
             uneven: self.uneven,
             shares: &self.shares,
-            full: self.full,
+            full,
             last_rebalance: self.last_rebalance,
             moved_nothing: self.moved_nothing,
             shift: self.shift(now),
@@ -65,7 +66,7 @@ impl Controller {
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
             Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
         };
-        let gives_way = self.gives_way(&verdict);
+        let precedence = self.precedence(&verdict, &cause);
         let start = match verdict {
             Verdict::TakeIn => Action::TakeIn,
             _ => Action::StartNode,
@@ -82,11 +83,18 @@ impl Controller {
         };
         self.decision = Some(decision);
         self.adopt_bandwidths(now);
-        let urgent = matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. });
-        let mut reconfiguration = Reconfiguration::new(record, start, urgent, gives_way, request);
+        let mut reconfiguration = Reconfiguration::new(record, start, precedence, request);
         reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);
         self.state = State::Busy(Box::new(reconfiguration));
+    }
+
+    fn precedence(&self, verdict: &Verdict, cause: &Cause) -> Precedence {
+        Precedence {
+            urgent: matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. }),
+            is_lenders: matches!(cause, Cause::Lender { .. } | Cause::OverBudget { .. }),
+            gives_way: self.gives_way(verdict),
+        }
     }
 
     /// Whether nobody needs it soon: neither a writer without room nor a lender nor whoever asked for

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use tidefs_model::Time;
+use tidefs_model::{NodeId, Time};
 
 use super::{Controller, State};
+use crate::decide::is_room_elsewhere;
 use crate::decision::{Decision, Hold, Numbers, Verdict};
 use crate::events::{Answer, Command};
+use crate::reconfiguration::Instead;
 use crate::request::Refused;
 
 /// So many reconfigurations fail in a row, each after several tries, before nobody waits for the next
@@ -66,6 +68,16 @@ impl Controller {
             }
             _ => Growth::Possible,
         })
+    }
+
+    /// What a writer that met this node full would lead to if nothing were under way, as far as that
+    /// is growth.
+    pub(super) fn growth_instead(&self, now: Time, node: Option<NodeId>) -> Option<Instead> {
+        match self.verdict(now, Some(node)) {
+            Verdict::Grow { .. } if is_room_elsewhere(&self.observed) => Some(Instead::Growth),
+            Verdict::Grow { .. } => Some(Instead::OnlyGrowth),
+            _ => None,
+        }
     }
 
     /// Somebody asks for something, and what is known of the nodes is older than that.

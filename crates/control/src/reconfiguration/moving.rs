@@ -58,6 +58,9 @@ impl Reconfiguration {
         let leaving = self.leaving_in(inventory);
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
+        if self.cut_short {
+            return self.remove(Vec::new(), tasks);
+        }
         match plan(inventory, &leaving, &self.spreading(settings)) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
@@ -66,7 +69,7 @@ impl Reconfiguration {
 
     /// A lender waits, and nothing that could be heard between two steps comes first.
     fn spreading(&self, settings: &Settings) -> Spreading {
-        match self.kind() == Kind::Decommission && self.urgent {
+        match self.kind() == Kind::Decommission && self.precedence.urgent {
             true => Spreading { step_bytes: u64::MAX, ..settings.spreading },
             false => settings.spreading,
         }

@@ -1,6 +1,6 @@
 //! Goes on with what a predecessor began and wrote down.
 
-use super::{Phase, Reconfiguration, Tasks};
+use super::{Phase, Precedence, Reconfiguration, Tasks};
 use crate::events::{Action, Outcome};
 use crate::inventory::Inventory;
 use crate::record::{Kind, Record};
@@ -10,7 +10,8 @@ impl Reconfiguration {
     /// came is found out by a survey.
     pub fn resume(record: Record, tasks: &mut Tasks) -> Reconfiguration {
         // Nobody remembers who waited for it.
-        let mut resumed = Reconfiguration::new(record, Action::StartNode, false, false, None);
+        let mut resumed =
+            Reconfiguration::new(record, Action::StartNode, Precedence::default(), None);
         resumed.resumed = true;
         resumed.to_start = 0;
         if resumed.record.undoing {

@@ -144,6 +144,39 @@ fn a_writer_does_not_wait_for_the_end_of_a_step_that_takes_room_away() {
     world.run_until(120, |world| world.summaries.iter().any(crate::world::is_rolled_back));
 }
 
+/// Nor for that of one that makes it room: it began at leisure, and goes on at once.
+#[test]
+fn a_writer_does_not_wait_at_leisure_for_a_step_that_makes_room() {
+    let mut world = World::new(with_share("static", 1, 1, "0.5"), 1, Faults::NONE, 31);
+    world.wish_mib(240);
+    world.run(60);
+    world.slowness = 10_000;
+    world.submit(Request::TakeIn);
+    world.run_until(30, World::moving);
+    world.slowness = 0;
+    world.wish_mib(300);
+    world.run_until(30, |world| world.used_mib() >= 300 && world.is_idle());
+    assert_eq!(world.summaries.len(), 1, "it is not cut short: {:#?}", world.summaries);
+}
+
+/// Both nodes are nearly full, and a move that makes them alike takes a quarter of an hour.
+#[test]
+fn a_writer_that_needs_another_node_does_not_wait_until_nodes_are_even() {
+    let mut world = World::new(settings("nso", 1, 4), 2, Faults::NONE, 37);
+    let first = world.first_node();
+    for (owner, bytes) in world.cluster.owners.iter().zip(&mut world.cluster.bytes).skip(1_024) {
+        // Of 256 MiB each, with 400 partitions that hold data.
+        *bytes = if *owner == first { 1_240 << 10 } else { 830 << 10 };
+    }
+    let content = world.used_mib();
+    world.wish_mib(content);
+    world.slowness = 10_000;
+    world.run_until(30, World::moving);
+    world.wish_mib(content + 90);
+    world.run_until(60, |world| world.own_nodes() == 4);
+    assert_eq!(world.summaries[0].kind, Kind::Rebalance);
+}
+
 #[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);

@@ -1,0 +1,93 @@
+//! Others come first: a writer without room, a lender. What is under way ends early for them where
+//! that is of use to them.
+
+use tidefs_model::NodeId;
+
+use super::{Phase, Reconfiguration};
+use crate::events::Action;
+use crate::record::Kind;
+
+/// Who waits for a reconfiguration, and so who may end it early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Precedence {
+    /// A writer or a lender waits for it.
+    pub urgent: bool,
+    /// A lender does.
+    pub is_lenders: bool,
+    /// Nobody waits for what it does, so it ends early where a lender waits.
+    pub gives_way: bool,
+}
+
+/// What a writer would get if nothing were under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// More nodes, while the nodes that there are have room, at other places than the writer's.
+    Growth,
+    /// More nodes, because there is little room anywhere.
+    OnlyGrowth,
+}
+
+impl Reconfiguration {
+    /// A writer waits for room: nodes that were to leave stay, unless they are empty already. A move
+    /// keeps the pace that it began with, so one that nobody waited for is begun anew; so is one by a
+    /// plan from before the node was full, once for each node.
+    pub fn hurry(&mut self, full: Option<NodeId>) {
+        let was_urgent = std::mem::replace(&mut self.precedence.urgent, true);
+        let helps = was_urgent && full.is_none_or(|node| self.is_to_give(node));
+        self.begin_anew |= self.full.insert(full) && !helps && self.only_spreads();
+        let may_turn = !matches!(self.phase, Phase::Removing | Phase::Erasing | Phase::Over);
+        if self.kind() == Kind::Decommission && may_turn && !self.record.undoing {
+            self.cancelled.get_or_insert("a writer needs the room".to_owned());
+        }
+    }
+
+    /// Whether a writer that met this node full is served better when this ends and nodes are added.
+    ///
+    /// A move may take as long as its limit says, so a writer must not wait for one that is of no use
+    /// to it. But one that takes bytes off the full node is making that room, with nothing to start
+    /// first. Ended for a growth it would begin again as a part of that growth, after a wait for the new
+    /// node; and a node would be bought for data that finds room on those that there are. Where the
+    /// others are nearly full as well, the room that moving makes does not last, and the node that is
+    /// needed in any case should come at once. Before there is a plan nobody can say, and the writer
+    /// tells its need again as long as it waits.
+    pub fn is_worse_than(&self, instead: Instead, full: Option<NodeId>) -> bool {
+        if !self.only_spreads() || self.precedence.is_lenders || self.plan.is_none() {
+            return false;
+        }
+        instead == Instead::OnlyGrowth || !full.is_none_or(|node| self.is_to_give(node))
+    }
+
+    /// No own node comes and none leaves.
+    fn only_spreads(&self) -> bool {
+        match self.kind() {
+            Kind::Rebalance => true,
+            Kind::Commission => self.start == Action::TakeIn,
+            Kind::Decommission => self.record.undoing,
+        }
+    }
+
+    /// The rest of the plan takes bytes off this node.
+    fn is_to_give(&self, node: NodeId) -> bool {
+        let steps = self.plan.iter().flat_map(|plan| plan.steps.iter().skip(self.next_step));
+        steps.flat_map(|step| &step.moves).any(|step| step.from == node && step.bytes > 0)
+    }
+
+    /// Goes no further than it must: somebody else comes first.
+    pub fn cut_short(&mut self) {
+        self.cut_short = true;
+    }
+
+    /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
+    pub fn make_way(&mut self) {
+        self.cut_short = self.cut_short || self.precedence.gives_way;
+    }
+
+    /// Whether the move under way is to end now, which is said once: somebody else comes first, it is
+    /// urgent by now, nodes that were to leave stay, or `died`: a node has, and nobody else gives up what it held.
+    pub fn breaks_off(&mut self, died: bool) -> bool {
+        let is_moving = self.phase == Phase::Moving && !self.pending.is_empty();
+        let anew = std::mem::take(&mut self.begin_anew);
+        let otherwise = died || anew || self.cut_short || self.cancelled.is_some();
+        is_moving && otherwise && !std::mem::replace(&mut self.broken_off, true)
+    }
+}
