@@ -132,7 +132,7 @@ pub enum Outcome {
         missing: u16,
         why: String,
     },
-    /// Given up and undone; nothing was lost.
+    /// Given up, and the nodes that were to leave stay; nothing was lost.
     RolledBack {
         why: String,
     },

@@ -106,6 +106,9 @@ impl Controller {
                 cause,
                 Cause::NodeFull { .. } | Cause::OverBudget { .. } | Cause::Lender { .. }
             ),
+            Verdict::Shrink { cause, .. } => {
+                matches!(cause, Cause::BelowThreshold { .. } | Cause::Forecast { .. })
+            }
             _ => false,
         };
         spreads && self.full.is_none()

@@ -1,10 +1,11 @@
 //! Others come first: a writer without room, a lender. What is under way ends early for them where
 //! that is of use to them.
 
-use tidefs_model::NodeId;
+use tidefs_model::{NodeClass, NodeId};
 
-use super::{Phase, Reconfiguration};
-use crate::events::Action;
+use super::{Phase, Reconfiguration, Tasks};
+use crate::events::{Action, Outcome};
+use crate::inventory::Inventory;
 use crate::record::Kind;
 
 /// Who waits for a reconfiguration, and so who may end it early.
@@ -36,7 +37,9 @@ impl Reconfiguration {
         let helps = was_urgent && full.is_none_or(|node| self.is_to_give(node));
         self.begin_anew |= self.full.insert(full) && !helps && self.only_spreads();
         let may_turn = !matches!(self.phase, Phase::Removing | Phase::Erasing | Phase::Over);
-        if self.kind() == Kind::Decommission && may_turn && !self.record.undoing {
+        let takes_away = self.kind() == Kind::Decommission && !self.record.undoing;
+        // A lender's node ends at a time that the lender has set, with all that is on it by then.
+        if takes_away && may_turn && !self.precedence.is_lenders {
             self.cancelled.get_or_insert("a writer needs the room".to_owned());
         }
     }
@@ -77,9 +80,39 @@ impl Reconfiguration {
         self.cut_short = true;
     }
 
-    /// A lender waits for its memory: what only makes nodes more even ends with the step under way.
+    /// A lender waits for its memory: what nobody else waits for ends with the step under way. Nor
+    /// is anything spread back first.
     pub fn make_way(&mut self) {
-        self.cut_short = self.cut_short || self.precedence.gives_way;
+        let spreads_back = self.record.undoing && !self.precedence.is_lenders;
+        self.cut_short |= self.precedence.gives_way || spreads_back;
+    }
+
+    /// Ends where it stands: somebody else comes first.
+    pub(super) fn end_early(&mut self, tasks: &mut Tasks) {
+        self.cancelled = None;
+        if self.kind() == Kind::Decommission && !self.record.undoing {
+            let why = "a lender wants its node back first; what was moved is not spread back yet";
+            self.outcome = Outcome::RolledBack { why: why.to_owned() };
+            self.nodes_after = self.record.nodes_before.len() as u16;
+        }
+        self.remove(Vec::new(), tasks);
+    }
+
+    /// What a predecessor began and nobody remembers the reason of: victim nodes leave when their
+    /// lenders want them to.
+    pub(super) fn find_lenders(&mut self, inventory: &Inventory) {
+        let is_victim = |id: &NodeId| {
+            inventory.observation().node(*id).is_some_and(|node| node.class == NodeClass::Victim)
+        };
+        if self.record.leaving.iter().any(is_victim) {
+            self.precedence.is_lenders = true;
+            self.precedence.gives_way = false;
+        }
+        if self.precedence.is_lenders || self.leaving_in(inventory).is_empty() {
+            self.cancelled = None;
+        }
+        self.precedence.gives_way |=
+            self.kind() == Kind::Commission && self.joined.iter().all(is_victim);
     }
 
     /// Whether the move under way is to end now, which is said once: somebody else comes first, it is

@@ -41,9 +41,15 @@ impl Reconfiguration {
         if self.resumed && self.rounds == 0 && !self.find_predecessors_nodes(inventory, tasks) {
             return;
         }
+        if self.resumed && self.rounds == 0 {
+            self.find_lenders(inventory);
+        }
         if inventory.observation().ended().next().is_some() {
             // What they held is given up first, and then it is measured again.
             return self.enter(Phase::Recovering, tasks);
+        }
+        if self.cut_short {
+            return self.end_early(tasks);
         }
         if self.turn_back(tasks) {
             return;
@@ -58,9 +64,6 @@ impl Reconfiguration {
         let leaving = self.leaving_in(inventory);
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
-        if self.cut_short {
-            return self.remove(Vec::new(), tasks);
-        }
         match plan(inventory, &leaving, &self.spreading(settings)) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
@@ -69,7 +72,7 @@ impl Reconfiguration {
 
     /// A lender waits, and nothing that could be heard between two steps comes first.
     fn spreading(&self, settings: &Settings) -> Spreading {
-        match self.kind() == Kind::Decommission && self.precedence.urgent {
+        match self.kind() == Kind::Decommission && self.precedence.is_lenders {
             true => Spreading { step_bytes: u64::MAX, ..settings.spreading },
             false => settings.spreading,
         }
@@ -86,7 +89,7 @@ impl Reconfiguration {
     }
 
     /// Nodes that leave and are still there.
-    fn leaving_in(&self, inventory: &Inventory) -> BTreeSet<NodeId> {
+    pub(super) fn leaving_in(&self, inventory: &Inventory) -> BTreeSet<NodeId> {
         let there = |id: &&NodeId| inventory.observation().node(**id).is_some();
         self.record.leaving.iter().filter(there).copied().collect()
     }
@@ -147,11 +150,11 @@ impl Reconfiguration {
         }
         self.failures = 0;
         self.next_step += 1;
+        if self.cut_short {
+            return self.end_early(tasks);
+        }
         if self.turn_back(tasks) {
             return;
-        }
-        if self.cut_short {
-            return self.remove(Vec::new(), tasks);
         }
         if broken_off {
             self.rounds = self.rounds.saturating_sub(1);

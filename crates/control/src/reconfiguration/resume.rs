@@ -9,9 +9,10 @@ impl Reconfiguration {
     /// Half-made moves have been put right already. What was meant is in the record, how far it
     /// came is found out by a survey.
     pub fn resume(record: Record, tasks: &mut Tasks) -> Reconfiguration {
-        // Nobody remembers who waited for it.
-        let mut resumed =
-            Reconfiguration::new(record, Action::StartNode, Precedence::default(), None);
+        // Nobody remembers who waited for it; whether a lender did is found out by the survey.
+        let gives_way = record.kind != Kind::Commission;
+        let precedence = Precedence { gives_way, ..Precedence::default() };
+        let mut resumed = Reconfiguration::new(record, Action::StartNode, precedence, None);
         resumed.resumed = true;
         resumed.to_start = 0;
         if resumed.record.undoing {

@@ -5,10 +5,12 @@ use crate::events::Outcome;
 use crate::record::Kind;
 
 impl Reconfiguration {
-    /// After too many failures: a decommission keeps its nodes; all else stays as it came to be.
+    /// After too many failures: a decommission keeps its nodes; all else stays as it came to be. A
+    /// lender's node gets nothing back: it will end.
     pub(super) fn give_up(&mut self, why: String, tasks: &mut Tasks) {
         let may_undo = self.kind() == Kind::Decommission
             && !self.record.undoing
+            && !self.precedence.is_lenders
             && self.phase != Phase::Recording;
         if may_undo {
             self.undo(why, tasks);

@@ -177,6 +177,61 @@ fn a_writer_that_needs_another_node_does_not_wait_until_nodes_are_even() {
     assert_eq!(world.summaries[0].kind, Kind::Rebalance);
 }
 
+/// What is spread back over a node that ends soon is lost with it.
+#[test]
+fn a_writer_never_turns_round_what_a_lender_waits_for() {
+    for (ticks, killed) in (0..30).flat_map(|ticks| [(ticks, false), (ticks, true)]) {
+        let mut world = World::new(with_share("static", 2, 2, "0"), 2, Faults::NONE, ticks);
+        let (lent, _) = (take_in(&mut world), take_in(&mut world));
+        world.wish_mib(200);
+        world.run(40);
+        world.slowness = 3;
+        world.submit(Request::GiveBack(lent));
+        world.run_ticks(ticks);
+        if killed {
+            world.kill();
+        }
+        for _ in 0..10 {
+            let own = world.first_node();
+            world.alarm(own);
+            world.run_ticks(1);
+        }
+        // The request died with the controller, and the lender asks again as long as it waits.
+        if killed {
+            world.submit(Request::GiveBack(lent));
+        }
+        world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+        let turned = world.summaries.iter().find(|it| crate::world::is_rolled_back(it));
+        assert_eq!(turned, None, "after {ticks} ticks, killed: {killed}");
+    }
+}
+
+#[test]
+fn a_lender_does_not_wait_for_a_shrink_that_nobody_asked_for() {
+    for killed in [false, true] {
+        let mut world = World::new(with_share("nso+asi", 1, 4, "0"), 4, Faults::NONE, 41);
+        let (lent, _) = (take_in(&mut world), take_in(&mut world));
+        world.wish_mib(150);
+        world.run(30);
+        // Own nodes hold some of it, so that one that leaves has something to move.
+        let first = world.first_node();
+        world.cluster.owners[1_024..1_060].fill(first);
+        world.slowness = 10_000;
+        world.run_until(100, World::shrinking);
+        if killed {
+            world.kill();
+            world.run_until(100, World::shrinking);
+        }
+        world.submit(Request::GiveBack(lent));
+        world.slowness = 0;
+        world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+        let ended = world.summaries.iter().find(|it| crate::world::is_rolled_back(it));
+        let ended = ended.expect("the shrink gave way");
+        assert_eq!(ended.nodes_after, ended.nodes_before);
+        assert!(world.own_nodes() > 1);
+    }
+}
+
 #[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);

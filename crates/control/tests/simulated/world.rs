@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tidefs_control::{
-    Action, Answer, Command, Controller, Done, Event, Failure, Growth, Outcome, Phase, Record,
-    Request, RequestId, Settings, Summary, Task, TaskId,
+    Action, Answer, Command, Controller, Done, Event, Failure, Growth, Kind, Outcome, Phase,
+    Record, Request, RequestId, Settings, Summary, Task, TaskId,
 };
 use tidefs_model::{METADATA_PARTITIONS, NodeId, Time};
 
@@ -147,6 +147,11 @@ impl World {
             .is_some_and(|under_way| under_way.phase() == Phase::Moving)
     }
 
+    pub fn shrinking(&self) -> bool {
+        self.moving()
+            && self.controller.reconfiguration().is_some_and(|it| it.kind() == Kind::Decommission)
+    }
+
     pub fn decision(&self) -> String {
         self.controller.last_decision().map(ToString::to_string).unwrap_or_default()
     }
@@ -174,6 +179,11 @@ impl World {
             self.controller.reconfiguration(),
             self.summaries.last(),
         );
+    }
+
+    /// A writer met this node full.
+    pub fn alarm(&mut self, node: NodeId) {
+        self.tell(Event::NodeFull(Some(node)));
     }
 
     /// Asks by hand; a controller that is killed meanwhile answers nobody.
@@ -236,7 +246,7 @@ impl World {
     }
 
     /// The controller dies, and what it asked for happens or does not.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.kills += 1;
         self.broken_off = false;
         for Running { task, .. } in std::mem::take(&mut self.running) {
