@@ -46,6 +46,8 @@ pub struct Reconfiguration {
     retry_at: Option<Time>,
     /// In a row, in this phase or in moving.
     failures: u32,
+    /// Since nodes were started or removed, partitions moved or the journal written for the last time.
+    in_vain: u32,
     last_failure: Option<Failure>,
     /// Nodes still to be started, and those that were.
     to_start: u16,
@@ -94,6 +96,7 @@ impl Reconfiguration {
             pending: BTreeSet::new(),
             retry_at: None,
             failures: 0,
+            in_vain: 0,
             last_failure: None,
             to_start: record.add,
             joined: Vec::new(),
@@ -162,6 +165,11 @@ impl Reconfiguration {
         self.last_failure.as_ref()
     }
 
+    /// What has failed so often in a row, with nothing done meanwhile.
+    pub fn in_vain(&self) -> Option<(u32, &Failure)> {
+        self.last_failure.as_ref().map(|failure| (self.in_vain, failure))
+    }
+
     pub fn request(&self) -> Option<RequestId> {
         self.request
     }
@@ -216,11 +224,24 @@ impl Reconfiguration {
         if !self.pending.remove(&task) {
             return;
         }
+        self.count(&result);
         match (self.phase, result) {
             (Phase::Starting, result) => self.start_ended(result, now, settings, tasks),
             (Phase::Removing, result) => self.removal_ended(result, now, settings, tasks),
             (_, Ok(done)) => self.succeeded(done, now, settings, tasks),
             (phase, Err(failure)) => self.failed(phase, failure, now, settings, tasks),
+        }
+    }
+
+    /// Looking and putting right do not bring a reconfiguration further by themselves.
+    fn count(&mut self, result: &Result<Done, Failure>) {
+        match result {
+            // Of what is asked for together, the last to end counts.
+            Err(_) | Ok(Done::Moved { failure: Some(_), .. }) if self.pending.is_empty() => {
+                self.in_vain += 1;
+            }
+            Err(_) | Ok(Done::Recovered | Done::Surveyed(_)) => {}
+            Ok(_) => self.in_vain = 0,
         }
     }
 

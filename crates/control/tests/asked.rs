@@ -162,3 +162,35 @@ fn a_writer_waits_while_a_node_cannot_be_started_and_not_for_ever() {
     controller.apply(at(second + 100), Event::Observed(at(second + 100), seen(1, 256)));
     assert_eq!(controller.growth(), Some(Growth::Underway));
 }
+
+#[test]
+fn a_writer_does_not_wait_for_ever_for_a_journal_that_cannot_be_closed() {
+    let mut controller = opened("nso", 2);
+    controller.apply(at(1), Event::NodeFull(None));
+    let mut todo = controller.apply(at(1), Event::Observed(at(1), seen(1, 256)));
+    let mut heard = Vec::new();
+    for second in 2..600 {
+        let mut next = controller.apply(at(second), Event::Tick);
+        for command in todo {
+            let Command::Do(task) = command else { continue };
+            let result = match task.action {
+                Action::Record(_) => Ok(Done::Recorded),
+                Action::StartNode => Err(Failure::new("no server program")),
+                Action::Erase(_) => Err(Failure::new("the journal's node does not answer")),
+                action => panic!("{action:?}"),
+            };
+            next.extend(controller.apply(at(second), Event::Ended(task.id, result)));
+        }
+        todo = next;
+        controller.apply(at(second), Event::NodeFull(None));
+        heard.push(controller.growth());
+        if heard.last().unwrap().as_ref().is_some_and(|growth| !growth.is_hopeful()) {
+            break;
+        }
+    }
+    assert_eq!(heard[0], Some(Growth::Underway));
+    let Some(Some(Growth::Failing { failures: 8, why })) = heard.last() else {
+        panic!("{heard:?}")
+    };
+    assert!(why.contains("closing the journal") && why.contains("does not answer"), "{why}");
+}

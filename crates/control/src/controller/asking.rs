@@ -8,7 +8,7 @@ use super::{Controller, State};
 use crate::decide::is_room_elsewhere;
 use crate::decision::{Decision, Hold, Numbers, Verdict};
 use crate::events::{Answer, Command};
-use crate::reconfiguration::Instead;
+use crate::reconfiguration::{Instead, Reconfiguration};
 use crate::request::Refused;
 
 /// So many reconfigurations fail in a row, each after several tries, before nobody waits for the next
@@ -39,12 +39,23 @@ impl Growth {
     }
 }
 
+/// Nobody can say how long what hangs will: the journal's node may never answer again.
+fn under_way(reconfiguration: &Reconfiguration) -> Growth {
+    match reconfiguration.in_vain() {
+        Some((failures, failure)) if failures >= FAILURES_MOST => {
+            let why = format!("{}: {failure}", reconfiguration.phase().name());
+            Growth::Failing { failures, why }
+        }
+        _ => Growth::Underway,
+    }
+}
+
 impl Controller {
     /// To be asked right after a writer's alarm was told: then it rests on that alarm. `None`: the
     /// nodes have to be seen first.
     pub fn growth(&self) -> Option<Growth> {
         match &self.state {
-            State::Busy(_) => return Some(Growth::Underway),
+            State::Busy(reconfiguration) => return Some(under_way(reconfiguration)),
             State::New => return Some(Growth::Possible),
             State::Opening { failures, .. } if *failures >= FAILURES_MOST => {
                 let why =
