@@ -143,6 +143,8 @@ impl Reconfiguration {
     ) {
         self.moved.partitions += moved.partitions;
         self.moved.bytes += moved.bytes;
+        // What was found before the move says nothing of how it is after.
+        self.imbalance_percent = None;
         self.bytes_minimum += self.minimum_of(moved.bytes);
         let broken_off = std::mem::take(&mut self.broken_off);
         if let Some(failure) = failure {

@@ -175,6 +175,7 @@ fn a_writer_that_needs_another_node_does_not_wait_until_nodes_are_even() {
     world.wish_mib(content + 90);
     world.run_until(60, |world| world.own_nodes() == 4);
     assert_eq!(world.summaries[0].kind, Kind::Rebalance);
+    assert_eq!(world.summaries[0].imbalance_percent, None, "nobody has looked since");
 }
 
 /// What is spread back over a node that ends soon is lost with it.
