@@ -153,9 +153,9 @@ pub struct Summary {
     pub nodes_after: u16,
     pub partitions_moved: u32,
     pub bytes_moved: u64,
-    /// What any plan must have moved, see [`Plan`](crate::Plan), at the sizes that partitions had
-    /// when they moved. Summed over the plans that were made one after the other, because files
-    /// were written or moves failed meanwhile.
+    /// What any plan must have moved to come from the old spread to the new one, at the sizes that
+    /// partitions had when they moved. Where a predecessor began it, this and what was moved are
+    /// counted from what its successor found.
     pub bytes_minimum: u64,
     /// How uneven the nodes were at the end, where they were looked at.
     pub imbalance_percent: Option<f64>,

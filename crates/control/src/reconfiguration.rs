@@ -13,6 +13,7 @@
 //! What fails is tried again after a wait; what fails too often is undone where it can be.
 
 mod giving_way;
+mod least;
 mod moving;
 mod nodes;
 mod phase;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use tidefs_model::{NodeId, Time};
 
+use self::least::Least;
 use crate::events::{Action, Done, Failure, Moved, Outcome, RequestId, Summary, TaskId};
 use crate::inventory::Inventory;
 use crate::planner::Plan;
@@ -59,7 +61,7 @@ pub struct Reconfiguration {
     next_step: usize,
     rounds: u32,
     moved: Moved,
-    bytes_minimum: u64,
+    least: Least,
     imbalance_percent: Option<f64>,
     nodes_after: u16,
     precedence: Precedence,
@@ -106,7 +108,7 @@ impl Reconfiguration {
             next_step: 0,
             rounds: 0,
             moved: Moved::default(),
-            bytes_minimum: 0,
+            least: Least::default(),
             imbalance_percent: None,
             nodes_after: record.nodes_before.len() as u16,
             precedence,
@@ -192,7 +194,7 @@ impl Reconfiguration {
             nodes_after: self.nodes_after,
             partitions_moved: self.moved.partitions,
             bytes_moved: self.moved.bytes,
-            bytes_minimum: self.bytes_minimum,
+            bytes_minimum: self.least.bytes(),
             imbalance_percent: self.imbalance_percent,
             phases: self.spent.iter().copied().filter(|(phase, _)| *phase != Phase::Over).collect(),
             resumed: self.resumed,

@@ -38,6 +38,7 @@ impl Reconfiguration {
         settings: &Settings,
         tasks: &mut Tasks,
     ) {
+        self.least.surveyed(inventory);
         if self.resumed && self.rounds == 0 && !self.find_predecessors_nodes(inventory, tasks) {
             return;
         }
@@ -145,7 +146,9 @@ impl Reconfiguration {
         self.moved.bytes += moved.bytes;
         // What was found before the move says nothing of how it is after.
         self.imbalance_percent = None;
-        self.bytes_minimum += self.minimum_of(moved.bytes);
+        if let Some(step) = self.step() {
+            self.least.carried(&step, moved.bytes);
+        }
         let broken_off = std::mem::take(&mut self.broken_off);
         if let Some(failure) = failure {
             return self.step_failed(failure, now, settings, tasks);
@@ -165,16 +168,6 @@ impl Reconfiguration {
         let more = self.plan.as_ref().is_some_and(|plan| self.next_step < plan.steps.len());
         let next = if more { Phase::Moving } else { Phase::Surveying };
         self.enter(next, tasks);
-    }
-
-    /// How much of what was moved any plan must have moved. Partitions may have grown since they
-    /// were measured; that is not the plan's doing, so the plan's minimum grows alike.
-    fn minimum_of(&self, moved: u64) -> u64 {
-        let Some(plan) = self.plan.as_ref().filter(|plan| plan.bytes_moved() > 0) else {
-            return moved;
-        };
-        let part = u128::from(moved) * u128::from(plan.bytes_minimum);
-        (part / u128::from(plan.bytes_moved())) as u64
     }
 
     /// What is half moved is put right first; then it is measured where things stand, and planned
