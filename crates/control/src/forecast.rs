@@ -12,6 +12,7 @@
 mod advice;
 mod curve;
 mod follow;
+mod stretches;
 
 pub use advice::{Advice, Forecaster};
 pub use curve::{Course, Curve, Stretch};

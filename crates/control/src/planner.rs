@@ -10,6 +10,7 @@
 mod aims;
 mod classes;
 mod data;
+mod gains;
 mod hashing;
 mod plan;
 mod shares;

@@ -7,20 +7,15 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::stretches::stretches;
 use crate::workflow::{Cleanup, Workflow};
 
-/// A change smaller than this part of the peak is none.
-const STILL: f64 = 0.01;
-/// A slope below this part of the one from nothing to the peak in the whole time is none.
-const SLOPE: f64 = 0.2;
 /// Room is taken piece by piece: one large file may take minutes to write.
 const PIECE: u64 = 1_000_000_000;
 /// Beyond so many pieces, the rest of a file is one.
 const PIECES_MOST: u64 = 1_000;
 /// In place of bytes: the task ends.
 const ENDS: u64 = u64::MAX;
-/// The curve is looked at so many times.
-const SAMPLES: usize = 4_000;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,79 +160,6 @@ impl<'w> Listing<'w> {
     }
 }
 
-fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
-    let end = points.last().map_or(0.0, |point| point.0);
-    let still = peak * STILL;
-    let mut found: Vec<Stretch> = Vec::new();
-    let (mut at, mut before) = (0, points.first().map_or(0.0, |point| point.1));
-    for sample in 1..=SAMPLES {
-        let until = end * sample as f64 / SAMPLES as f64;
-        while at + 1 < points.len() && points[at + 1].0 <= until {
-            at += 1;
-        }
-        let held = points.get(at).map_or(0.0, |point| point.1);
-        let part = end / SAMPLES as f64;
-        found.push(Stretch {
-            course: course(before, held, SLOPE * peak / SAMPLES as f64),
-            seconds: part,
-            from: before,
-            to: held,
-        });
-        before = held;
-    }
-    // First runs of one course, then those that matter.
-    let mut found = runs(found);
-    let flat = SLOPE * peak / end.max(f64::MIN_POSITIVE);
-    for pass in 1..=4 {
-        found = joined(found, still * f64::from(pass) / 4.0, flat, end / 200.0);
-    }
-    found
-}
-
-fn course(from: f64, to: f64, still: f64) -> Course {
-    if to > from + still {
-        Course::Rises
-    } else if to < from - still {
-        Course::Falls
-    } else {
-        Course::Stays
-    }
-}
-
-/// Joins neighbours of one course.
-fn runs(stretches: Vec<Stretch>) -> Vec<Stretch> {
-    let mut joined: Vec<Stretch> = Vec::new();
-    for next in stretches {
-        match joined.last_mut() {
-            Some(last) if last.course == next.course => {
-                last.seconds += next.seconds;
-                last.to = next.to;
-            }
-            _ => joined.push(next),
-        }
-    }
-    joined
-}
-
-/// Joins neighbours of one course; one that changes little, or stays for a short time, goes the way of
-/// the one before. Little is less than `still` bytes, or `flat` bytes a second: the last few files of a
-/// stage, over an hour, make no rise of the hour.
-fn joined(stretches: Vec<Stretch>, still: f64, flat: f64, short: f64) -> Vec<Stretch> {
-    let mut joined: Vec<Stretch> = Vec::new();
-    for mut next in stretches {
-        next.course = course(next.from, next.to, still.max(flat * next.seconds));
-        let small = next.course == Course::Stays && next.seconds < short;
-        match joined.last_mut() {
-            Some(last) if last.course == next.course || small => {
-                last.seconds += next.seconds;
-                last.to = next.to;
-            }
-            _ => joined.push(next),
-        }
-    }
-    joined
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,16 +199,6 @@ mod tests {
         let longest = longest.expect("stretches");
         assert_eq!((longest.course, longest.from, longest.to), (Course::Stays, 80.0, 80.0));
         assert!((900.0..=1_010.0).contains(&longest.seconds), "{longest:?}");
-    }
-
-    #[test]
-    fn the_last_few_bytes_of_a_stage_make_no_rise_of_an_hour() {
-        // Steeply to 990, then 10 more, one by one.
-        let steep = (0..=99).map(|at| (f64::from(at), 10.0 * f64::from(at)));
-        let slow = (1..=10).map(|at| (99.0 + 400.0 * f64::from(at), 990.0 + f64::from(at)));
-        let points: Vec<_> = steep.chain(slow).collect();
-        let courses: Vec<_> = stretches(&points, 1_000.0).iter().map(|it| it.course).collect();
-        assert_eq!(courses, [Course::Rises, Course::Stays]);
     }
 
     #[test]
