@@ -11,6 +11,11 @@ use std::collections::BTreeSet;
 pub use snakemake::SnakemakeError;
 pub use wfformat::WfError;
 
+/// No file is larger, nor all files of a workflow together: 2^60 bytes.
+const BYTES_MOST: f64 = (1_u64 << 60) as f64;
+/// No task runs longer: a year.
+const SECONDS_MOST: f64 = 366.0 * 86_400.0;
+
 /// Number of a task, and of a file.
 pub type TaskNumber = u32;
 pub type FileNumber = u32;

@@ -4,9 +4,9 @@
 //! `disk_mb` is what it writes, `runtime` how many minutes it takes. All else is assumed to be alike, so
 //! that what remains is the order of things; whoever follows the run learns the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cleanup, FileNumber, Task, Workflow};
+use super::{BYTES_MOST, Cleanup, FileNumber, SECONDS_MOST, Task, Workflow};
 
 /// A file whose size nothing tells.
 const ASSUMED_BYTES: f64 = 100e6;
@@ -22,8 +22,12 @@ const TEMPORARY: &str = "Would remove temporary output";
 pub enum SnakemakeError {
     #[error("it has no jobs; the text of `snakemake --dry-run` is wanted")]
     NoJobs,
-    #[error("line {line}: {what} of {value:?} is not a number from 0 to 1e12")]
-    Resource { line: usize, what: &'static str, value: String },
+    #[error("line {line}: {what} of {value:?} is not a number from 0 to {most}")]
+    Resource { line: usize, what: &'static str, value: String, most: u64 },
+    #[error("all files together have {bytes} bytes, more than the 2^60 that can be foreseen")]
+    AllSizes { bytes: u64 },
+    #[error("there are {rules} rules, more than the {most} that can be told apart")]
+    Rules { rules: usize, most: u16 },
     #[error("line {line}: {file:?} is written by the job of line {first} already")]
     TwoWriters { line: usize, first: usize, file: String },
     #[error("the job of line {line} waits for itself, by way of others or at once")]
@@ -46,6 +50,10 @@ impl Workflow {
         let jobs = jobs(text)?;
         if jobs.is_empty() {
             return Err(SnakemakeError::NoJobs);
+        }
+        let rules = jobs.iter().map(|job| &job.rule).collect::<BTreeSet<_>>().len();
+        if rules > usize::from(u16::MAX) {
+            return Err(SnakemakeError::Rules { rules, most: u16::MAX });
         }
         let temporary = text.contains(TEMPORARY);
         let cleanup = if temporary { Cleanup::WhenRead } else { Cleanup::Never };
@@ -86,6 +94,10 @@ impl Workflow {
             workflow.task(task);
         }
         workflow.input = input.into_values().collect();
+        let bytes: f64 = workflow.files.iter().map(|&bytes| bytes as f64).sum();
+        if bytes > BYTES_MOST {
+            return Err(SnakemakeError::AllSizes { bytes: bytes as u64 });
+        }
         match workflow.circle() {
             Some(task) => Err(SnakemakeError::Circle { line: jobs[task as usize].line }),
             None => Ok(workflow),
@@ -124,18 +136,19 @@ fn listed(value: &str) -> Vec<String> {
 
 fn resources(job: &mut Job, line: usize, value: &str) -> Result<(), SnakemakeError> {
     let stated = listed(value);
-    let number = |what: &'static str| {
+    let number = |what: &'static str, most: f64| {
         let found = stated.iter().find_map(|it| it.strip_prefix(what)?.strip_prefix('='));
         // What is only known later is written in angle brackets.
         let found = found.filter(|value| !value.starts_with('<'));
         let read = |value: &str| {
-            let number = value.parse::<f64>().ok().filter(|it| (0.0..=1e12).contains(it));
-            number.ok_or(SnakemakeError::Resource { line, what, value: value.to_owned() })
+            let number = value.parse::<f64>().ok().filter(|it| (0.0..=most).contains(it));
+            let (value, most) = (value.to_owned(), most as u64);
+            number.ok_or(SnakemakeError::Resource { line, what, value, most })
         };
         found.map(read).transpose()
     };
-    job.bytes = number("disk_mb")?.map(|megabytes| megabytes * 1e6);
-    job.seconds = number("runtime")?.map(|minutes| minutes * 60.0);
+    job.bytes = number("disk_mb", BYTES_MOST / 1e6)?.map(|megabytes| megabytes * 1e6);
+    job.seconds = number("runtime", SECONDS_MOST / 60.0)?.map(|minutes| minutes * 60.0);
     Ok(())
 }
 
@@ -166,6 +179,9 @@ mod tests {
         for (text, says) in [
             ("nothing here".to_owned(), "no jobs"),
             (DRY_RUN.replace("=2000", "=-1"), "line 11: disk_mb of \"-1\""),
+            (DRY_RUN.replace("=2000", "=2e12"), "from 0 to 1152921504606"),
+            (DRY_RUN.replace("runtime=5", "runtime=1e7"), "from 0 to 527040"),
+            (DRY_RUN.replace("=2000", "=1152921504606"), "all files together"),
             (format!("{DRY_RUN}{second}"), "line 17: \"a.bam\" is written by the job of line 6"),
             (circle.to_owned(), "the job of line 1 waits for itself"),
         ] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Cleanup, FileNumber, Task, TaskNumber, Workflow};
+use super::{BYTES_MOST, Cleanup, FileNumber, SECONDS_MOST, Task, TaskNumber, Workflow};
 
 #[derive(Deserialize)]
 struct Document {
@@ -90,11 +90,6 @@ pub enum WfError {
     Circle(String),
 }
 
-/// No file is larger, nor all of them together: 2^60 bytes.
-const BYTES_MOST: f64 = (1_u64 << 60) as f64;
-/// No task runs longer: a year.
-const SECONDS_MOST: f64 = 366.0 * 86_400.0;
-
 impl Workflow {
     /// Reads a document. A file that no task writes is input; each file is deleted when its last
     /// reader has ended, and results that nobody reads are kept.
@@ -114,19 +109,16 @@ impl Workflow {
                 return Err(WfError::SameId { kind: "task", id: task.id.clone() });
             }
         }
+        let stages = stages(&specification.tasks, &mut workflow)?;
         let mut writers: Vec<Option<TaskNumber>> = vec![None; workflow.files.len()];
         for task in &specification.tasks {
-            let task = stated(task, &mut workflow, &files, &numbers, &runtimes)?;
+            let task = stated(task, stages[kind(task)], &files, &numbers, &runtimes)?;
             let number = workflow.task(task);
             for &file in &workflow.tasks[number as usize].writes {
                 if let Some(first) = writers[file as usize].replace(number) {
                     return Err(two_writers(&specification, file, first, number));
                 }
             }
-        }
-        let (kinds, most) = (workflow.stages.len(), u16::MAX);
-        if kinds > usize::from(most) {
-            return Err(WfError::Kinds { kinds, most });
         }
         for at in 0..workflow.tasks.len() {
             let task = &mut workflow.tasks[at];
@@ -166,6 +158,28 @@ fn files<'a>(
     Ok(numbers)
 }
 
+/// Tasks of one kind share a name or, where the id is all there is, its beginning.
+fn kind(task: &SpecifiedTask) -> &str {
+    let name = if task.name.is_empty() { &task.id } else { &task.name };
+    name.split(['_', '-', '.']).next().unwrap_or(name)
+}
+
+/// A stage for each kind of task, in the order in which they are first named.
+fn stages<'a>(
+    tasks: &'a [SpecifiedTask],
+    workflow: &mut Workflow,
+) -> Result<BTreeMap<&'a str, u16>, WfError> {
+    let mut numbers = BTreeMap::new();
+    for kind in tasks.iter().map(kind) {
+        if !numbers.contains_key(kind) {
+            numbers.insert(kind, workflow.stages.len() as u16);
+            workflow.stages.push(kind.to_owned());
+        }
+    }
+    let (kinds, most) = (workflow.stages.len(), u16::MAX);
+    if kinds > usize::from(most) { Err(WfError::Kinds { kinds, most }) } else { Ok(numbers) }
+}
+
 fn runtimes(execution: Option<Execution>) -> Result<BTreeMap<String, f64>, WfError> {
     let mut runtimes = BTreeMap::new();
     for ExecutedTask { id, runtime_in_seconds: seconds } in
@@ -181,7 +195,7 @@ fn runtimes(execution: Option<Execution>) -> Result<BTreeMap<String, f64>, WfErr
 
 fn stated(
     task: &SpecifiedTask,
-    workflow: &mut Workflow,
+    stage: u16,
     files: &BTreeMap<&str, FileNumber>,
     numbers: &BTreeMap<&str, TaskNumber>,
     runtimes: &BTreeMap<String, f64>,
@@ -196,16 +210,17 @@ fn stated(
         None => Err(WfError::UnknownParent { task: id(), parent: parent.clone() }),
     };
     let seconds = runtimes.get(&task.id).copied();
-    // Tasks of one kind share a name or, where the id is all there is, its beginning.
-    let kind = if task.name.is_empty() { &task.id } else { &task.name };
-    let kind = kind.split(['_', '-', '.']).next().unwrap_or(kind);
-    Ok(Task {
-        stage: workflow.stage(kind),
+    let mut task = Task {
+        stage,
         seconds: seconds.ok_or_else(|| WfError::NoRuntime { id: id() })?,
         reads: task.input_files.iter().map(number).collect::<Result<_, _>>()?,
         writes: task.output_files.iter().map(number).collect::<Result<_, _>>()?,
         after: task.parents.iter().map(parent).collect::<Result<_, _>>()?,
-    })
+    };
+    // A file that is named twice is written once.
+    task.writes.sort_unstable();
+    task.writes.dedup();
+    Ok(task)
 }
 
 fn two_writers(of: &Specification, file: FileNumber, first: u32, second: u32) -> WfError {
@@ -244,6 +259,37 @@ mod tests {
     }
 
     #[test]
+    fn odd_files_and_tasks_are_taken_as_they_are() {
+        let empty = document(|text| text.replace("\"sizeInBytes\": 20", "\"sizeInBytes\": 0"));
+        assert_eq!(empty.unwrap().files, [10, 0, 5]);
+        let twice = document(|text| {
+            text.replace("\"outputFiles\": [\"o\"]", "\"outputFiles\": [\"o\", \"o\"]")
+                .replace("\"inputFiles\": [\"m\"]", "\"inputFiles\": [\"m\", \"m\"]")
+        });
+        let twice = twice.unwrap();
+        assert_eq!((&twice.tasks[1].reads[..], &twice.tasks[1].writes[..]), (&[1][..], &[2][..]));
+        // It updates its own file, and does not wait for itself.
+        let own = document(|text| {
+            text.replace("\"inputFiles\": [\"m\"]", "\"inputFiles\": [\"m\", \"o\"]")
+        });
+        assert_eq!(own.unwrap().tasks[1].after, [0]);
+    }
+
+    #[test]
+    fn more_kinds_than_can_be_told_apart_are_refused() {
+        let list =
+            |each: &dyn Fn(u32) -> String| (0..65_536).map(each).collect::<Vec<_>>().join(",");
+        let tasks = list(&|at| format!("{{\"id\": \"t{at}\"}}"));
+        let ran = list(&|at| format!("{{\"id\": \"t{at}\", \"runtimeInSeconds\": 1}}"));
+        let text = format!(
+            "{{\"workflow\": {{\"specification\": {{\"tasks\": [{tasks}]}}, \
+             \"execution\": {{\"tasks\": [{ran}]}}}}}}"
+        );
+        let refused = Workflow::from_wfformat(&text);
+        assert!(matches!(refused, Err(WfError::Kinds { kinds: 65_536, .. })), "{refused:?}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let table = [
             ("\"name\": \"two\",", "\"name\": \"two\"", "line 1"),
@@ -273,6 +319,13 @@ mod tests {
                 "two tasks are called \"a\"",
             ),
             ("{\"id\": \"i\", ", "{\"id\": \"m\", ", "two files are called \"m\""),
+            ("\"parents\": []", "\"parents\": [\"a\"]", "\"a\" waits for itself"),
+            (
+                "10}, {\"id\": \"m\", \"sizeInBytes\": 20",
+                "1e18}, {\"id\": \"m\", \"sizeInBytes\": 1e18",
+                "all files together",
+            ),
+            ("\"runtimeInSeconds\": 2.5", "\"runtimeInSeconds\": 1e9", "\"a\" ran for 1000000000"),
         ];
         for (from, to, says) in table {
             let message = document(|text| {
@@ -283,5 +336,7 @@ mod tests {
             assert!(message.contains(says), "{to}: {message}");
         }
         assert!(matches!(Workflow::from_wfformat("{}"), Err(WfError::Malformed(_))));
+        let none = r#"{"workflow": {"specification": {"tasks": []}}}"#;
+        assert!(matches!(Workflow::from_wfformat(none), Err(WfError::NoTasks)));
     }
 }
