@@ -22,6 +22,7 @@ from hosts import (
     ended,
     is_running,
     run,
+    sweep_lenders,
 )
 
 
@@ -154,6 +155,7 @@ class Bed:
         groups = Memory("").parent.glob(f"{self.prefix}h*")
         for group in groups:
             Memory(group.name).remove()
+        sweep_lenders()
         for space in spaces:
             run("ip", "netns", "del", space)
         for link in names_of("link"):

@@ -1,6 +1,7 @@
 """The hosts of a test bed: their names, links and memory; see testbed.py."""
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -26,6 +27,8 @@ QUEUE_BYTES = 256 << 10
 # The relay hands over frame by frame; larger ones cost it less.
 RELAYED_MTU = 9_000
 CGROUPS = Path("/sys/fs/cgroup")
+# What `tidefs lend` calls its groups begins like this.
+LENDERS = "tidefs-lend-"
 
 
 class Failure(Exception):
@@ -90,6 +93,9 @@ class Memory:
 
     def remove(self) -> None:
         ended(self.pids())
+        # A killed lender leaves the group of its node, whose processes end with it.
+        for below in self.folder.glob(f"{LENDERS}*"):
+            Memory(f"{self.folder.name}/{below.name}").remove()
         deadline = time.monotonic() + END_SECONDS_MAX
         while self.folder.exists():
             try:
@@ -98,6 +104,19 @@ class Memory:
                 if time.monotonic() > deadline:
                     raise Failure(f"cannot remove {self.folder}: {error}") from error
                 time.sleep(0.05)
+
+
+def sweep_lenders() -> None:
+    """Removes the groups of lenders that have ended, where these are not below a host's: those for
+    the processors, and all of version 2.  A lender that lives has a lock on its own."""
+    for group in (*(CGROUPS / "cpu").glob(f"{LENDERS}*"), *CGROUPS.glob(f"{LENDERS}*")):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                group.rmdir()
+            finally:
+                os.close(descriptor)
 
 
 class Host:
