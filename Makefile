@@ -13,7 +13,8 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields
+  bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
+  tenants
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -178,6 +179,11 @@ growth: ## what more nodes on this machine cost, and directories of up to a mill
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 bench/growth.py --tidefs $(TIDEFS) --check
+
+tenants: ## what a lender's own programs, HPCC and Spark, lose while its memory is used
+	scripts/setup tenants
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 bench/tenants.py --tidefs $(TIDEFS) --check
 
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench

@@ -24,6 +24,7 @@ from hosts import (
     run,
     sweep_lenders,
 )
+from precedence import Precedence
 
 
 class Bed:
@@ -155,6 +156,7 @@ class Bed:
         groups = Memory("").parent.glob(f"{self.prefix}h*")
         for group in groups:
             Memory(group.name).remove()
+        Precedence(self).remove()
         sweep_lenders()
         for space in spaces:
             run("ip", "netns", "del", space)

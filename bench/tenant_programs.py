@@ -1,0 +1,127 @@
+"""The tenants of `tenants.py`: HPCC and Spark, on one processor of a host of a test bed."""
+
+import json
+import os
+import select
+import signal
+import statistics
+import subprocess
+from pathlib import Path
+
+from bed import Bed
+from hosts import Failure
+from network import on
+from tenant_files import Place
+
+PROJECT = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidefs"
+# Of one run of HPCC, or one answer of Spark; only a run that hangs takes so long.
+RUN_SECONDS_MAX = 240
+# What HPCC writes down, with its usual name, and whether more of it is better.  These are what the HPC
+# Challenge draws for a machine (its Kiviat chart), and what figure 3 of the paper shows.
+HPCC = {
+    "HPL_Tflops": ("HPL", True),
+    "StarDGEMM_Gflops": ("DGEMM", True),
+    "PTRANS_GBs": ("PTRANS", True),
+    "MPIRandomAccess_GUPs": ("RandomAccess", True),
+    "StarSTREAM_Triad": ("STREAM", True),
+    "MPIFFT_Gflops": ("FFT", True),
+    "RandomlyOrderedRingBandwidth_GBytes": ("bandwidth", True),
+    "RandomlyOrderedRingLatency_usec": ("latency", False),
+}
+PROCESSES = 2
+
+
+def hpcc_input(size: int) -> str:
+    """HPCC's input file, which names what each number is for; the last part is for PTRANS."""
+    lines = [
+        "HPLinpack benchmark input file", "for HPCC", "HPL.out", "8 device out",
+        "1 # of problem sizes", f"{size} Ns", "1 # of NBs", "80 NBs", "0 row-major process mapping",
+        "1 # of process grids", "1 Ps", f"{PROCESSES} Qs", "16.0 threshold", "1 # of panel fact",
+        "2 right", "1 # of recursive stopping criteria", "4 NBMINs", "1 # of panels in recursion",
+        "2 NDIVs", "1 # of recursive panel fact", "1 Crout", "1 # of broadcasts", "1 ring, modified",
+        "1 # of lookahead depths", "1 DEPTHs", "2 swap: mix", "64 swapping threshold",
+        "0 L1 transposed", "0 U transposed", "1 equilibration", "8 alignment",
+        "what follows is for PTRANS", "0 # of more problem sizes", "1200 Ns",
+        "0 # of more block sizes", "40 NBs",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def figures(text: str) -> dict[str, float]:
+    """What HPCC wrote down, each as time for so much work."""
+    pairs = (line.split("=") for line in text.splitlines() if line.count("=") == 1)
+    found = dict(pairs)
+    if found.get("Success") != "1":
+        raise Failure(f"HPCC did not succeed: {text[-1000:]}")
+    return {
+        f"HPCC {called}": 1 / float(found[name]) if more else float(found[name])
+        for name, (called, more) in HPCC.items()
+    }
+
+
+class Tenants:
+    """On the lender's host; Spark stays from the first run to the last, as its machine warms up."""
+
+    def __init__(self, bed: Bed, place: Place, options):
+        self.host, self.place, self.options = bed.hosts()[0], place, options
+        self.folder = bed.folder / "hpcc"
+        self.folder.mkdir()
+        (self.folder / "hpccinf.txt").write_text(hpcc_input(options.hpl_size))
+        self.log = bed.folder / "spark.log"
+        self.spark = None
+
+    def __enter__(self) -> "Tenants":
+        words = [CACHE / "spark/bin/python", PROJECT / "bench/spark_tenant.py"]
+        words += ["--records", self.options.records]
+        with self.log.open("w") as log:
+            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            self.spark = self.start(*words, text=True, **streams)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self.spark)
+
+    def start(self, *words: object, **how) -> subprocess.Popen:
+        return on(self.host, *self.place.words(), *words, start_new_session=True, **how)
+
+    def once(self) -> dict[str, float]:
+        """Seconds, or what grows with them, of each program; the median of some runs."""
+        runs = [{**self.hpcc(), **self.on_spark()} for _ in range(self.options.repeats)]
+        return {it: statistics.median(run[it] for run in runs) for it in runs[0]}
+
+    def on_spark(self) -> dict[str, float]:
+        self.spark.stdin.write("\n")
+        self.spark.stdin.flush()
+        ready, _, _ = select.select([self.spark.stdout], [], [], RUN_SECONDS_MAX)
+        said = self.spark.stdout.readline() if ready else ""
+        if not said:
+            why = "has ended" if ready else f"says nothing for {RUN_SECONDS_MAX} s"
+            raise Failure(f"Spark {why}: {self.log.read_text()[-2000:]}")
+        return {f"Spark {name}": seconds for name, seconds in json.loads(said).items()}
+
+    def hpcc(self) -> dict[str, float]:
+        out, log = self.folder / "hpccoutf.txt", self.folder / "log"
+        # HPCC adds to it.
+        out.unlink(missing_ok=True)
+        # Two processes on one processor: who waits for the other lets it run.
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        words += ["--mca", "mpi_yield_when_idle", 1, "-np", PROCESSES, "hpcc"]
+        with log.open("w") as said:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": said, "stderr": said}
+            running = self.start(*words, cwd=self.folder, **streams)
+        try:
+            if running.wait(timeout=RUN_SECONDS_MAX) != 0:
+                raise Failure(f"HPCC ended with {running.returncode}: {log.read_text()[-2000:]}")
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"HPCC has not ended in {RUN_SECONDS_MAX} s") from error
+        finally:
+            end(running)
+        return figures(out.read_text())
+
+
+def end(leader: subprocess.Popen) -> None:
+    """A program and what it started in its session."""
+    if leader.poll() is None:
+        os.killpg(leader.pid, signal.SIGKILL)
+        leader.wait()

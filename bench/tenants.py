@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+"""What a lender's own programs lose while its memory is used, as MemFSS measures it (figures 3 to 6).
+
+The lender's machine is a host of a test bed, confined to one processor: the storage node, the tenant
+and all that the network costs the node share it.  The file system's own node, its mount and the
+workload have the other one.  The host's link carries 500 MB/s for every 16 processors, as in the paper:
+250 Mbit/s for one.  All bytes lie on the lender's node (--own-share 0), and the workload writes, syncs
+and reads files of 4 MiB without a pause.
+
+Tenants are the benchmarks of HPCC and, on Spark, a sort and a word count.  In each round they run while
+the file system is idle; while the workload runs (busy); and while the same workload, as fast as it was
+then, runs on a file system without a lender (beside), which tells what the two processors take from
+each other.  The order turns from round to round.  A slowdown is against idle in the same round;
+medians over the rounds count.
+
+    scripts/setup tenants && bench/tenants.py --rounds 5
+
+With --check it fails when the mean slowdown of busy is above 5 % or any one above 10 %.  Needs root.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT / "trust"))
+
+from bed import Bed, sweep  # noqa: E402
+from hosts import BURST_BYTES, run  # noqa: E402
+from mounted import TIDEFS  # noqa: E402
+from network import a_bed  # noqa: E402
+from precedence import Precedence  # noqa: E402
+from tenant_files import Place, lent, own, workload  # noqa: E402
+from tenant_programs import Tenants  # noqa: E402
+
+LENDER_PROCESSOR, WORK_PROCESSOR = 0, 1
+RATE = "250mbit"
+MODES = ("idle", "busy", "beside")
+MEAN_MAX, EACH_MAX = 0.05, 0.10
+GIB = 1 << 30
+# What Spark compiles while it runs is not to be measured.
+WARM_UP_RUNS = 8
+
+
+def receive_apart(bed: Bed) -> None:
+    """What comes over the link is received on the processor that it is for.  Without that the kernel
+    receives it on the sender's, which two machines could not do."""
+    host = bed.hosts()[0]
+    of_queue = "queues/rx-0/rps_cpus"
+    Path("/sys/class/net", host.port, of_queue).write_text(f"{1 << WORK_PROCESSOR:x}")
+    there = f"echo {1 << LENDER_PROCESSOR:x} > /sys/class/net/eth0/{of_queue}"
+    run("ip", "netns", "exec", host.space, "sh", "-c", there)
+
+
+def wide(bed: Bed) -> None:
+    """Frames of 64 KiB, as large as the paper's network has them, and a queue that holds some.  With
+    those of 8 kB that a test bed usually has, what one processor does for a frame is most of its work."""
+    host = bed.hosts()[0]
+    for where, device in ((("-n", host.space), "eth0"), ((), host.port)):
+        run("ip", *where, "link", "set", device, "gso_max_size", 64 << 10)
+        limits = ("rate", RATE, "burst", BURST_BYTES, "limit", 1 << 20)
+        run("tc", *where, "qdisc", "replace", "dev", device, "root", "tbf", *limits)
+
+
+def places_of(bed: Bed) -> tuple[Place, Place, Place]:
+    """Of the lender, of the workload with its file system, and of the tenants.  The lender is in the
+    group that the others' are in, where it makes one for its node."""
+    precedence = Precedence(bed)
+    precedence.make("work", "tenants")
+    return (
+        Place(precedence, "", LENDER_PROCESSOR),
+        Place(precedence, "work", WORK_PROCESSOR),
+        Place(precedence, "tenants", LENDER_PROCESSOR),
+    )
+
+
+class Clock:
+    """The time of a processor that the node has used, and that interrupts have."""
+
+    def __init__(self, bed: Bed):
+        self.node = next(
+            pid
+            for pid in run("ip", "netns", "pids", bed.hosts()[0].space).split()
+            if Path("/proc", pid, "comm").read_text().startswith("valkey")
+        )
+
+    def read(self) -> dict[str, float]:
+        ticks = os.sysconf("SC_CLK_TCK")
+        words = Path("/proc", self.node, "stat").read_text().rpartition(")")[2].split()
+        lines = Path("/proc/stat").read_text().splitlines()
+        line = next(it for it in lines if it.startswith(f"cpu{LENDER_PROCESSOR} "))
+        counts = [int(it) / ticks for it in line.split()[1:9]]
+        node = (int(words[11]) + int(words[12])) / ticks
+        # All of the processor's time: of programs, idle, waiting, of interrupts, stolen.
+        return {"node": node, "interrupts": counts[5] + counts[6], "stolen": counts[7], "all": sum(counts)}
+
+
+def parts(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    gone = {it: after[it] - before[it] for it in after}
+    return {it: gone[it] / gone["all"] for it in gone if it != "all"}
+
+
+def measured(tidefs: Path, options: argparse.Namespace) -> tuple[list[dict], list[dict], dict]:
+    """Of each round and mode: the programs' times, and the parts of the processor; and what the
+    workload moved."""
+    rounds, used, moved = [], [], {"busy": [], "beside": []}
+    with contextlib.ExitStack() as stack:
+        bed = stack.enter_context(a_bed("n", tidefs, [RATE], memory=3 * GIB))
+        wide(bed)
+        receive_apart(bed)
+        places = places_of(bed)
+        mounts = {
+            "busy": stack.enter_context(lent(bed, tidefs, options.lent, *places[:2])),
+            "beside": stack.enter_context(own(bed, tidefs, places[1])),
+        }
+        clock = Clock(bed)
+        tenants = stack.enter_context(Tenants(bed, places[2], options))
+        for _ in range(WARM_UP_RUNS):
+            tenants.on_spark()
+        for number in range(options.rounds):
+            # Beside comes after busy, whose speed it takes over.
+            order = MODES if number % 2 == 0 else ("busy", "beside", "idle")
+            took, shares = {}, {}
+            for mode in order:
+                with contextlib.ExitStack() as meanwhile:
+                    if mode != "idle":
+                        most = moved["busy"][-1] if mode == "beside" else 0
+                        load = workload(mounts[mode], places[1], most, moved[mode])
+                        meanwhile.enter_context(load)
+                    before = clock.read()
+                    took[mode] = tenants.once()
+                    shares[mode] = parts(before, clock.read())
+            rounds.append(took)
+            used.append(shares)
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+    return rounds, used, {mode: statistics.median(rates) for mode, rates in moved.items()}
+
+
+def judged(rounds: list[dict]) -> dict[str, dict[str, list[float]]]:
+    """Of each tenant and mode: the median, least and largest slowdown."""
+
+    def slowdowns(tenant: str, mode: str) -> list[float]:
+        found = sorted(took[mode][tenant] / took["idle"][tenant] - 1 for took in rounds)
+        return [statistics.median(found), found[0], found[-1]]
+
+    tenants = rounds[0]["idle"]
+    return {it: {mode: slowdowns(it, mode) for mode in MODES[1:]} for it in tenants}
+
+
+def show(found: dict, means: dict[str, float], used: dict, moved: dict[str, float]) -> None:
+    def line(name: str, each: list[str]) -> None:
+        print(f"{name:30}" + "".join(f"{it:>26}" for it in each))
+
+    line("slowdown: median, least, most", ["busy", "beside"])
+    for tenant, modes in found.items():
+        line(tenant, [f"{m:+.1%} ({a:+.1%} to {b:+.1%})" for m, a, b in modes.values()])
+    line("mean", [f"{means[mode]:+.1%}" for mode in MODES[1:]])
+    line("the workload moved, MiB/s", [f"{moved[mode]:.1f}" for mode in MODES[1:]])
+    for what in ("node", "interrupts", "stolen"):
+        line(f"of the processor, {what}", [f"{used[mode][what]:.1%}" for mode in MODES[1:]])
+
+
+def origin(tidefs: Path) -> dict[str, object]:
+    """Where and of what figures are."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((it.partition(": ")[2] for it in lines if it.startswith("model name")), "unknown")
+    about = {"processor": model, "processors": os.cpu_count(), "kernel": platform.release()}
+    about["commit"] = run("git", "-C", PROJECT, "describe", "--always", "--dirty").strip()
+    return about | {"tidefs": run(tidefs, "--version").strip(), "load_before": os.getloadavg()[0]}
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tidefs", type=Path, default=TIDEFS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3, help="runs in a turn; the median counts")
+    parser.add_argument("--hpl-size", type=int, default=1_500, help="rows of HPCC's matrix")
+    parser.add_argument("--records", type=int, default=200_000, help="that Spark sorts")
+    parser.add_argument("--lent", default="512MiB")
+    parser.add_argument("--results", type=Path, default=PROJECT / "bench/results")
+    parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parsed()
+    if os.geteuid() != 0:
+        raise SystemExit("a test bed needs root: network name spaces, tc and cgroups")
+    # What was started is ended also when this is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    sweep()
+    tidefs = options.tidefs.resolve()
+    about = origin(tidefs)
+    rounds, used, moved = measured(tidefs, options)
+    found = judged(rounds)
+    means = {mode: statistics.mean(it[mode][0] for it in found.values()) for mode in MODES[1:]}
+    middle = {
+        mode: {it: statistics.median(one[mode][it] for one in used) for it in used[0][mode]}
+        for mode in MODES
+    }
+    show(found, means, middle, moved)
+    report = {"rounds": rounds, "judged": found, "means": means, "workload_mib_per_second": moved}
+    report |= {"processor_parts": used, "rate": RATE, "about": about}
+    report |= {"options": {it: str(value) for it, value in vars(options).items()}}
+    options.results.mkdir(parents=True, exist_ok=True)
+    target = options.results / f"tenants-{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
+    target.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"load {about['load_before']:.1f} before; medians of {options.rounds} rounds")
+    print(f"figures in {target}")
+    missed = [it for it, modes in found.items() if modes["busy"][0] > EACH_MAX]
+    if means["busy"] > MEAN_MAX:
+        missed.append("mean")
+    for tenant in missed:
+        print(f"missed: {tenant}", file=sys.stderr)
+    return 1 if missed and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
