@@ -33,10 +33,11 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
     check(options.memory, machine)?;
     let secret = read_secret(&options.secret_file)?;
     let signals = Signals::catch().context("cannot catch signals")?;
+    let reserve = options.keep_free.unwrap_or(machine.reserve());
     let mut lender = Lender::new(Limits {
         most: budget(options.memory),
         least: BUDGET_MIN,
-        reserve: options.keep_free.unwrap_or(machine.reserve()),
+        reserve,
         deadline: options.deadline,
         idle: options.idle,
     });
@@ -50,10 +51,11 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         let (address, join) = (loan.address(), options.join);
         say::note(format!("node {node} at {address} offers {memory} to {join}; Ctrl-C ends that"));
         lender.lent(memory);
-        let mut keeping = Keeping::new(loan, options);
+        let mut keeping = Keeping::new(loan, options, reserve);
         let ended = keeping.keep(&mut lender, &signals);
         match ended {
-            Why::Asked | Why::Needed { empty: true } => keeping.loan.end_empty(),
+            // The tenant waits for the memory: the node is not asked to end, it is ended.
+            Why::Asked | Why::Needed { .. } => keeping.loan.end_empty(),
             _ => keeping.loan.end(),
         }
         match ended {
@@ -131,6 +133,8 @@ struct Leaving {
 struct Keeping {
     loan: Loan,
     deadline: Duration,
+    /// Kept free for the tenant.
+    reserve: ByteSize,
     leaving: Option<Leaving>,
     /// Since when the node may hold less than it does, and how much.
     shrinking: Option<(Instant, ByteSize)>,
@@ -138,9 +142,9 @@ struct Keeping {
 }
 
 impl Keeping {
-    fn new(loan: Loan, options: &Lend) -> Keeping {
+    fn new(loan: Loan, options: &Lend, reserve: ByteSize) -> Keeping {
         let deadline = options.deadline;
-        Keeping { loan, deadline, leaving: None, shrinking: None, state: None }
+        Keeping { loan, deadline, reserve, leaving: None, shrinking: None, state: None }
     }
 
     fn keep(&mut self, lender: &mut Lender, signals: &Signals) -> Why {
@@ -248,7 +252,8 @@ impl Keeping {
         if leaving.since.elapsed() <= self.deadline {
             return None;
         }
-        if leaving.needed {
+        // While the tenant has what was promised to it, nothing is lost for it.
+        if leaving.needed && pressure(self.loan.resident()).available < self.reserve {
             return Some(Why::Needed { empty: false });
         }
         if !std::mem::replace(&mut leaving.is_late, true) {
