@@ -152,7 +152,7 @@ impl Forecaster {
             ahead_seconds: ahead,
         };
         if for_bytes(soon) > nodes {
-            let peak = self.follower.curve.peak * self.follower.larger * SIZE_MARGIN;
+            let peak = self.follower.peak() * SIZE_MARGIN;
             let step = (f64::from(nodes) * (1.0 + GROW_PART)) as u16;
             let wanted = for_bytes(later).max(step.min(for_bytes(peak)));
             advice(wanted, later, GROW_LEADS * self.lead)
@@ -193,8 +193,8 @@ impl Forecaster {
 
     /// Of a rise that the run is in.
     fn rest_of(&self, rise: Stretch, seen: &Seen, ahead: f64) -> f64 {
-        let bytes = rise.to - rise.from;
-        let rest = (bytes * self.follower.larger * SIZE_MARGIN - self.risen()).max(0.0);
+        let bytes = (rise.to - rise.from) * self.follower.larger_here() * SIZE_MARGIN;
+        let rest = (bytes - self.risen()).max(0.0);
         let trend = self.trend(seen);
         // The rest may be more than expected, but what rises rises on for a while.
         let most = rest.max(trend * ahead.min(self.lead));
@@ -208,15 +208,17 @@ impl Forecaster {
         let left = (whole - lasted).max(0.0);
         let comes = left < ahead && lasted - whole < GRACE_LEADS * self.lead;
         let next = self.follower.next().filter(|next| comes && next.course == Course::Rises);
-        let begins = |rise: Stretch| self.expected(rise.to - rise.from, rise.seconds, ahead - left);
+        let larger = self.follower.larger * SIZE_MARGIN;
+        let begins = |rise: Stretch| {
+            self.expected((rise.to - rise.from) * larger, rise.seconds, ahead - left)
+        };
         let rise = next.map_or(0.0, begins);
         if stretch.course == Course::Stays { rise.max(self.trend(seen) * ahead) } else { rise }
     }
 
-    /// What a rise of so many bytes in so many seconds, as the graph has it, brings within a time.
+    /// What a rise of so many bytes brings within a time, when the graph gives it so many seconds.
     fn expected(&self, bytes: f64, seconds: f64, within: f64) -> f64 {
-        let bytes = (bytes * self.follower.larger * SIZE_MARGIN).max(0.0);
-        bytes * (within / (seconds * self.follower.slower).max(1e-9)).clamp(0.0, 1.0)
+        bytes.max(0.0) * (within / (seconds * self.follower.slower).max(1e-9)).clamp(0.0, 1.0)
     }
 
     /// Bytes a second, 0 at least. On full nodes, what is observed is how much room there is: it would

@@ -12,6 +12,8 @@ const PATIENCE_SECONDS: f64 = 12.0;
 const MOSTLY: f64 = 0.6;
 /// Below this part, a stretch has not begun.
 const BEGUN: f64 = 0.1;
+/// A rise to this part of the peak reaches it.
+const NEARLY: f64 = 0.99;
 /// How far ahead the stretch is looked for that a run is in.
 const AHEAD: usize = 4;
 /// Sizes and runtimes are believed to differ by this factor at most.
@@ -30,6 +32,10 @@ pub(super) struct Follower {
     /// Learned: how much longer and larger things are than expected.
     pub slower: f64,
     pub larger: f64,
+    /// By the input all is smaller by this factor, and no stage has said so yet.
+    doubted: Option<f64>,
+    /// Of the rise that the run is in, in place of `larger`: its slope agrees with the input.
+    here: Option<f64>,
     seen: VecDeque<(f64, f64)>,
     /// The highest rate of this stretch.
     fastest: f64,
@@ -48,6 +54,8 @@ impl Follower {
             base: 0.0,
             slower: 1.0,
             larger: 1.0,
+            doubted: None,
+            here: None,
             seen: VecDeque::new(),
             fastest: 0.0,
             other_since: None,
@@ -93,6 +101,18 @@ impl Follower {
         self.fastest
     }
 
+    /// By which factor the rise that the run is in is larger than expected.
+    pub fn larger_here(&self) -> f64 {
+        self.here.unwrap_or(self.larger)
+    }
+
+    /// Bytes at the highest point of the run.
+    pub fn peak(&self) -> f64 {
+        let reaches_it = |rise: &Stretch| rise.to >= NEARLY * self.curve.peak;
+        let here = self.stretch().filter(reaches_it).map(|_| self.larger_here());
+        self.curve.peak * here.unwrap_or(self.larger)
+    }
+
     /// Takes in what is in use; `still` is the change that is none. Where a node is full, what stands
     /// still waits for room, and that says nothing about the run.
     pub fn observe(&mut self, now: f64, bytes: f64, still: f64, full: bool) {
@@ -100,7 +120,7 @@ impl Follower {
             (self.since, self.base) = (now, bytes);
             let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
             if expected > still && bytes > still {
-                self.larger = clamped(bytes / expected);
+                self.believe_input(clamped(bytes / expected));
             }
         }
         self.seen.push_back((now, bytes));
@@ -108,6 +128,11 @@ impl Follower {
             self.seen.pop_front();
         }
         self.fastest = self.fastest.max(self.rate());
+        if full {
+            // More came than was thought.
+            (self.doubted, self.here) = (None, None);
+        }
+        self.ask_the_slope(now, bytes);
         let before = self.seen.front().map_or(bytes, |seen| seen.1);
         let course = if bytes > before + still {
             Course::Rises
@@ -120,6 +145,40 @@ impl Follower {
             self.other_since = None;
         } else {
             self.judge(now, bytes, course);
+        }
+    }
+
+    /// The input is no stage. That all is larger is believed at once, since too little memory costs
+    /// time; that all is smaller when something of another kind says so too.
+    fn believe_input(&mut self, factor: f64) {
+        self.larger = factor.max(1.0);
+        self.doubted = Some(factor).filter(|&factor| factor < 1.0);
+    }
+
+    /// A stage is over that was so much larger. Where it says that all is smaller, as the input did, two
+    /// kinds of files agree, and the larger of their factors is believed.
+    fn learn_size(&mut self, factor: f64) {
+        self.larger = match self.doubted.take() {
+            Some(input) if factor < 1.0 => input.max(factor),
+            _ => self.larger + LEARNING * (factor - self.larger),
+        };
+    }
+
+    /// A rise whose slope is nearer to what the input says than to what was told is as small as the
+    /// input says. Of later stretches, of other tasks, that says nothing.
+    fn ask_the_slope(&mut self, now: f64, bytes: f64) {
+        let (Some(factor), Some(rise), None) = (self.doubted, self.stretch(), self.here) else {
+            return;
+        };
+        let (risen, lasted) = (bytes - self.base, self.lasted(now));
+        let told = rise.to - rise.from;
+        let begun = lasted >= WINDOW_SECONDS && risen >= BEGUN * factor * told;
+        if rise.course != Course::Rises || !begun {
+            return;
+        }
+        let slope = told / (rise.seconds * self.slower).max(f64::MIN_POSITIVE);
+        if risen / lasted < 0.5 * (1.0 + factor) * slope {
+            self.here = Some(factor);
         }
     }
 
@@ -178,8 +237,9 @@ impl Follower {
         }
         let changed = bytes - self.base;
         if change.abs() > 0.05 * self.curve.peak && changed * change > 0.0 {
-            self.larger += LEARNING * (clamped(changed / change) - self.larger);
+            self.learn_size(clamped(changed / change));
         }
+        self.here = None;
         (self.at, self.since, self.base) = (at, now, bytes);
         self.fastest = self.rate().max(0.0);
         self.other_since = None;
@@ -189,3 +249,6 @@ impl Follower {
 fn clamped(factor: f64) -> f64 {
     factor.clamp(1.0 / FACTOR_MOST, FACTOR_MOST)
 }
+
+#[cfg(test)]
+mod tests;
