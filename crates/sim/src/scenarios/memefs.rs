@@ -22,8 +22,11 @@ type Told = (&'static str, Option<f64>, Option<f64>);
 struct Evaluated {
     workflow: BuiltIn,
     initial: u16,
+    /// From conservative to aggressive.
     policies: &'static [Told],
-    /// Node-hours saved by the policy that does best, in per cent.
+    /// Node-hours saved by the policy that performs best, in per cent. It is the most conservative:
+    /// the text has it outperform all others in two workflows, and in BLAST a policy with the figures
+    /// of the other end saves nothing (docs/REPRODUCTION.md, "What the paper's own figures imply").
     saved: f64,
 }
 
@@ -106,7 +109,7 @@ pub(super) fn policies(seed: u64) -> Result<Table, Stuck> {
     for evaluated in &EVALUATED {
         let workflow = evaluated.workflow.workflow(seed);
         let fixed = fixed(&workflow, evaluated.initial, seed)?;
-        let mut saved = f64::NEG_INFINITY;
+        let mut saved = None;
         for (name, improvement, overhead) in evaluated.policies {
             let policy = name.parse().expect("a policy");
             let outcome = simulate(&workflow, &setup(policy, evaluated.initial, seed))?;
@@ -114,10 +117,12 @@ pub(super) fn policies(seed: u64) -> Result<Table, Stuck> {
             let (ours, slower) = (outcome.improvement_over(&fixed), outcome.overhead_over(&fixed));
             table.maybe(&case, "RUI, %", *improvement, 100.0 * ours);
             table.maybe(&case, "overhead, %", *overhead, 100.0 * slower);
-            saved = saved.max(1.0 - outcome.node_hours() / fixed.node_hours());
+            saved.get_or_insert(1.0 - outcome.node_hours() / fixed.node_hours());
         }
-        let case = format!("{}, best policy", workflow.name);
-        table.add(&case, "node-hours saved, %", evaluated.saved, 100.0 * saved);
+        if let Some(saved) = saved {
+            let case = format!("{}, most conservative policy", workflow.name);
+            table.add(&case, "node-hours saved, %", evaluated.saved, 100.0 * saved);
+        }
     }
     Ok(table)
 }
