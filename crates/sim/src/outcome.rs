@@ -81,8 +81,9 @@ impl Outcome {
         if fixed > 0.0 { (fixed - wasted) / fixed } else { 0.0 }
     }
 
-    /// How much longer than the static run, as a part of it.
+    /// How much longer than the static run, as a part of it; 0 where that took no time.
     pub fn overhead_over(&self, fixed: &Outcome) -> f64 {
-        self.makespan_seconds / fixed.makespan_seconds - 1.0
+        let seconds = fixed.makespan_seconds;
+        if seconds > 0.0 { self.makespan_seconds / seconds - 1.0 } else { 0.0 }
     }
 }

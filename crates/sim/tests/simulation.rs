@@ -65,6 +65,22 @@ fn a_run_takes_what_can_be_worked_out() {
 }
 
 #[test]
+fn a_workflow_that_takes_no_time_has_figures() {
+    let nothing = Workflow {
+        stages: vec!["nothing".to_owned()],
+        tasks: vec![Task { reads: vec![0], writes: vec![1], ..Task::default() }],
+        files: vec![0, 0],
+        input: vec![0],
+        ..Workflow::default()
+    };
+    for policy in ["static", "nso+asi", "forecast"] {
+        let outcome = run(&nothing, &setup(policy, 2, 2));
+        let figures = [outcome.overhead_over(&outcome), outcome.improvement_over(&outcome)];
+        assert_eq!((outcome.makespan_seconds, figures), (0.0, [0.0; 2]), "{policy}");
+    }
+}
+
+#[test]
 fn it_grows_when_writers_need_room_and_shrinks_when_files_go() {
     for suspends in [false, true] {
         let setup = Setup { suspends, ..setup("nso+asi", 1, 8) };
