@@ -120,7 +120,8 @@ impl Follower {
             (self.since, self.base) = (now, bytes);
             let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
             if expected > still && bytes > still {
-                self.believe_input(clamped(bytes / expected));
+                let as_told = (bytes - expected).abs() <= still;
+                self.believe_input(if as_told { 1.0 } else { clamped(bytes / expected) });
             }
         }
         self.seen.push_back((now, bytes));

@@ -44,6 +44,15 @@ fn a_stage_that_was_smaller_teaches_that_the_next_ones_are() {
 }
 
 #[test]
+fn an_input_that_is_nearly_as_told_says_nothing() {
+    let mut follower = followed(9.9, 0.45, 40, false);
+    assert_eq!((follower.larger_here(), follower.larger), (1.0, 1.0));
+    // The stage is smaller by itself: six tenths of that are believed.
+    follower.learn_size(0.5);
+    assert_eq!(follower.larger, 0.7);
+}
+
+#[test]
 fn on_full_nodes_a_gentle_slope_says_nothing() {
     let follower = followed(5.0, 0.45, 40, true);
     assert_eq!((follower.larger_here(), follower.larger), (1.0, 1.0));
