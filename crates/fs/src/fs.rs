@@ -247,11 +247,12 @@ impl<S: Store> Fs<S> {
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
         let now = self.now();
-        for handle in self.handles.all_files() {
-            handle.file.flush_aged(now);
-        }
+        let files = self.handles.all_files();
+        files.iter().for_each(|handle| handle.file.flush_aged(now));
         self.data.free_waiting();
-        if self.membership.is_about_to_share() && !self.store.is_settled() {
+        let is_settled =
+            || self.store.is_settled() && files.iter().all(|it| it.file.has_told_appends());
+        if self.membership.is_about_to_share() && !is_settled() {
             self.membership.set_ready(false);
         } else if let Err(error) = self.publish_locks() {
             tracing::debug!(%error, "another mount waits for locks that are held here");
@@ -269,6 +270,7 @@ impl<S: Store> Fs<S> {
     pub fn keep_up(&self) {
         let now = self.now();
         self.store.publish();
+        self.tell_appends();
         self.store.tidy();
         self.free_nameless();
         if let Err(error) = self.answer_census() {
@@ -281,6 +283,18 @@ impl<S: Store> Fs<S> {
         self.note_open_files(now);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
+        }
+    }
+
+    /// Another mount that is about to start appends behind what this one appended.
+    fn tell_appends(&self) {
+        if !self.membership.is_about_to_share() {
+            return;
+        }
+        for handle in self.handles.all_files() {
+            if let Err(error) = handle.file.tell_appends() {
+                tracing::debug!(%error, "what was appended is not in the store yet");
+            }
         }
     }
 

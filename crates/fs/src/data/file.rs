@@ -84,10 +84,26 @@ impl<S: Store> OpenFile<S> {
     ) -> Result<Range<u64>, Error> {
         match &self.0 {
             Bytes::Striped(striped) => striped.append(errors, bytes, shared, at),
-            // It never waits, so it is not begun again.
+            // It never waits for room, so what was appended is not begun again.
             Bytes::Pinned(pinned) => {
                 pinned.append(bytes).map(|offset| offset..offset + bytes.len() as u64)
             }
+        }
+    }
+
+    /// No other mount can come to append where this one did; see [`tell_appends`](Self::tell_appends).
+    pub fn has_told_appends(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.has_told_appends(),
+            Bytes::Pinned(_) => true,
+        }
+    }
+
+    /// Has the store know of what was appended while this mount was alone.
+    pub fn tell_appends(&self) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.tell_appends(),
+            Bytes::Pinned(_) => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use tidefs_model::{Ino, StripeKey};
 use tidefs_store::Store;
 
 use super::DataPath;
+use super::append::Promised;
 use super::record::Record;
 use super::state::{State, Stored};
 use crate::inode::Inode;
@@ -15,8 +16,8 @@ use crate::inode::Inode;
 pub(super) struct Striped<S: Store> {
     pub path: Arc<DataPath<S>>,
     pub record: Record<S>,
-    /// One append at a time, so that each begins where the last one ended.
-    pub appending: Mutex<()>,
+    /// Held while an append finds its place, so that each begins where the last one ends.
+    pub appending: Arc<Mutex<Promised>>,
     /// Reads and writes share it; what takes bytes away has it alone, across its calls of the
     /// store: a stripe that is written while it is trimmed would lose the write.
     gate: RwLock<()>,
@@ -38,7 +39,7 @@ impl<S: Store> Striped<S> {
         Striped {
             path,
             record,
-            appending: Mutex::new(()),
+            appending: Arc::default(),
             gate: RwLock::new(()),
             committing: Mutex::new(()),
             state,

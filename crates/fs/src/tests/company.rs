@@ -252,3 +252,56 @@ fn an_append_without_company_goes_by_what_others_left() {
     first.release(held).expect("closed");
     assert_eq!(read(&first, found), Ok(b"first".to_vec()));
 }
+
+/// What the first mount appended while it was alone is in nobody's record yet when the second one comes.
+#[test]
+fn a_mount_that_comes_appends_behind_what_was_appended_before() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    first.tick().expect("housekeeping");
+    assert!(first.lifetimes().entry > Duration::ZERO, "it is alone");
+    let found = make(&first, b"file", b"");
+    let append = OpenMode { append: true, ..WRITE };
+    let held = first.open(found, append).expect("opened").handle;
+    let write = |fs: &Mount, handle, bytes: &[u8]| {
+        fs.write(handle, 0, bytes, Some(&AppendedAt::default()), false).expect("appended")
+    };
+    write(&first, held, b"first ");
+    let second = bed.mount(2);
+    for _ in 0..5 {
+        first.tick().expect("housekeeping");
+        second.tick().expect("housekeeping");
+    }
+    assert_eq!(second.is_admitted(), Ok(true));
+    second.lookup(Ino::ROOT, b"file").expect("found");
+    let theirs = second.open(found, append).expect("opened").handle;
+    write(&second, theirs, b"second ");
+    second.release(theirs).expect("closed");
+    write(&first, held, b"third");
+    first.release(held).expect("closed");
+    assert_eq!(read(&second, found), Ok(b"first second third".to_vec()));
+}
+
+/// An append that began alone, took nothing, and is begun again with company.
+#[test]
+fn an_append_that_is_begun_again_with_company_goes_behind_what_others_appended() {
+    let (bed, first, second) = two();
+    second.unmount().expect("leaves");
+    bed.pass(Duration::from_secs(20));
+    first.tick().expect("housekeeping");
+    let found = make(&first, b"file", b"0");
+    let held = first.open(found, OpenMode { append: true, ..WRITE }).expect("opened").handle;
+    let at = AppendedAt::default();
+    assert_eq!(first.write(held, 0, b"", Some(&at), false), Ok(0), "it has its place");
+    let third = bed.mount(3);
+    first.tick().expect("housekeeping");
+    first.tick().expect("housekeeping");
+    third.lookup(Ino::ROOT, b"file").expect("found");
+    let theirs = third.open(found, OpenMode { append: true, ..WRITE }).expect("opened").handle;
+    third.write(theirs, 0, b"third", Some(&AppendedAt::default()), false).expect("appended");
+    third.release(theirs).expect("closed");
+    assert_eq!(first.write(held, 0, b"first", Some(&at), false), Ok(5));
+    first.release(held).expect("closed");
+    assert_eq!(read(&third, found), Ok(b"0thirdfirst".to_vec()));
+}
