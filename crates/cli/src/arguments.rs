@@ -295,8 +295,8 @@ pub struct Lend {
     #[arg(long, value_name = "SECONDS", default_value = "30s", value_parser = crate::elasticity::seconds)]
     pub idle: Duration,
 
-    /// How long giving memory back may take when it is needed here; then the node ends, and what it
-    /// still held is lost
+    /// How long this machine's programs may lack what is to stay free while memory is given back; then
+    /// the node ends, and what it still held is lost
     #[arg(long, value_name = "SECONDS", default_value = "2s", value_parser = crate::elasticity::seconds)]
     pub deadline: Duration,
 }

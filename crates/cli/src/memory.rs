@@ -72,9 +72,11 @@ impl Memory {
     }
 }
 
-/// How often the control groups of this process met their limits of memory.
-pub fn limits_met() -> u64 {
-    groups().iter().map(Group::limits_met).sum()
+/// How often the control groups of this process met their limits of memory, and how often the kernel
+/// ended a program for that.
+pub fn limits_met() -> (u64, u64) {
+    let sum = |(met, killed), (more, ended)| (met + more, killed + ended);
+    groups().iter().map(Group::limits_met).fold((0, 0), sum)
 }
 
 /// A control group with a memory limit, of either version.
@@ -105,20 +107,26 @@ impl Group {
 }
 
 impl Group {
-    fn limits_met(&self) -> u64 {
+    fn limits_met(&self) -> (u64, u64) {
         let read = |name: &str| fs::read_to_string(self.directory.join(name)).unwrap_or_default();
         if !self.version2 {
-            return read("memory.failcnt").trim().parse().unwrap_or(0);
+            let met = read("memory.failcnt").trim().parse().unwrap_or(0);
+            return (met, count(&read("memory.oom_control"), &["oom_kill"]));
         }
         // Of this group's own limit; those of groups below are theirs.
         let local = read("memory.events.local");
         let events = if local.is_empty() { read("memory.events") } else { local };
-        let of = |line: &str| -> Option<u64> {
-            let (name, count) = line.split_once(' ')?;
-            (name == "max" || name == "oom").then(|| count.trim().parse().ok())?
-        };
-        events.lines().filter_map(of).sum()
+        (count(&events, &["max", "oom"]), count(&events, &["oom_kill"]))
     }
+}
+
+/// The sum of the lines with these names.
+fn count(events: &str, names: &[&str]) -> u64 {
+    let of = |line: &str| -> Option<u64> {
+        let (name, count) = line.split_once(' ')?;
+        names.contains(&name).then(|| count.trim().parse().ok())?
+    };
+    events.lines().filter_map(of).sum()
 }
 
 /// The groups of this process with all groups above them, as far as they are visible here.
@@ -181,6 +189,13 @@ mod tests {
         let memory = Memory::of_this_machine();
         assert!(memory.total > ByteSize::mib(64), "{memory:?}");
         assert!(memory.available <= memory.total, "{memory:?}");
+    }
+
+    #[test]
+    fn lines_of_events_are_summed_by_name() {
+        let events = "low 0\nmax 7\noom 2\noom_kill 1\n";
+        assert_eq!((count(events, &["max", "oom"]), count(events, &["oom_kill"])), (9, 1));
+        assert_eq!(count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", &["oom_kill"]), 3);
     }
 
     #[test]

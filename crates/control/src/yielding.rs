@@ -22,6 +22,8 @@ pub struct Pressure {
     pub stalled_percent: f64,
     /// How often somebody met a limit of a control group, counted from any time.
     pub limits_met: u64,
+    /// How often the kernel ended a program because of such a limit.
+    pub killed: u64,
 }
 
 /// What the lender has promised and to whom.
@@ -73,7 +75,7 @@ pub enum Need {
     TooLittle,
     /// Memory would be used up in this time.
     Sudden { within: Duration },
-    /// Somebody met a limit, and there is less than the reserve.
+    /// Somebody met a limit and there is less than the reserve, or was ended for it.
     LimitMet,
 }
 
@@ -85,7 +87,8 @@ pub struct Lender {
     budget: Option<ByteSize>,
     /// What was free in all, for a second; the last is the latest.
     looks: VecDeque<(Time, ByteSize)>,
-    limits_met: Option<u64>,
+    /// And programs ended, at the last look.
+    limits_met: Option<(u64, u64)>,
     /// Since when more could be lent than is, and how much was free then.
     free_since: Option<(Time, ByteSize)>,
     shrunk_at: Option<Time>,
@@ -150,7 +153,7 @@ impl Lender {
     }
 
     fn remember(&mut self, now: Time, pressure: &Pressure) {
-        self.limits_met = Some(pressure.limits_met);
+        self.limits_met = Some((pressure.limits_met, pressure.killed));
         // One look that is older stays, so that slow looks have something to be compared with.
         while self.looks.len() > 1 && now - self.looks[1].0 >= REMEMBERED
             || self.looks.len() >= LOOKS_MOST
@@ -165,7 +168,10 @@ impl Lender {
     fn sudden(&self, now: Time, pressure: &Pressure) -> Option<Need> {
         // A group that reads files meets its limit as well, and drops some of what it has read.
         let lacks = pressure.available < self.limits.reserve;
-        if lacks && self.limits_met.is_some_and(|before| pressure.limits_met > before) {
+        let more = |before: &(u64, u64)| {
+            lacks && pressure.limits_met > before.0 || pressure.killed > before.1
+        };
+        if self.limits_met.as_ref().is_some_and(more) {
             return Some(Need::LimitMet);
         }
         let within = |(at, before): &(Time, ByteSize)| {
@@ -188,10 +194,8 @@ impl Lender {
     fn adapt(&mut self, now: Time, budget: ByteSize, pressure: &Pressure) -> Lending {
         let step = self.limits.most.0 / STEP_PART;
         let mut fits = self.spare(pressure).0.min(self.limits.most.0);
-        if let Some(less) = self.relief(now, budget, pressure).filter(|less| *less < fits) {
-            fits = less;
-            self.relieved_at = Some(now);
-        }
+        let relief = self.relief(now, budget, pressure).filter(|less| *less < fits);
+        fits = relief.unwrap_or(fits);
         if fits < budget.0 {
             self.free_since = None;
             if fits < self.limits.least.0 {
@@ -201,6 +205,7 @@ impl Lender {
             if budget.0 - fits < step && pressure.available.0 >= self.limits.reserve.0 {
                 return Lending::Keep;
             }
+            self.relieved_at = relief.map(|_| now).or(self.relieved_at);
             self.give_way(now);
             return self.set(ByteSize(fits));
         }
@@ -240,7 +245,7 @@ impl Lender {
 
     /// Memory that is being used up is not idle, however much of it there is.
     fn stays_free(&mut self, now: Time, pressure: &Pressure, worth: bool) -> bool {
-        if !worth {
+        if !worth || pressure.stalled_percent > STALLED_PERCENT {
             self.free_since = None;
             return false;
         }

@@ -22,6 +22,7 @@ fn pressure(available: u64, lent: u64) -> Pressure {
         lent: ByteSize(lent * MIB),
         stalled_percent: 0.0,
         limits_met: 0,
+        killed: 0,
     }
 }
 
@@ -88,6 +89,10 @@ fn somebody_who_meets_a_limit_is_given_way_at_once() {
     assert_eq!(lender.look(at(0), met(7, 600)), Lending::Keep, "that was long ago");
     assert_eq!(lender.look(at(50), met(8, 600)), Lending::Keep, "it reads files");
     assert_eq!(lender.look(at(9_000), met(9, 499)), Lending::Leave(Need::LimitMet));
+    let mut lender = lending(1_000);
+    let killed = |killed| Pressure { killed, ..pressure(5_000, 900) };
+    assert_eq!(lender.look(at(0), killed(3)), Lending::Keep);
+    assert_eq!(lender.look(at(50), killed(4)), Lending::Leave(Need::LimitMet));
 }
 
 #[test]

@@ -72,6 +72,9 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
                 false => "the node was ended before it was empty, and what it held is lost",
             }),
         }
+        if keeping.is_asked {
+            return Ok(());
+        }
         lender.gone(SystemClock.now());
         match wait_for_idle_memory(&mut lender, &signals) {
             Some(budget) => memory = budget,
@@ -122,6 +125,8 @@ enum Why {
 /// The node is to be emptied.
 struct Leaving {
     since: Instant,
+    /// Since when the tenant has had less than the reserve; now, where it has that.
+    lacks: Instant,
     /// Not by a signal.
     needed: bool,
     is_late: bool,
@@ -136,6 +141,8 @@ struct Keeping {
     /// Kept free for the tenant.
     reserve: ByteSize,
     leaving: Option<Leaving>,
+    /// A signal came.
+    is_asked: bool,
     /// Since when the node may hold less than it does, and how much.
     shrinking: Option<(Instant, ByteSize)>,
     state: Option<State>,
@@ -144,7 +151,8 @@ struct Keeping {
 impl Keeping {
     fn new(loan: Loan, options: &Lend, reserve: ByteSize) -> Keeping {
         let deadline = options.deadline;
-        Keeping { loan, deadline, reserve, leaving: None, shrinking: None, state: None }
+        let (leaving, shrinking, state) = (None, None, None);
+        Keeping { loan, deadline, reserve, leaving, is_asked: false, shrinking, state }
     }
 
     fn keep(&mut self, lender: &mut Lender, signals: &Signals) -> Why {
@@ -152,9 +160,14 @@ impl Keeping {
         loop {
             let wait = if self.leaving.is_some() { QUICK_BEAT } else { LOOK };
             if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
-                match &self.leaving {
-                    Some(Leaving { needed: false, .. }) => return Why::Early,
-                    _ => self.leave(false),
+                if std::mem::replace(&mut self.is_asked, true) {
+                    return Why::Early;
+                }
+                say::note(
+                    "giving the memory back; once more ends the node at once, with what it holds",
+                );
+                if self.leaving.is_none() {
+                    self.leave(false);
                 }
             }
             if self.leaving.is_none() {
@@ -172,12 +185,7 @@ impl Keeping {
 
     fn leave(&mut self, needed: bool) {
         let since = Instant::now();
-        self.leaving = Some(Leaving { since, needed, is_late: false, purged: None });
-        if !needed {
-            say::note(
-                "giving the memory back; once more ends the node at once, with what it holds",
-            );
-        }
+        self.leaving = Some(Leaving { since, lacks: since, needed, is_late: false, purged: None });
     }
 
     fn obey(&mut self, asked: Lending) {
@@ -207,7 +215,9 @@ impl Keeping {
         let state = match self.loan.beat(self.leaving.is_some()) {
             Ok(state) => state,
             Err(Ended::Free(None)) => match self.leaving {
-                Some(Leaving { needed: true, .. }) => return Some(Why::Needed { empty: true }),
+                Some(Leaving { needed: true, .. }) if !self.is_asked => {
+                    return Some(Why::Needed { empty: true });
+                }
                 _ => return Some(Why::Asked),
             },
             Err(ended) => return Some(Why::Borrower(ended)),
@@ -249,12 +259,14 @@ impl Keeping {
 
     fn look_at_the_clock(&mut self) -> Option<Why> {
         let leaving = self.leaving.as_mut()?;
+        // While the tenant has what was promised to it, nothing is lost for it.
+        if pressure(self.loan.resident()).available >= self.reserve {
+            leaving.lacks = Instant::now();
+        } else if leaving.lacks.elapsed() > self.deadline {
+            return Some(Why::Needed { empty: false });
+        }
         if leaving.since.elapsed() <= self.deadline {
             return None;
-        }
-        // While the tenant has what was promised to it, nothing is lost for it.
-        if leaving.needed && pressure(self.loan.resident()).available < self.reserve {
-            return Some(Why::Needed { empty: false });
         }
         if !std::mem::replace(&mut leaving.is_late, true) {
             let held = self.loan.usage().map_or(ByteSize(0), |usage| usage.used);

@@ -11,11 +11,13 @@ use crate::memory::{self, Memory};
 /// less.
 pub fn pressure(lent: ByteSize) -> Pressure {
     let stalls = fs::read_to_string("/proc/pressure/memory").unwrap_or_default();
+    let (limits_met, killed) = memory::limits_met();
     Pressure {
         available: Memory::of_this_machine().available,
         lent,
         stalled_percent: stalled_percent(&stalls),
-        limits_met: memory::limits_met(),
+        limits_met,
+        killed,
     }
 }
 
