@@ -250,9 +250,10 @@ impl Topology {
     pub fn refresh(&self) -> Result<(), StoreError> {
         let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
-        self.ask_around(None, |_| true)?;
+        let asked = self.ask_around(None, |_| true);
+        // Those who wait for this answer do not ask again where there was none.
         *refreshed = Some(begun);
-        Ok(())
+        asked
     }
 
     /// Takes the first map that suits and places every partition, from a node that holds some

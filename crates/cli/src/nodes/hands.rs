@@ -1,7 +1,7 @@
 //! The manager's hands on a Valkey Cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
@@ -31,6 +31,8 @@ pub struct ClusterHands {
     used: Mutex<BTreeMap<NodeId, u64>>,
     /// Partitions that were on nodes that have ended, when that was first seen.
     lost: Mutex<BTreeMap<NodeId, u16>>,
+    /// Metadata was among that, and the file system does not know yet.
+    records_lost: AtomicBool,
 }
 
 impl ClusterHands {
@@ -53,6 +55,7 @@ impl ClusterHands {
             format,
             used: Mutex::default(),
             lost: Mutex::default(),
+            records_lost: AtomicBool::new(false),
         }
     }
 
@@ -205,15 +208,24 @@ impl Hands for ClusterHands {
             return Ok(Vec::new());
         }
         self.steps.take("expunge");
-        let with_metadata = self.note_losses(ended, &finished.left)?;
+        if self.note_losses(ended, &finished.left)? {
+            self.records_lost.store(true, Ordering::Release);
+        }
+        let records_lost = self.records_lost.load(Ordering::Acquire);
         let before = SystemClock.now();
-        if let Err(error) = Fs::outdate(&self.store, before, with_metadata) {
+        let outdated = Fs::outdate(&self.store, before, records_lost);
+        if let Err(error) = &outdated {
             tracing::debug!("inode numbers are outdated when they are made anew: {error}");
         }
         let before = Ino(before.0);
         self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
         self.admin.expunge(ended, before).map_err(Failure::new)?;
         Fs::mend(&self.store, self.format, SystemClock.now()).map_err(Failure::new)?;
+        if outdated.is_err() {
+            // By now others hold what was lost; until this is said, holes are not told from losses.
+            Fs::outdate(&self.store, SystemClock.now(), records_lost).map_err(Failure::new)?;
+        }
+        self.records_lost.store(false, Ordering::Release);
         let (used, lost) = (self.used(), self.lost());
         let loss = |&node: &NodeId| Loss {
             node,

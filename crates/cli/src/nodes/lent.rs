@@ -18,7 +18,7 @@ use crate::state::Paths;
 const OWNER_WAIT: Duration = Duration::from_secs(60);
 /// Longer than a node may take to start, also where a queue is asked for a machine. While the owner is at
 /// it the connection stands, and it breaks when the owner ends.
-const START_WAIT: Duration = Duration::from_secs(15 * 60);
+const START_WAIT: Duration = Duration::from_secs(5 * 60);
 
 pub struct LentNodes {
     pub paths: Paths,

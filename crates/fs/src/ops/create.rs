@@ -27,6 +27,9 @@ struct New<'a> {
     target: &'a [u8],
 }
 
+/// Others' removals may go on and on without making room for this.
+const FULL_ATTEMPTS: usize = 16;
+
 impl<S: Store> Fs<S> {
     /// Makes a file, fifo, socket or device file.
     pub fn mknod(
@@ -213,7 +216,7 @@ impl<S: Store> Fs<S> {
     ) -> Result<(), Error> {
         let entry = keys::entry(&place.name);
         let record = EntryRecord::settled(reference).encode();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let batch = open_for_entries(Batch::new())
                 .absent(entry.clone())
                 .put(entry.clone(), record.clone());
@@ -223,7 +226,9 @@ impl<S: Store> Fs<S> {
                 Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
-                Err(Error::Store(StoreError::Full { .. })) if self.data.wait_for_room(before) => {
+                Err(Error::Store(StoreError::Full { .. }))
+                    if attempt < FULL_ATTEMPTS && self.data.wait_for_room(before) =>
+                {
                     continue;
                 }
                 other => other?,
