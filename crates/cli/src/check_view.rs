@@ -53,7 +53,8 @@ impl CheckView {
     }
 
     pub fn with_losses(self, losses: Losses) -> CheckView {
-        let clean = self.clean && losses == Losses::default();
+        let is_whole = losses.lost_files.is_empty() && losses.lost_names_in.is_empty();
+        let clean = self.clean && is_whole;
         CheckView { clean, losses, ..self }
     }
 }

@@ -231,15 +231,16 @@ impl FileSystem {
         if self.dead_nodes().is_empty() {
             return found;
         }
-        let mut mounts =
-            self.paths.mount_records().into_iter().map(|(_, record)| record.point.path);
-        let lost = mounts.find_map(|mount| self.lost(&mount));
+        // Another process's mount may not answer.
+        let mounts: Vec<_> = self.parts().mounts.iter().map(|it| it.path().to_owned()).collect();
+        let lost = mounts.iter().find_map(|mount| self.lost(mount));
+        let lost = lost.unwrap_or(Lost { incomplete: true, ..Lost::default() });
         // What cannot be read because of a node that died is named all the same.
         let found = found.unwrap_or_else(|error| CheckView {
             unchecked: Some(format!("{error:#}")),
             ..CheckView::default()
         });
-        Ok(found.with_losses(self.losses(lost.as_ref())))
+        Ok(found.with_losses(self.losses(Some(&lost))))
     }
 
     /// What nodes that died took with them, for programs.

@@ -27,7 +27,7 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
         };
         // From the upper left corner, and nothing of the last look stays behind.
         let text = match terminal {
-            true => format!("\x1b[H{}\x1b[J", cut(&status.to_string(), rows())),
+            true => format!("\x1b[H{}\x1b[J", cut(&status.to_string(), size())),
             false => format!("{status}\n"),
         };
         if std::io::stdout().write_all(text.as_bytes()).is_err() {
@@ -58,21 +58,23 @@ impl Drop for Screen {
     }
 }
 
-/// How high the terminal is; as high as terminals are at least where it does not say.
-fn rows() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.ok().map(|size| size.ws_row.into()).filter(|&rows| rows > 0).unwrap_or(24)
+/// Rows and columns of the terminal; as many as terminals have at least where it does not say.
+fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()))
 }
 
-/// The first lines, and how many there are besides: more would scroll.
-fn cut(text: &str, rows: usize) -> String {
-    let lines: Vec<_> = text.trim_end().lines().collect();
+/// The first lines, as far as they go, and how many there are besides: more would scroll.
+fn cut(text: &str, (rows, columns): (usize, usize)) -> String {
+    let line = |line: &str| line.chars().take(columns).collect::<String>() + "\x1b[K";
+    let lines: Vec<_> = text.trim_end().lines().map(line).collect();
     if lines.len() < rows {
-        return lines.join("\x1b[K\n") + "\x1b[K\n";
+        return lines.join("\n") + "\n";
     }
     let shown = rows.saturating_sub(2);
     let more = lines.len() - shown;
-    format!("{}\x1b[K\n... and {more} more lines\x1b[K", lines[..shown].join("\x1b[K\n"))
+    format!("{}\n... and {more} more lines\x1b[K", lines[..shown].join("\n"))
 }
 
 #[cfg(test)]
@@ -80,10 +82,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_the_terminal_is_counted() {
-        assert_eq!(cut("a\nb\n", 24), "a\x1b[K\nb\x1b[K\n");
+    fn what_does_not_fit_the_terminal_is_cut_and_counted() {
+        assert_eq!(cut("a\nbcd\n", (24, 2)), "a\x1b[K\nbc\x1b[K\n");
         let many = "line\n".repeat(30);
-        let said = cut(&many, 10);
+        let said = cut(&many, (10, 80));
         assert_eq!((said.lines().count(), said.matches("line\x1b").count()), (9, 8));
         assert!(said.contains("and 22 more lines"), "{said}");
     }
