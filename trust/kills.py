@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The manager is killed at every step of a growth and of a shrink, on real servers.
+"""The manager is killed at every step of growing and shrinking, on real servers.
 
 A file system runs all the while; its nodes and its mount belong to another process than the
 manager, and a program writes, reads back and removes files without a pause.  Before each
@@ -97,9 +97,10 @@ class System:
     def overfill(self) -> None:
         """More than one node holds: whoever writes it waits until there is another."""
         data = random.Random(0).randbytes(40 * MIB)
-        with open(self.mount / "more", "wb") as file:
-            file.write(data)
-            os.fsync(file.fileno())
+        words = ["dd", f"of={self.mount / 'more'}", "bs=1M", "conv=fsync", "status=none"]
+        subprocess.run(words, input=data, check=True, timeout=COMMAND_SECONDS_MAX)
+        nodes = len(json.loads(self.run("status", "--json"))["nodes"])
+        assert nodes > 1, "what one node cannot hold is there, and one node"
         assert (self.mount / "more").read_bytes() == data, "what waited for room is not right"
         (self.mount / "more").unlink()
 
@@ -203,6 +204,19 @@ def change(system: System, how: str) -> int | None:
     return nodes
 
 
+def go_back(system: System, nodes: str) -> None:
+    """To where a walk's next step begins; what was removed is freed in the background."""
+    end = time.monotonic() + SETTLED_SECONDS_MAX
+    while True:
+        try:
+            system.run("scale", nodes)
+            return
+        except AssertionError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.2)
+
+
 def walk(system: System, stride: int, each: str) -> list[float]:
     """Kills before the first step, the next, and so on.  Answers with the seconds from each restart
     until all was well."""
@@ -210,7 +224,8 @@ def walk(system: System, stride: int, each: str) -> list[float]:
     # They begin at different steps, so that a long stride meets different ones.
     for at, how in enumerate(("growing", "shrinking", "by a writer")):
         first = "3" if how == "shrinking" else "1"
-        system.run("scale", first)
+        go_back(system, first)
+        kills = len(took)
         for steps in range(at * stride // 3, STEPS_MAX, stride):
             before = len(system.deaths())
             system.fuse.write_text(f"{steps}{each}")
@@ -218,37 +233,50 @@ def walk(system: System, stride: int, each: str) -> list[float]:
                 nodes = change(system, how)
                 settle(system, nodes)
                 steady_at = time.time()
+                while (system.restarted_at() or 0.0) > steady_at:
+                    settle(system, nodes)
+                    steady_at = time.time()
             system.verify()
             died = system.deaths()[before:]
             said = "lived"
             if died:
                 restarted_at = system.restarted_at()
                 assert restarted_at is not None, f"nobody started it again: {died}"
-                took.append(max(0.0, steady_at - restarted_at))
+                took.append(steady_at - restarted_at)
                 said = f"{died}, well {took[-1]:.1f} s after its restart"
             print(f"  {how}, {steps} steps: {said}", flush=True)
             # A manager that lived may have steps left: the next one reads a large number.
             system.fuse.write_text("1000000")
-            system.run("scale", first)
+            go_back(system, first)
             if not died:
                 break
         else:
             raise AssertionError(f"no manager lives to the end of {how}")
+        assert len(took) > kills, f"no manager was killed: {how}"
     return took
 
 
 def settle(system: System, nodes: int | None) -> None:
     """Until nothing is under way and each partition has one owner, as all nodes and the mount say."""
-    # The mount hears of nodes that came a moment later.
+    # While no manager answers, the status is the last one's; the mount hears of nodes a moment later.
     end = time.monotonic() + SETTLED_SECONDS_MAX
-    while True:
-        status = json.loads(system.run("status", "--json"))
-        if status["reconfiguration"] is None and nodes in (None, len(status["nodes"])):
-            break
-        assert time.monotonic() < end, status
+    while (wrong := unsettled(system, nodes)) is not None:
+        assert time.monotonic() < end, wrong
         time.sleep(0.05)
-    odd = [number for number, count in enumerate(system.owners()) if count != 1]
-    assert not odd, f"partitions without an owner or with two: {odd[:10]}"
+
+
+def unsettled(system: System, nodes: int | None) -> str | None:
+    """What is not as it will be in the end."""
+    status = json.loads(system.run("status", "--json"))
+    if status["reconfiguration"] is not None or status["recovery"] is not None:
+        return f"something is under way: {status}"
+    if nodes not in (None, len(status["nodes"])):
+        return f"{len(status['nodes'])} nodes instead of {nodes}: {status}"
+    try:
+        odd = [number for number, count in enumerate(system.owners()) if count != 1]
+    except (AssertionError, OSError) as error:
+        return str(error)
+    return f"partitions without an owner or with two: {odd[:10]}" if odd else None
 
 
 def main() -> int:

@@ -174,7 +174,8 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
         )
     )
     for it in outcomes:
-        uneven = sorted(change["imbalance_percent"] or 0.0 for change in it.changes)
+        known = (change["imbalance_percent"] for change in it.changes)
+        uneven = sorted(percent for percent in known if percent is not None)
         middle, most = (uneven[len(uneven) // 2], uneven[-1]) if uneven else (0.0, 0.0)
         print(
             line.format(
