@@ -141,6 +141,10 @@ impl Settings {
         }
         if let Some(scale_in) = &self.policy.scale_in {
             check_in(scale_in, self.policy.scale_out.as_ref())?;
+            let (ceiling, fill) = (scale_in.ceiling_percent, self.spreading.fill_percent);
+            if ceiling > fill {
+                return Err(SettingsError::CeilingAboveFill { ceiling, fill });
+            }
         }
         Ok(())
     }
@@ -221,6 +225,11 @@ pub enum SettingsError {
          {grow_above} %"
     )]
     CeilingAboveGrowth { ceiling: u8, grow_above: u8 },
+    #[error(
+        "shrinking may not fill nodes to {ceiling} %: they take data until {fill} % of their memory \
+         are in use"
+    )]
+    CeilingAboveFill { ceiling: u8, fill: u8 },
 }
 
 #[cfg(test)]
@@ -264,6 +273,18 @@ mod tests {
             let message = settings.check().unwrap_err().to_string();
             assert!(message.contains(says), "{message:?} should say {says:?}");
         }
+    }
+
+    #[test]
+    fn shrinking_does_not_fill_nodes_beyond_what_they_take() {
+        let mut settings = Settings { policy: "csi".parse().unwrap(), ..usual() };
+        let filled_to = |settings: &mut Settings, percent| {
+            settings.policy.scale_in.as_mut().unwrap().ceiling_percent = percent;
+            settings.check()
+        };
+        assert_eq!(filled_to(&mut settings, 95), Ok(()));
+        let message = filled_to(&mut settings, 99).unwrap_err().to_string();
+        assert!(message.contains("99 %") && message.contains("95 %"), "{message}");
     }
 
     #[test]
