@@ -149,7 +149,7 @@ pub struct StorageOptions {
 
     /// Of each node's memory, what files' bytes may not fill: deletes, truncates, names and directories
     /// then find room while writers wait [default: 8MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = head_room)]
     pub head_room: Option<ByteSize>,
 
     /// When to encrypt what nodes hold of files' bytes: always, where others may lend nodes, or never
@@ -317,6 +317,19 @@ pub struct Doctor {
 
 /// Below this a server has no room beside its own bookkeeping.
 const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
+
+/// What one batch of metadata and the buffers of those who send it take.
+const HEAD_ROOM_MIN: ByteSize = ByteSize::mib(1);
+
+fn head_room(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>().map_err(|error| error.to_string())? {
+        size if size < HEAD_ROOM_MIN => Err(format!(
+            "{size} is too little for metadata to find room on a node full of data; give at least \
+             {HEAD_ROOM_MIN}"
+        )),
+        size => Ok(size),
+    }
+}
 
 fn node_memory(text: &str) -> Result<ByteSize, String> {
     let size = text.parse::<ByteSize>().map_err(|error| error.to_string())?;

@@ -100,7 +100,7 @@ pub struct Elasticity {
     pub workflow: Option<PathBuf>,
 
     /// Grow when more of all memory than this is in use [default: 95]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub scale_out_at: Option<u8>,
 
     /// Add this share of the nodes it started with, or that there are, at once [default: 50 for cso,
@@ -109,7 +109,7 @@ pub struct Elasticity {
     pub scale_out_by: Option<u16>,
 
     /// Shrink when less of all memory than this is in use [default: 75 for csi, 50 for asi]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub scale_in_at: Option<u8>,
 
     /// Remove at most this share of the nodes at once [default: 25 for csi, 50 for asi]
@@ -118,7 +118,7 @@ pub struct Elasticity {
 
     /// Remove no more nodes than that the others are filled to this
     /// [default: 85, or 10 below --scale-out-at where that is less]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub scale_in_fill: Option<u8>,
 
     /// How long usage must be low before nodes are removed, in seconds [default: 45]
@@ -146,7 +146,7 @@ pub struct Elasticity {
     pub bandwidth_window: Option<Duration>,
 
     /// By how much it must have fallen [default: 20]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub bandwidth_drop: Option<u8>,
 
     /// Nodes run on several hosts, so that there is a network between them.
@@ -251,6 +251,11 @@ fn observe_every(text: &str) -> Result<Duration, String> {
         true => Ok(every),
         false => Err(format!("give {least} to {most} seconds; 1 is usual")),
     }
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let usual = || "give a whole number of per cent, 1 to 100".to_owned();
+    text.parse::<u8>().ok().filter(|percent| *percent <= 100).ok_or_else(usual)
 }
 
 fn policy_name(text: &str) -> Result<String, String> {

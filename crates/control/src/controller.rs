@@ -6,6 +6,7 @@
 
 mod acting;
 mod asking;
+mod held_back;
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,7 @@ use tidefs_model::{NodeId, Time};
 
 pub use self::asking::Growth;
 
+use self::held_back::{Held, HeldBack};
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
 use crate::decision::Decision;
@@ -90,8 +92,7 @@ pub struct Controller {
     moved_nothing: Option<Time>,
     /// How often data was spread anew, each time right after the last.
     in_a_row: u32,
-    failures: u32,
-    hold_until: Option<(Time, String)>,
+    held: HeldBack,
     decision: Option<Decision>,
     forecaster: Option<Forecaster>,
 }
@@ -119,8 +120,7 @@ impl Controller {
             last_rebalance: None,
             moved_nothing: None,
             in_a_row: 0,
-            failures: 0,
-            hold_until: None,
+            held: HeldBack::default(),
             decision: None,
             forecaster: None,
         })
@@ -368,14 +368,14 @@ impl Controller {
         }
         match &summary.outcome {
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
-                self.failures += 1;
                 self.bandwidths.disown();
-                let wait = self.settings.back_off.wait(self.failures);
-                self.hold_until = Some((now + wait, why.clone()));
+                let grew =
+                    reconfiguration.is_growth() && summary.nodes_after > summary.nodes_before;
+                let held = self.held.of(reconfiguration.is_growth());
+                held.failed(now, why.clone(), grew, &self.settings.back_off);
             }
             Outcome::Completed | Outcome::RolledBack { .. } => {
-                self.failures = 0;
-                self.hold_until = None;
+                *self.held.of(reconfiguration.is_growth()) = Held::default();
             }
         }
         if summary.kind == Kind::Rebalance {

@@ -132,6 +132,8 @@ pub struct Situation<'a> {
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
     pub advice: Option<Advice>,
+    /// Where not, a writer without room is given a node although spreading anew might do.
+    pub may_spread: bool,
 }
 
 pub fn decide(situation: &Situation<'_>) -> Verdict {
@@ -206,12 +208,14 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     // Room that is there, and that the wanted share does not let anybody use. Where partitions are too
     // large for the share it stays off, and the writer needs another node.
     let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
-    if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain) {
+    let may_spread = situation.may_spread;
+    if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain && may_spread) {
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
     let room_elsewhere = is_room_elsewhere(observed) || nodes >= max;
     let cause_to_spread = uneven(situation).or_else(|| full_for_its_bandwidth(situation));
-    if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere) {
+    if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere && may_spread)
+    {
         return Some(Verdict::Rebalance { cause });
     }
     if nodes >= max {

@@ -137,6 +137,11 @@ impl Reconfiguration {
         }
     }
 
+    /// It adds nodes of this file system's own, and no lender's.
+    pub fn is_growth(&self) -> bool {
+        self.record.kind == Kind::Commission && matches!(self.start, Action::StartNode)
+    }
+
     pub fn kind(&self) -> Kind {
         self.record.kind
     }

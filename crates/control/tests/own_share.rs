@@ -190,6 +190,7 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
             moved_nothing,
             shift: None,
             advice: None,
+            may_spread: true,
         })
     };
     let spreads = |it: &Verdict| matches!(it, Verdict::Rebalance { cause: Cause::OwnShare(off) } if off.own_percent == 100.0);

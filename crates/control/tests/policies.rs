@@ -74,6 +74,7 @@ fn after_rebalance(
         moved_nothing,
         shift: None,
         advice,
+        may_spread: true,
     })
 }
 

@@ -55,7 +55,7 @@ impl Hope {
                 Hope::None("the policy adds no nodes; `tidefs scale` does".to_owned())
             }
             Ok(Growth::Failing { failures, why }) => {
-                Hope::None(format!("nodes could not be added {failures} times in a row: {why}"))
+                Hope::None(format!("making room has failed {failures} times in a row: {why}"))
             }
             // It is started again, or has too much to do to say.
             Err(AskError::Busy | AskError::UnderWay | AskError::Stopped) => Hope::Untold,

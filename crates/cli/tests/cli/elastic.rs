@@ -253,6 +253,9 @@ fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
     refused(&["--nodes", "1..4", "--policy", "nso+nso"], &["nso"]);
     refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 %", "95 %"]);
     refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["0 %"]);
+    refused(&["--nodes", "1..4", "--scale-in-at", "300"], &["300", "1 to 100"]);
+    refused(&["--nodes", "1..4", "--scale-in-fill", "96"], &["96 %", "95 %"]);
+    refused(&["--nodes", "1..4", "--head-room", "1KiB"], &["1 KiB", "at least 1 MiB"]);
     refused(&["--nodes", "3", "--policy", "nso"], &["--policy nso", "--nodes 3", "3..6"]);
     refused(&["--nodes", "1..4", "--policy", "cso", "--scale-in-at", "30"], &["--policy cso"]);
     refused(&["--nodes", "1..4", "--node-memory", "16MiB"], &["16 MiB", "32 MiB", "kept free"]);

@@ -5,7 +5,7 @@ use tidefs_model::{NodeId, Time};
 use super::{Controller, State};
 use crate::bandwidth::Shift;
 use crate::decide::{Situation, decide};
-use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
+use crate::decision::{Cause, Decision, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
 use crate::planner::Capacity;
@@ -23,12 +23,26 @@ impl Controller {
 
     /// `full`: a writer waits for room; on this node, where it is known.
     pub(super) fn verdict(&self, now: Time, full: Option<Option<NodeId>>) -> Verdict {
-        if let Some((until, why)) = self.hold_until.as_ref().filter(|(until, _)| *until > now) {
-            let left = *until - now;
-            let (failures, why) = (self.failures, why.clone());
-            return Verdict::Hold(Hold::BackOff { left, failures, why });
+        let verdict = decide(&self.situation(now, full, true));
+        let back_off = self.held.back_off(now, &verdict);
+        // Nodes are added for a writer while what spreads waits for its next try.
+        let instead =
+            full.filter(|_| back_off.is_some() && !matches!(verdict, Verdict::Grow { .. }));
+        match instead.map(|_| decide(&self.situation(now, full, false))) {
+            Some(grow @ Verdict::Grow { .. }) => {
+                self.held.back_off(now, &grow).map_or(grow, Verdict::Hold)
+            }
+            _ => back_off.map_or(verdict, Verdict::Hold),
         }
-        decide(&Situation {
+    }
+
+    fn situation(
+        &self,
+        now: Time,
+        full: Option<Option<NodeId>>,
+        may_spread: bool,
+    ) -> Situation<'_> {
+        Situation {
             now,
             settings: &self.settings,
             observed: &self.observed,
@@ -41,7 +55,8 @@ impl Controller {
             moved_nothing: self.moved_nothing,
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
-        })
+            may_spread,
+        }
     }
 
     fn shift(&self, now: Time) -> Option<Shift> {

@@ -1,0 +1,83 @@
+//! What failed waits for its next try, and holds back nothing of another kind: a rebalance that fails
+//! again and again is no reason not to add nodes.
+
+use tidefs_model::Time;
+
+use crate::decision::{Hold, Verdict};
+use crate::settings::BackOff;
+
+/// What is held back: adding nodes, and all else.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeldBack {
+    growth: Held,
+    others: Held,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// In a row.
+    failures: u32,
+    until: Option<(Time, String)>,
+}
+
+impl Held {
+    /// `helped`: not for nothing.
+    pub fn failed(&mut self, now: Time, why: String, helped: bool, back_off: &BackOff) {
+        self.failures = if helped { 1 } else { self.failures + 1 };
+        self.until = Some((now + back_off.wait(self.failures), why));
+    }
+}
+
+impl HeldBack {
+    pub fn of(&mut self, growth: bool) -> &mut Held {
+        if growth { &mut self.growth } else { &mut self.others }
+    }
+
+    /// Why a verdict is not carried out yet; `None`: it may be.
+    pub fn back_off(&self, now: Time, verdict: &Verdict) -> Option<Hold> {
+        let held = match verdict {
+            Verdict::Grow { .. } => &self.growth,
+            Verdict::TakeIn | Verdict::Shrink { .. } | Verdict::Rebalance { .. } => &self.others,
+            Verdict::Hold(_) | Verdict::Expunge { .. } => return None,
+        };
+        let (until, why) = held.until.as_ref().filter(|(until, _)| *until > now)?;
+        let failures = held.failures;
+        Some(Hold::BackOff { left: *until - now, failures, why: why.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::decision::Cause;
+
+    #[test]
+    fn what_fails_holds_back_its_own_kind_only_and_longer_each_time() {
+        let now = Time::from_unix(1_000, 0);
+        let back_off = BackOff::default();
+        let grow = Verdict::Grow { add: 1, cause: Cause::ByHand };
+        let spread = Verdict::Rebalance { cause: Cause::ByHand };
+        let mut held = HeldBack::default();
+        for _ in 0..9 {
+            held.of(false).failed(now, "no room".to_owned(), false, &back_off);
+        }
+        assert_eq!(held.back_off(now, &grow), None);
+        let Some(Hold::BackOff { failures: 9, left, why }) = held.back_off(now, &spread) else {
+            panic!("it is not held back");
+        };
+        assert_eq!((left, why.as_str()), (back_off.wait(9), "no room"));
+        assert_eq!(held.back_off(now + left, &spread), None);
+        // What added some nodes begins to count anew.
+        for helped in [false, false, true] {
+            held.of(true).failed(now, "one host is full".to_owned(), helped, &back_off);
+        }
+        let Some(Hold::BackOff { failures: 1, left, .. }) = held.back_off(now, &grow) else {
+            panic!("it is not held back");
+        };
+        assert!(left <= back_off.wait(1) && left > Duration::ZERO);
+        *held.of(true) = Held::default();
+        assert_eq!(held.back_off(now, &grow), None);
+    }
+}
