@@ -15,6 +15,9 @@ use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeRecord;
 
+/// What the store in one process calls itself.
+const EMBEDDED: &str = "embedded";
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusView {
     pub epoch: u64,
@@ -28,8 +31,12 @@ pub struct StatusView {
     /// Putting right what nodes that died left has failed, and comes before everything else; or null.
     #[serde(default)]
     pub recovery: Option<RecoveryView>,
-    /// What the manager decided last, and why; null where the number of nodes is fixed.
+    /// What the manager decided last, and why; null where the number of nodes is fixed, and before the
+    /// first decision.
     pub last_decision: Option<DecisionView>,
+    /// There is a manager, which may add and remove nodes.
+    #[serde(default)]
+    pub nodes_may_change: bool,
     /// Nodes that died, and what was on them alone.
     #[serde(default)]
     pub lost_nodes: Vec<LostView>,
@@ -154,6 +161,7 @@ impl StatusView {
             recovery: manager.and_then(|it| it.recovery.clone()),
             reconfiguration: manager.and_then(|it| it.reconfiguration.clone()),
             last_decision: manager.and_then(|it| it.last_decision.clone()),
+            nodes_may_change: manager.is_some(),
             lost_nodes: Vec::new(),
         }
     }
@@ -285,8 +293,13 @@ impl fmt::Display for StatusView {
         if let Some(recovery) = &self.recovery {
             write!(f, "\nrecovery   {recovery}\n")?;
         }
-        if let Some(decision) = &self.last_decision {
-            write!(f, "\ndecision   {}: {}\n", decision.what, decision.why)?;
+        match &self.last_decision {
+            Some(DecisionView { what, why, .. }) => write!(f, "\ndecision   {what}: {why}\n")?,
+            None if self.nodes_may_change => {
+                f.write_str("\ndecision   none yet: the nodes have not all been looked at\n")?;
+            }
+            None if self.store == EMBEDDED => {}
+            None => f.write_str("\ndecision   none: the number of nodes is fixed\n")?,
         }
         Ok(())
     }

@@ -240,6 +240,44 @@ proptest! {
         }
     }
 
+    /// Nodes that come empty to an even spread: afterwards all are off their shares by one of the largest
+    /// partitions at most, or by 2 %.
+    #[test]
+    fn a_commission_ends_even(
+        capacities in prop::collection::vec(2_u64..6, 1..7),
+        newcomers in prop::collection::vec(2_u64..6, 1..5),
+        owners in prop::collection::vec(0_usize..9, 1..30),
+        sizes in prop::collection::vec(size(), 1_200..1_600),
+    ) {
+        let node = |(at, gib): (usize, &u64)| (at as u8 + 1, NodeClass::Own, gib * 1024 * MIB);
+        let nodes: Vec<_> = capacities.iter().enumerate().map(node).collect();
+        let before = World::new(nodes, &owners, &sizes);
+        let evened = plan_of(&before, &vec![false; before.nodes.len()]).expect("there is room");
+        let mut world = before.after(&evened);
+        for (at, gib) in newcomers.iter().enumerate() {
+            world.nodes.push(Node {
+                id: id(100 + at as u8),
+                capacity_bytes: gib * 1024 * MIB,
+                used_bytes: EMPTY_NODE_BYTES,
+                ..world.nodes[0]
+            });
+        }
+        let plan = plan_of(&world, &vec![false; world.nodes.len()]).expect("there is more room");
+        prop_assert_eq!(plan.left_out, 0);
+        let after = world.after(&plan);
+        let all: u64 = after.nodes.iter().map(|node| node.capacity_bytes).sum();
+        for metadata in [true, false] {
+            let range = after.range(metadata);
+            let total: u64 = range.iter().map(|(bytes, _)| bytes).sum();
+            for (node, (held, _)) in after.nodes.iter().zip(range) {
+                let fair = total as f64 * node.capacity_bytes as f64 / all as f64;
+                let most = (world.largest() as f64).max(fair * 0.02);
+                let off = (held as f64 - fair).abs();
+                prop_assert!(off <= most, "{off} of {fair}, at most {most} ({metadata}): {plan}");
+            }
+        }
+    }
+
     #[test]
     fn empty_partitions_end_even_in_number(
         nodes in 1_usize..9,

@@ -265,7 +265,8 @@ fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
 #[test]
 fn a_fixed_number_of_nodes_stays() {
     let Some(world) = world() else { return };
-    let script = r#""$TIDEFS" scale 3 && exit 3; "$TIDEFS" drain 1 && exit 4; [ "$(nodes)" = 2 ]"#;
+    let script = r#""$TIDEFS" status | grep "number of nodes is fixed" || exit 2;
+        "$TIDEFS" scale 3 && exit 3; "$TIDEFS" drain 1 && exit 4; [ "$(nodes)" = 2 ]"#;
     let ran = run(&world, &["--nodes", "2", "--node-memory", "64MiB"], script).succeeded();
     assert_eq!(ran.stderr.matches("is fixed").count(), 2, "{}", ran.stderr);
     world.is_as_before();
