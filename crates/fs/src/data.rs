@@ -8,11 +8,12 @@
 //!   buffer, on their way or stored.
 //! - Two sends of one stripe never overtake each other: a stripe has one send in flight at most.
 //! - The inode's record never counts written bytes before the store has them, where another mount
-//!   could read them; see `at_once`.
+//!   could read them; see `at_once`. Only for places of appends it does, so that nobody else appends
+//!   there; see `append`.
 //! - A write that failed after it returned is reported once by each handle, at its next write or
 //!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
 //!   to what is stored.
-//! - Locks, outermost first: `appending`, `gate`, `committing`, a reader's run, `state`, and the
+//! - Locks, outermost first: `gate`, `committing`, a reader's run, `state`, and the
 //!   mount's own (buffers, unsent, queue), which are leaves. `state` is never held across a call
 //!   of the store; `gate` and `committing` are where an order among such calls matters.
 //!

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
 use tidefs_sealed::{Circumstances, Sealed};
-use tidefs_store::{Overview, Store};
+use tidefs_store::{Overview, Store, caller};
 
 use crate::attr::StatFs;
 use crate::census::Census;
@@ -292,7 +292,8 @@ impl<S: Store> Fs<S> {
             return;
         }
         for handle in self.handles.all_files() {
-            if let Err(error) = handle.file.tell_appends() {
+            // It is tried again soon; what else there is to keep up does not wait for room.
+            if let Err(error) = caller::without_waiting(|| handle.file.tell_appends()) {
                 tracing::debug!(%error, "what was appended is not in the store yet");
             }
         }

@@ -1,7 +1,7 @@
 //! Writing at the end of the file.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_store::Store;
 
@@ -11,46 +11,55 @@ use crate::names::ATTEMPTS;
 use crate::{Error, FILE_BYTES_MAX};
 
 /// Where one append goes. It is found once: an append that is begun again from the start goes to where
-/// it went before, and nobody else of this mount goes there meanwhile.
+/// it went before, and nobody else goes there meanwhile.
 #[derive(Debug, Default)]
 pub struct AppendedAt(Mutex<Option<Place>>);
 
 #[derive(Debug)]
 struct Place {
     offset: u64,
-    /// The store has made the file longer for it: no other mount's bytes go there either.
-    is_reserved: bool,
-    _promise: Promise,
+    _promise: Option<Promise>,
 }
 
-/// What is promised to appends that have not ended.
+/// The appends of this mount that have not ended. Held for moments only, and never across a call of the
+/// store.
 #[derive(Debug, Default)]
-pub struct Promised {
-    /// One beyond the last byte; no more than the file's size where there are none.
+pub struct Appends {
+    /// One beyond the last byte that was promised without asking the store; 0 where nothing is.
     end: u64,
-    appends: usize,
-    /// Something was appended without the store's knowing, and may not be in the store yet: the store
-    /// would let another mount append to the same place.
-    is_private: bool,
+    promises: usize,
+    /// The store is being asked for places.
+    asking: usize,
+    /// The store does not know how far the file is promised or written, and would let another mount
+    /// append there.
+    is_untold: bool,
 }
 
-/// A range that others do not append to.
+/// A range that nobody else of this mount appends to.
 #[derive(Debug)]
-struct Promise(Arc<Mutex<Promised>>);
+struct Promise(Arc<Mutex<Appends>>);
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        let mut promised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        promised.appends -= 1;
-        if promised.appends == 0 {
-            promised.end = 0;
+        let mut appends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        appends.promises -= 1;
+        if appends.promises == 0 {
+            appends.end = 0;
         }
     }
 }
 
+/// Places are asked of the store meanwhile.
+struct Asking<'a>(&'a Mutex<Appends>);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).asking -= 1;
+    }
+}
+
 impl<S: Store> Striped<S> {
-    /// Answers where the bytes are that were taken: all, unless whoever writes has gone meanwhile, or
-    /// another mount has come between two tries.
+    /// Answers where the bytes are that were taken: all, unless whoever writes has gone meanwhile.
     pub fn append(
         self: &Arc<Self>,
         errors: &ErrorCursor,
@@ -59,20 +68,17 @@ impl<S: Store> Striped<S> {
         at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         self.state().errors.report(errors)?;
-        let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Place { offset, is_reserved: false, .. }) = *place
-            && shared
-        {
-            // What has been taken counts among what was written before the other mount came.
-            let taken = self.state().size().saturating_sub(offset).min(bytes.len() as u64);
-            if taken > 0 {
-                return Ok(offset..offset + taken);
-            }
-            *place = None;
+        if !shared {
+            self.place_alone(bytes.len(), at);
         }
+        let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = match &*place {
             Some(place) => place.offset,
-            None => place.insert(self.place(bytes.len() as u64, shared)?).offset,
+            None if bytes.is_empty() => self.state().size(),
+            None => {
+                let offset = self.ask_for_place(bytes.len() as u64)?;
+                place.insert(Place { offset, _promise: None }).offset
+            }
         };
         if offset + bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
@@ -81,40 +87,64 @@ impl<S: Store> Striped<S> {
         Ok(offset..offset + taken as u64)
     }
 
-    /// The store knows of all that was appended.
-    pub fn has_told_appends(&self) -> bool {
-        !self.appending.lock().unwrap_or_else(PoisonError::into_inner).is_private
+    /// Finds an append's place without asking the store, behind all that was written and promised; to
+    /// be called while no other mount is there or comes. Nothing happens where it has one, or where
+    /// the store is being asked for another's.
+    pub fn place_alone(&self, bytes: usize, at: &AppendedAt) {
+        let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut appends = self.appends();
+        if place.is_some() || bytes == 0 || appends.asking > 0 {
+            return;
+        }
+        let offset = self.state().size().max(appends.end);
+        appends.end = offset.saturating_add(bytes as u64);
+        appends.promises += 1;
+        appends.is_untold = true;
+        *place = Some(Place { offset, _promise: Some(Promise(Arc::clone(&self.appends))) });
     }
 
-    /// Has the store know of what was appended, now that others may append; later, where an append has
-    /// not ended.
+    /// The store hands out a place behind all that any mount has written or promised.
+    fn ask_for_place(self: &Arc<Self>, bytes: u64) -> Result<u64, Error> {
+        self.appends().asking += 1;
+        let _asking = Asking(&self.appends);
+        self.tell_appends()?;
+        self.reserve(bytes)
+    }
+
+    /// The store knows how far the file is promised.
+    pub fn has_told_appends(&self) -> bool {
+        !self.appends().is_untold
+    }
+
+    /// Has the store know how far the file is written and promised, so that nobody else appends there:
+    /// the file is so long from now on, and what is not there yet is zeros.
     pub fn tell_appends(self: &Arc<Self>) -> Result<(), Error> {
-        {
-            let mut promised = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-            if !promised.is_private || promised.appends > 0 {
+        let end = {
+            let mut appends = self.appends();
+            if !std::mem::take(&mut appends.is_untold) {
                 return Ok(());
             }
-            promised.is_private = false;
+            appends.end.max(self.state().size())
+        };
+        let told = self.make_sure().and_then(|()| self.reach(end));
+        match told {
+            // It has been removed, and nobody opens it any more.
+            Err(Error::Stale) => Ok(()),
+            told => told.inspect_err(|_| self.appends().is_untold = true),
         }
-        let settled = self.settle();
-        if settled.is_err() && self.state().has_uncommitted() {
-            self.appending.lock().unwrap_or_else(PoisonError::into_inner).is_private = true;
-        }
-        settled
     }
 
-    /// A place for so many bytes behind all that was written and promised.
-    fn place(self: &Arc<Self>, bytes: u64, shared: bool) -> Result<Place, Error> {
-        let mut promised = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_reserved = shared && bytes > 0;
-        let offset = match is_reserved {
-            true => self.reserve(bytes)?,
-            false => self.state().size().max(promised.end),
-        };
-        promised.end = promised.end.max(offset.saturating_add(bytes));
-        promised.appends += 1;
-        promised.is_private |= !is_reserved && bytes > 0;
-        Ok(Place { offset, is_reserved, _promise: Promise(Arc::clone(&self.appending)) })
+    fn reach(&self, end: u64) -> Result<(), Error> {
+        let _order = self.committing();
+        let changed = self.state().changed;
+        let time = changed.unwrap_or_else(|| self.path.clock.now());
+        let stored = self.record.commit(end, &[], time)?;
+        self.adopt(&mut self.state(), stored);
+        Ok(())
+    }
+
+    fn appends(&self) -> MutexGuard<'_, Appends> {
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the store make the file longer. Bytes that this mount wrote beyond the committed size

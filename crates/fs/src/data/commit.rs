@@ -39,7 +39,7 @@ impl<S: Store> Striped<S> {
     }
 
     /// A file whose making was answered early is in the store, or its closer learns why not.
-    fn make_sure(&self) -> Result<(), Error> {
+    pub fn make_sure(&self) -> Result<(), Error> {
         let (store, ino) = (&self.record.store, self.ino());
         for attempt in 0..ATTEMPTS {
             let before = self.path.freed();

@@ -107,6 +107,15 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// Finds an append's place without asking the store; to be called while no other mount is there or
+    /// comes.
+    pub fn place_alone(&self, bytes: usize, at: &AppendedAt) {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.place_alone(bytes, at),
+            Bytes::Pinned(_) => {}
+        }
+    }
+
     /// Sends everything written, waits until the store has it, then commits size and times to the
     /// inode. Reports the failure of an earlier write that this handle had not been told of.
     pub fn flush(&self, errors: &ErrorCursor) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use tidefs_model::{Ino, StripeKey};
 use tidefs_store::Store;
 
 use super::DataPath;
-use super::append::Promised;
+use super::append::Appends;
 use super::record::Record;
 use super::state::{State, Stored};
 use crate::inode::Inode;
@@ -16,8 +16,7 @@ use crate::inode::Inode;
 pub(super) struct Striped<S: Store> {
     pub path: Arc<DataPath<S>>,
     pub record: Record<S>,
-    /// Held while an append finds its place, so that each begins where the last one ends.
-    pub appending: Arc<Mutex<Promised>>,
+    pub appends: Arc<Mutex<Appends>>,
     /// Reads and writes share it; what takes bytes away has it alone, across its calls of the
     /// store: a stripe that is written while it is trimmed would lose the write.
     gate: RwLock<()>,
@@ -39,7 +38,7 @@ impl<S: Store> Striped<S> {
         Striped {
             path,
             record,
-            appending: Arc::default(),
+            appends: Arc::default(),
             gate: RwLock::new(()),
             committing: Mutex::new(()),
             state,

@@ -222,10 +222,15 @@ impl<S: Store> Fs<S> {
             self.foresight.was_written_again();
         }
         let written = if let Some(at) = append {
-            let shared = !self.membership.is_alone();
-            if !shared {
+            if self.membership.is_alone() {
                 self.catch_up(&handle)?;
             }
+            let shared = self.membership.while_alone(|alone| {
+                if alone {
+                    handle.file.place_alone(bytes.len(), at);
+                }
+                !alone
+            });
             let taken = handle.file.append(&handle.errors, bytes, shared, at)?;
             (taken.end - taken.start) as usize
         } else {

@@ -283,9 +283,9 @@ fn a_mount_that_comes_appends_behind_what_was_appended_before() {
     assert_eq!(read(&second, found), Ok(b"first second third".to_vec()));
 }
 
-/// An append that began alone, took nothing, and is begun again with company.
+/// An append that began alone, took nothing, and is begun again with company, keeps its place.
 #[test]
-fn an_append_that_is_begun_again_with_company_goes_behind_what_others_appended() {
+fn others_append_behind_an_append_that_waits() {
     let (bed, first, second) = two();
     second.unmount().expect("leaves");
     bed.pass(Duration::from_secs(20));
@@ -293,7 +293,7 @@ fn an_append_that_is_begun_again_with_company_goes_behind_what_others_appended()
     let found = make(&first, b"file", b"0");
     let held = first.open(found, OpenMode { append: true, ..WRITE }).expect("opened").handle;
     let at = AppendedAt::default();
-    assert_eq!(first.write(held, 0, b"", Some(&at), false), Ok(0), "it has its place");
+    first.handles.file(held).expect("open").file.place_alone(5, &at);
     let third = bed.mount(3);
     first.tick().expect("housekeeping");
     first.tick().expect("housekeeping");
@@ -303,5 +303,5 @@ fn an_append_that_is_begun_again_with_company_goes_behind_what_others_appended()
     third.release(theirs).expect("closed");
     assert_eq!(first.write(held, 0, b"first", Some(&at), false), Ok(5));
     first.release(held).expect("closed");
-    assert_eq!(read(&third, found), Ok(b"0thirdfirst".to_vec()));
+    assert_eq!(read(&third, found), Ok(b"0firstthird".to_vec()));
 }
