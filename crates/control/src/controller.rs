@@ -367,6 +367,10 @@ impl Controller {
             commands.push(Command::Answer(id, Answer::Finished(summary.clone())));
         }
         match &summary.outcome {
+            Outcome::RolledBack { why } if reconfiguration.gave_up() => {
+                let held = self.held.of(reconfiguration.is_growth());
+                held.failed(now, why.clone(), false, &self.settings.back_off);
+            }
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
                 self.bandwidths.disown();
                 let grew =
@@ -384,7 +388,9 @@ impl Controller {
                 if self.last_rebalance.is_some_and(soon) { self.in_a_row + 1 } else { 1 };
             self.last_rebalance = Some(now);
             // There is always something that could lie better while others write.
-            let in_vain = summary.partitions_moved == 0 || self.in_a_row >= IN_A_ROW_MOST;
+            // One that failed says nothing of what it could have moved.
+            let nothing = summary.partitions_moved == 0 && summary.outcome == Outcome::Completed;
+            let in_vain = nothing || self.in_a_row >= IN_A_ROW_MOST;
             self.moved_nothing = in_vain.then_some(now);
         }
         self.changed_at = Some(now);
@@ -410,13 +416,13 @@ impl Controller {
         }
         while let Some((id, request)) = self.requests.pop_front() {
             match grant(request, &self.observed, &self.settings) {
-                Ok(Some(verdict)) => return self.carry_out(now, verdict, Some(id)),
+                Ok(Some(verdict)) => return self.carry_out(now, verdict, Some(id), None),
                 Ok(None) => commands.push(Command::Answer(id, Answer::NothingToDo)),
                 Err(refused) => commands.push(Command::Answer(id, Answer::Refused(refused))),
             }
         }
-        let verdict = self.verdict(now, self.full);
-        self.full = None;
-        self.carry_out(now, verdict, None);
+        let full = self.full.take();
+        let verdict = self.verdict(now, full);
+        self.carry_out(now, verdict, None, full);
     }
 }

@@ -79,6 +79,8 @@ pub struct Reconfiguration {
     /// What went wrong was put right since the last survey.
     recovered: bool,
     outcome: Outcome,
+    /// It failed, so what could be undone was.
+    gave_up: bool,
     request: Option<RequestId>,
     /// How long each phase took so far, in the order in which they were first entered.
     spent: Vec<(Phase, Duration)>,
@@ -120,6 +122,7 @@ impl Reconfiguration {
             resumed: false,
             recovered: false,
             outcome: Outcome::Completed,
+            gave_up: false,
             start,
             request,
             spent: Vec::new(),
@@ -140,6 +143,11 @@ impl Reconfiguration {
     /// It adds nodes of this file system's own, and no lender's.
     pub fn is_growth(&self) -> bool {
         self.record.kind == Kind::Commission && matches!(self.start, Action::StartNode)
+    }
+
+    /// It was undone because it failed, and not for somebody else's sake.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     pub fn kind(&self) -> Kind {

@@ -110,8 +110,8 @@ fn what_was_seen_is_decided_on_for_a_few_intervals_and_then_not() {
     assert!(controller.reconfiguration().is_some());
 }
 
-/// Has the growth under way fail; the second at which it was given up.
-fn fail_to_grow(controller: &mut Controller, mut second: u64, mut todo: Vec<Command>) -> u64 {
+/// Has what is under way fail; the second at which it was given up.
+fn fail_to_change(controller: &mut Controller, mut second: u64, mut todo: Vec<Command>) -> u64 {
     for _ in 0..1_000 {
         second += 1;
         let mut next = controller.apply(at(second), Event::Tick);
@@ -121,6 +121,7 @@ fn fail_to_grow(controller: &mut Controller, mut second: u64, mut todo: Vec<Comm
                 Action::Record(_) => Ok(Done::Recorded),
                 Action::Erase(_) => Ok(Done::Erased),
                 Action::StartNode => Err(Failure::new("no server program")),
+                Action::Survey => Err(Failure::new("no node says what it holds")),
                 action => panic!("{action:?}"),
             };
             next.extend(controller.apply(at(second), Event::Ended(task.id, result)));
@@ -148,7 +149,7 @@ fn a_writer_waits_while_a_node_cannot_be_started_and_not_for_ever() {
             break;
         }
         if growth == Growth::Underway {
-            second = fail_to_grow(&mut controller, second, todo);
+            second = fail_to_change(&mut controller, second, todo);
         }
     }
     let Some((Growth::Failing { failures, why }, before)) = heard.split_last() else {
@@ -193,4 +194,32 @@ fn a_writer_does_not_wait_for_ever_for_a_journal_that_cannot_be_closed() {
         panic!("{heard:?}")
     };
     assert!(why.contains("closing the journal") && why.contains("does not answer"), "{why}");
+}
+
+/// One node is full and the other has room, and there may be no third.
+#[test]
+fn where_only_spreading_helps_a_writer_hopes_while_that_fails_and_not_for_ever() {
+    let mut controller = opened("nso", 2);
+    let mut nodes = seen(2, 256).nodes().to_vec();
+    nodes[1].used_bytes = 10 * MIB;
+    let uneven = Observation::new(nodes);
+    let (mut second, mut heard) = (0, Vec::new());
+    for _ in 0..1_000 {
+        second += 1;
+        controller.apply(at(second), Event::NodeFull(None));
+        let todo = controller.apply(at(second), Event::Observed(at(second), uneven.clone()));
+        let growth = controller.growth().expect("a look was taken");
+        heard.push(growth.clone());
+        if !growth.is_hopeful() {
+            break;
+        }
+        if growth == Growth::Underway {
+            second = fail_to_change(&mut controller, second, todo);
+        }
+    }
+    let Some((Growth::Failing { failures: 8, why }, before)) = heard.split_last() else {
+        panic!("{heard:?}")
+    };
+    assert!(why.contains("no node says"), "{why}");
+    assert!(before.iter().any(|it| matches!(it, Growth::TriedAgain { .. })), "{before:?}");
 }

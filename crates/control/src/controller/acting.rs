@@ -68,7 +68,14 @@ impl Controller {
         (serving.len() > 1).then(|| self.bandwidths.shift(now, &serving, &watch)).flatten()
     }
 
-    pub(super) fn carry_out(&mut self, now: Time, verdict: Verdict, request: Option<RequestId>) {
+    /// `full`: it was decided for a writer that waits for room, on this node where it is known.
+    pub(super) fn carry_out(
+        &mut self,
+        now: Time,
+        verdict: Verdict,
+        request: Option<RequestId>,
+        full: Option<Option<NodeId>>,
+    ) {
         let numbers = Numbers::new(&self.observed, &self.settings);
         let (kind, add, leaving, cause) = match &verdict {
             Verdict::Hold(_) => {
@@ -81,7 +88,7 @@ impl Controller {
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
             Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
         };
-        let precedence = self.precedence(&verdict, &cause);
+        let precedence = precedence(&verdict, &cause, full.is_some());
         let start = match verdict {
             Verdict::TakeIn => Action::TakeIn,
             _ => Action::StartNode,
@@ -99,33 +106,35 @@ impl Controller {
         self.decision = Some(decision);
         self.adopt_bandwidths(now);
         let mut reconfiguration = Reconfiguration::new(record, start, precedence, request);
+        full.into_iter().for_each(|node| reconfiguration.begins_for(node));
         reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);
         self.state = State::Busy(Box::new(reconfiguration));
     }
+}
 
-    fn precedence(&self, verdict: &Verdict, cause: &Cause) -> Precedence {
-        Precedence {
-            urgent: matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. }),
-            is_lenders: matches!(cause, Cause::Lender { .. } | Cause::OverBudget { .. }),
-            gives_way: self.gives_way(verdict),
-        }
+/// `for_writer`: a writer waits for what it makes.
+fn precedence(verdict: &Verdict, cause: &Cause, for_writer: bool) -> Precedence {
+    let urgent = matches!(cause, Cause::NodeFull { .. } | Cause::Lender { .. });
+    Precedence {
+        urgent: urgent || for_writer,
+        is_lenders: matches!(cause, Cause::Lender { .. } | Cause::OverBudget { .. }),
+        gives_way: gives_way(verdict) && !for_writer,
     }
+}
 
-    /// Whether nobody needs it soon: neither a writer without room nor a lender nor whoever asked for
-    /// nodes of the own class.
-    fn gives_way(&self, verdict: &Verdict) -> bool {
-        let spreads = match verdict {
-            Verdict::TakeIn => true,
-            Verdict::Rebalance { cause } => !matches!(
-                cause,
-                Cause::NodeFull { .. } | Cause::OverBudget { .. } | Cause::Lender { .. }
-            ),
-            Verdict::Shrink { cause, .. } => {
-                matches!(cause, Cause::BelowThreshold { .. } | Cause::Forecast { .. })
-            }
-            _ => false,
-        };
-        spreads && self.full.is_none()
+/// Whether nobody needs it soon: neither a writer without room nor a lender nor whoever asked for
+/// nodes of the own class.
+fn gives_way(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::TakeIn => true,
+        Verdict::Rebalance { cause } => !matches!(
+            cause,
+            Cause::NodeFull { .. } | Cause::OverBudget { .. } | Cause::Lender { .. }
+        ),
+        Verdict::Shrink { cause, .. } => {
+            matches!(cause, Cause::BelowThreshold { .. } | Cause::Forecast { .. })
+        }
+        _ => false,
     }
 }

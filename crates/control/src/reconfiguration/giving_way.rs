@@ -75,6 +75,11 @@ impl Reconfiguration {
         steps.flat_map(|step| &step.moves).any(|step| step.from == node && step.bytes > 0)
     }
 
+    /// It was decided for a writer that met this node full.
+    pub fn begins_for(&mut self, full: Option<NodeId>) {
+        self.full.insert(full);
+    }
+
     /// Goes no further than it must: somebody else comes first.
     pub fn cut_short(&mut self) {
         self.cut_short = true;

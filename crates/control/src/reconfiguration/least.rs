@@ -36,11 +36,11 @@ impl Least {
     /// Which partitions have moved is seen now. What was moved meanwhile is divided among them in
     /// proportion to the sizes that were planned with; one that was empty may have been written to.
     pub fn surveyed(&mut self, inventory: &Inventory) {
-        let owners: Vec<_> = inventory.partitions().map(|it| inventory.owner(it)).collect();
+        let mut owners: Vec<_> = inventory.partitions().map(|it| inventory.owner(it)).collect();
         if self.first.len() != owners.len() {
             *self = Least { first: owners.clone(), ..Least::default() };
         } else {
-            self.compare(&owners, inventory);
+            self.compare(&mut owners, inventory);
         }
         self.last = owners;
         self.sizes = inventory.partitions().map(|it| inventory.bytes(it)).collect();
@@ -48,10 +48,14 @@ impl Least {
         self.between.clear();
     }
 
-    fn compare(&mut self, owners: &[Option<NodeId>], inventory: &Inventory) {
+    fn compare(&mut self, owners: &mut [Option<NodeId>], inventory: &Inventory) {
         let is_there = |id: &NodeId| {
             inventory.observation().node(*id).is_some_and(|node| node.state != NodeState::Ended)
         };
+        // Whose it is was not clear for a moment; it has not gone anywhere yet.
+        for (owner, last) in owners.iter_mut().zip(&self.last) {
+            *owner = owner.or(last.filter(is_there));
+        }
         let changed = (0..owners.len()).filter(|&at| owners[at] != self.last[at]);
         // What a node held that has ended was lost, and others hold it empty.
         let (moved, lost): (Vec<_>, Vec<_>) = changed

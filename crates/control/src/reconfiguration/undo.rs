@@ -12,6 +12,7 @@ impl Reconfiguration {
             && !self.record.undoing
             && !self.precedence.is_lenders
             && self.phase != Phase::Recording;
+        self.gave_up = true;
         if may_undo {
             self.undo(why, tasks);
         } else {
