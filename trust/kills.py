@@ -270,6 +270,10 @@ def unsettled(system: System, nodes: int | None) -> str | None:
     status = json.loads(system.run("status", "--json"))
     if status["reconfiguration"] is not None or status["recovery"] is not None:
         return f"something is under way: {status}"
+    restarted_at = system.restarted_at()
+    decided_at = (status["last_decision"] or {"when": 0})["when"]
+    if restarted_at is not None and decided_at < int(restarted_at):
+        return f"no manager has decided anything since the restart: {status}"
     if nodes not in (None, len(status["nodes"])):
         return f"{len(status['nodes'])} nodes instead of {nodes}: {status}"
     try:

@@ -54,7 +54,7 @@ impl CheckView {
 
     pub fn with_losses(self, losses: Losses) -> CheckView {
         let is_whole = losses.lost_files.is_empty() && losses.lost_names_in.is_empty();
-        let clean = self.clean && is_whole;
+        let clean = self.clean && is_whole && !losses.more_lost;
         CheckView { clean, losses, ..self }
     }
 }
