@@ -140,6 +140,7 @@ fuzz: ## a hundred times as much hostile input as `make test` feeds: replies, re
 	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-manager --lib any_bytes
 	TIDEFS_FUZZ=100 cargo test --locked -p tidefs-cli control
 
+# Redis keeps a stripe of 1 MiB in 1.25 MiB, and six of its nodes do not hold 1.2 GiB.
 tide: ## write more than a node holds, read it back, delete it, and watch the nodes come and go
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
