@@ -14,7 +14,7 @@ use tidefs_model::{NodeId, Time};
 
 pub use self::asking::Growth;
 
-use self::held_back::{Held, HeldBack};
+use self::held_back::{Aim, Held, HeldBack};
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
 use crate::decision::Decision;
@@ -368,18 +368,18 @@ impl Controller {
         }
         match &summary.outcome {
             Outcome::RolledBack { why } if reconfiguration.gave_up() => {
-                let held = self.held.of(reconfiguration.is_growth());
+                let held = self.held.of(Aim::of(reconfiguration));
                 held.failed(now, why.clone(), false, &self.settings.back_off);
             }
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
                 self.bandwidths.disown();
                 let grew =
                     reconfiguration.is_growth() && summary.nodes_after > summary.nodes_before;
-                let held = self.held.of(reconfiguration.is_growth());
+                let held = self.held.of(Aim::of(reconfiguration));
                 held.failed(now, why.clone(), grew, &self.settings.back_off);
             }
             Outcome::Completed | Outcome::RolledBack { .. } => {
-                *self.held.of(reconfiguration.is_growth()) = Held::default();
+                *self.held.of(Aim::of(reconfiguration)) = Held::default();
             }
         }
         if summary.kind == Kind::Rebalance {

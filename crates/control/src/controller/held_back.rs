@@ -4,13 +4,33 @@
 use tidefs_model::Time;
 
 use crate::decision::{Hold, Verdict};
+use crate::reconfiguration::Reconfiguration;
+use crate::record::Kind;
 use crate::settings::BackOff;
 
-/// What is held back: adding nodes, and all else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeldBack {
-    growth: Held,
-    others: Held,
+    growing: Held,
+    shrinking: Held,
+    spreading: Held,
+}
+
+/// What a change of the nodes is for. To take in a lender's node is to spread to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Aim {
+    Grow,
+    Shrink,
+    Spread,
+}
+
+impl Aim {
+    pub fn of(reconfiguration: &Reconfiguration) -> Aim {
+        match reconfiguration.kind() {
+            Kind::Commission if reconfiguration.is_growth() => Aim::Grow,
+            Kind::Commission | Kind::Rebalance => Aim::Spread,
+            Kind::Decommission => Aim::Shrink,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -29,15 +49,20 @@ impl Held {
 }
 
 impl HeldBack {
-    pub fn of(&mut self, growth: bool) -> &mut Held {
-        if growth { &mut self.growth } else { &mut self.others }
+    pub fn of(&mut self, aim: Aim) -> &mut Held {
+        match aim {
+            Aim::Grow => &mut self.growing,
+            Aim::Shrink => &mut self.shrinking,
+            Aim::Spread => &mut self.spreading,
+        }
     }
 
     /// Why a verdict is not carried out yet; `None`: it may be.
     pub fn back_off(&self, now: Time, verdict: &Verdict) -> Option<Hold> {
         let held = match verdict {
-            Verdict::Grow { .. } => &self.growth,
-            Verdict::TakeIn | Verdict::Shrink { .. } | Verdict::Rebalance { .. } => &self.others,
+            Verdict::Grow { .. } => &self.growing,
+            Verdict::Shrink { .. } => &self.shrinking,
+            Verdict::TakeIn | Verdict::Rebalance { .. } => &self.spreading,
             Verdict::Hold(_) | Verdict::Expunge { .. } => return None,
         };
         let (until, why) = held.until.as_ref().filter(|(until, _)| *until > now)?;
@@ -61,9 +86,11 @@ mod tests {
         let spread = Verdict::Rebalance { cause: Cause::ByHand };
         let mut held = HeldBack::default();
         for _ in 0..9 {
-            held.of(false).failed(now, "no room".to_owned(), false, &back_off);
+            held.of(Aim::Spread).failed(now, "no room".to_owned(), false, &back_off);
         }
-        assert_eq!(held.back_off(now, &grow), None);
+        let leaving = Vec::new();
+        let shrink = Verdict::Shrink { leaving, cause: Cause::ByHand };
+        assert_eq!((held.back_off(now, &grow), held.back_off(now, &shrink)), (None, None));
         let Some(Hold::BackOff { failures: 9, left, why }) = held.back_off(now, &spread) else {
             panic!("it is not held back");
         };
@@ -71,13 +98,13 @@ mod tests {
         assert_eq!(held.back_off(now + left, &spread), None);
         // What added some nodes begins to count anew.
         for helped in [false, false, true] {
-            held.of(true).failed(now, "one host is full".to_owned(), helped, &back_off);
+            held.of(Aim::Grow).failed(now, "one host is full".to_owned(), helped, &back_off);
         }
         let Some(Hold::BackOff { failures: 1, left, .. }) = held.back_off(now, &grow) else {
             panic!("it is not held back");
         };
         assert!(left <= back_off.wait(1) && left > Duration::ZERO);
-        *held.of(true) = Held::default();
+        *held.of(Aim::Grow) = Held::default();
         assert_eq!(held.back_off(now, &grow), None);
     }
 }
