@@ -30,9 +30,10 @@ pub struct Appends {
     promises: usize,
     /// The store is being asked for places.
     asking: usize,
-    /// The store does not know how far the file is promised or written, and would let another mount
-    /// append there.
-    is_untold: bool,
+    /// Counts the promises ever made, and those of them that the store knows: it would let another mount
+    /// append where the others are.
+    made: u64,
+    told: u64,
 }
 
 /// A range that nobody else of this mount appends to.
@@ -99,7 +100,7 @@ impl<S: Store> Striped<S> {
         let offset = self.state().size().max(appends.end);
         appends.end = offset.saturating_add(bytes as u64);
         appends.promises += 1;
-        appends.is_untold = true;
+        appends.made += 1;
         *place = Some(Place { offset, _promise: Some(Promise(Arc::clone(&self.appends))) });
     }
 
@@ -113,25 +114,28 @@ impl<S: Store> Striped<S> {
 
     /// The store knows how far the file is promised.
     pub fn has_told_appends(&self) -> bool {
-        !self.appends().is_untold
+        let appends = self.appends();
+        appends.told == appends.made
     }
 
     /// Has the store know how far the file is written and promised, so that nobody else appends there:
     /// the file is so long from now on, and what is not there yet is zeros.
     pub fn tell_appends(self: &Arc<Self>) -> Result<(), Error> {
-        let end = {
-            let mut appends = self.appends();
-            if !std::mem::take(&mut appends.is_untold) {
+        let (end, made) = {
+            let appends = self.appends();
+            if appends.told == appends.made {
                 return Ok(());
             }
-            appends.end.max(self.state().size())
+            (appends.end.max(self.state().size()), appends.made)
         };
-        let told = self.make_sure().and_then(|()| self.reach(end));
-        match told {
+        match self.make_sure().and_then(|()| self.reach(end)) {
             // It has been removed, and nobody opens it any more.
-            Err(Error::Stale) => Ok(()),
-            told => told.inspect_err(|_| self.appends().is_untold = true),
+            Ok(()) | Err(Error::Stale) => {}
+            Err(error) => return Err(error),
         }
+        let mut appends = self.appends();
+        appends.told = appends.told.max(made);
+        Ok(())
     }
 
     fn reach(&self, end: u64) -> Result<(), Error> {
