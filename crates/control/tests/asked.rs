@@ -134,24 +134,30 @@ fn fail_to_change(controller: &mut Controller, mut second: u64, mut todo: Vec<Co
     panic!("it does not end");
 }
 
-#[test]
-fn a_writer_waits_while_a_node_cannot_be_started_and_not_for_ever() {
-    let mut controller = opened("nso", 2);
-    let mut second = 1;
-    let mut heard = Vec::new();
+/// A writer asks again and again, and all that is tried for it fails, until there is no hope: when that
+/// is, and what it heard.
+fn hope(controller: &mut Controller, observed: &Observation) -> (u64, Vec<Growth>) {
+    let (mut second, mut heard) = (1, Vec::new());
     for _ in 0..1_000 {
         second += 1;
         controller.apply(at(second), Event::NodeFull(None));
-        let todo = controller.apply(at(second), Event::Observed(at(second), seen(1, 256)));
+        let todo = controller.apply(at(second), Event::Observed(at(second), observed.clone()));
         let growth = controller.growth().expect("a look was taken");
         heard.push(growth.clone());
         if !growth.is_hopeful() {
             break;
         }
         if growth == Growth::Underway {
-            second = fail_to_change(&mut controller, second, todo);
+            second = fail_to_change(controller, second, todo);
         }
     }
+    (second, heard)
+}
+
+#[test]
+fn a_writer_waits_while_a_node_cannot_be_started_and_not_for_ever() {
+    let mut controller = opened("nso", 2);
+    let (second, heard) = hope(&mut controller, &seen(1, 256));
     let Some((Growth::Failing { failures, why }, before)) = heard.split_last() else {
         panic!("{heard:?}")
     };
@@ -202,21 +208,7 @@ fn where_only_spreading_helps_a_writer_hopes_while_that_fails_and_not_for_ever()
     let mut controller = opened("nso", 2);
     let mut nodes = seen(2, 256).nodes().to_vec();
     nodes[1].used_bytes = 10 * MIB;
-    let uneven = Observation::new(nodes);
-    let (mut second, mut heard) = (0, Vec::new());
-    for _ in 0..1_000 {
-        second += 1;
-        controller.apply(at(second), Event::NodeFull(None));
-        let todo = controller.apply(at(second), Event::Observed(at(second), uneven.clone()));
-        let growth = controller.growth().expect("a look was taken");
-        heard.push(growth.clone());
-        if !growth.is_hopeful() {
-            break;
-        }
-        if growth == Growth::Underway {
-            second = fail_to_change(&mut controller, second, todo);
-        }
-    }
+    let (_, heard) = hope(&mut controller, &Observation::new(nodes));
     let Some((Growth::Failing { failures: 8, why }, before)) = heard.split_last() else {
         panic!("{heard:?}")
     };

@@ -3,9 +3,9 @@
 //! (docs/REPRODUCTION.md, "What accuracy is argued"). `cargo run --release -p tidefs-sim --example structures`.
 
 use tidefs_control::Policy;
-use tidefs_model::ByteSize;
+use tidefs_sim::scenarios::memefs::setup;
 use tidefs_sim::workflow::{BuiltIn, Workflow};
-use tidefs_sim::{Disturbance, Outcome, Setup, simulate};
+use tidefs_sim::{Outcome, simulate};
 
 /// Parts of all bytes that the four levels of Broadband write.
 const BYTES: [(&str, [f64; 4]); 4] = [
@@ -83,20 +83,6 @@ fn rows(workflow: &Workflow, what: &str, fixed: &[u16], initial: u16, policies: 
 
 /// On the cluster of MemEFS, section 3.4.1, as in the scenario `memefs`.
 fn run(workflow: &Workflow, policy: &str, initial: u16) -> Outcome {
-    let setup = Setup {
-        policy: policy.parse::<Policy>().expect("a policy"),
-        nodes_initial: initial,
-        nodes_max: 64,
-        node_memory: ByteSize(20_000_000_000),
-        lent: None,
-        slots: 8,
-        compute: None,
-        bandwidth: 1e9,
-        boot_seconds: 5.0,
-        suspends: true,
-        dump: Some(50e6),
-        disturbance: Disturbance::NONE,
-        seed: 1,
-    };
+    let setup = setup(policy.parse::<Policy>().expect("a policy"), initial, 1);
     simulate(workflow, &setup).expect("an end")
 }

@@ -1,7 +1,7 @@
 //! Evaluations of the papers, each as one table: their figure beside ours.
 
 mod clouds;
-mod memefs;
+pub mod memefs;
 mod memfss;
 
 use std::fmt;
