@@ -37,8 +37,8 @@ pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
 pub use observation::{Node, NodeState, Observation};
 pub use own_share::{ByClass, OwnShare, ParseOwnShareError};
 pub use planner::{
-    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, DataShare, Move, Plan, Reason, Refusal, Step,
-    Within, class_of, data_shares, node_of, plan, plan_for, whole_shares,
+    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Course, DataShare, Move, Plan, Reason, Refusal,
+    Step, Within, class_of, data_shares, node_of, plan, plan_for, plan_on, whole_shares,
 };
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
 pub use reconfiguration::{Phase, Reconfiguration};

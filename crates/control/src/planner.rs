@@ -9,6 +9,7 @@
 
 mod aims;
 mod classes;
+mod course;
 mod data;
 mod gains;
 mod hashing;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
 
 pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
+pub use course::Course;
 pub use data::{DataShare, Reason, data_shares};
 pub use hashing::{class_of, node_of};
 pub use plan::{Move, Plan, Refusal, Step};
@@ -39,6 +41,16 @@ pub fn plan(
     leaving: &BTreeSet<NodeId>,
     spreading: &Spreading,
 ) -> Result<Plan, Refusal> {
+    plan_on(inventory, leaving, spreading, &Course::default())
+}
+
+/// The same, of a reconfiguration that has come some way already.
+pub fn plan_on(
+    inventory: &Inventory,
+    leaving: &BTreeSet<NodeId>,
+    spreading: &Spreading,
+    course: &Course,
+) -> Result<Plan, Refusal> {
     let problem = Problem::new(inventory, leaving, spreading)?;
     let nodes = problem.memory.len();
     let (mut drafts, mut fair, mut minimum) = (Vec::new(), vec![0.0; nodes], 0.0);
@@ -54,6 +66,7 @@ pub fn plan(
         }
         drafts.extend(problem.drafts(&range, &owners));
     }
+    problem.keep_to(course, &mut drafts);
     let (steps, left_out) = problem.steps(drafts)?;
     let mut after = before.clone();
     for step in steps.iter().flat_map(|step| &step.moves) {
@@ -275,6 +288,24 @@ impl<'a> Problem<'a> {
         }
         steps.extend(steps::cut(elsewhere, room, self.spreading).0);
         Ok((steps, left_out as u32))
+    }
+
+    /// What nothing but evenness asks for goes back only as far as is allowed.
+    fn keep_to(&self, course: &Course, drafts: &mut Vec<Draft>) {
+        let is_over = |at: usize| {
+            let node = &self.inventory.nodes()[at];
+            node.used_bytes > self.spreading.limit(node.capacity_bytes)
+        };
+        let mut left = course.back_bytes;
+        drafts.retain(|draft| {
+            let Move { from, to, bytes, .. } = draft.step;
+            let must = !self.may_stay(draft) || is_over(draft.from);
+            let may = must || !course.goes_back(from, to) || bytes <= left;
+            if !must && course.goes_back(from, to) && may {
+                left -= bytes;
+            }
+            may
+        });
     }
 
     fn may_stay(&self, draft: &Draft) -> bool {

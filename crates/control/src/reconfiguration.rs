@@ -60,6 +60,8 @@ pub struct Reconfiguration {
     plan: Option<Plan>,
     next_step: usize,
     rounds: u32,
+    /// The round before moved less than it had planned.
+    held_back: bool,
     moved: Moved,
     least: Least,
     imbalance_percent: Option<f64>,
@@ -109,6 +111,7 @@ impl Reconfiguration {
             plan: None,
             next_step: 0,
             rounds: 0,
+            held_back: false,
             moved: Moved::default(),
             least: Least::default(),
             imbalance_percent: None,

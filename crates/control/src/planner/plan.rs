@@ -53,6 +53,20 @@ impl Plan {
         self.steps.is_empty()
     }
 
+    /// Leaves out the last moves, so that what remains just brings this part of all bytes.
+    pub(crate) fn cut_to(&mut self, percent: u64) {
+        let most = self.bytes_moved() / 100 * percent;
+        let mut bytes = 0;
+        for step in &mut self.steps {
+            step.moves.retain(|it| {
+                let is_wanted = bytes <= most;
+                bytes += it.bytes;
+                is_wanted
+            });
+        }
+        self.steps.retain(|step| !step.moves.is_empty());
+    }
+
     pub fn moves(&self) -> impl Iterator<Item = &Move> {
         self.steps.iter().flat_map(|step| &step.moves)
     }

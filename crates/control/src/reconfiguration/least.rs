@@ -16,7 +16,10 @@ use tidefs_model::NodeId;
 
 use crate::inventory::Inventory;
 use crate::observation::NodeState;
-use crate::planner::Step;
+use crate::planner::{Course, Step};
+
+/// More than this many times the least is not moved for evenness' sake; 1.05 is promised.
+const OVER_LEAST: f64 = 1.04;
 
 #[derive(Debug, Default)]
 pub struct Least {
@@ -83,6 +86,22 @@ impl Least {
     }
 
     pub fn bytes(&self) -> u64 {
+        self.gained().values().filter(|bytes| **bytes > 0.0).sum::<f64>().round() as u64
+    }
+
+    /// After so many bytes were moved.
+    pub fn course(&self, moved: u64) -> Course {
+        let nodes = |sign: f64| {
+            let gained = self.gained().into_iter();
+            gained.filter(|(_, bytes)| bytes * sign >= 1.0).map(|(id, _)| id).collect()
+        };
+        // What goes back is moved once more, and makes the least smaller by as much.
+        let back = (self.bytes() as f64 * OVER_LEAST - moved as f64) / (1.0 + OVER_LEAST);
+        Course { gained: nodes(1.0), gave: nodes(-1.0), back_bytes: back.max(0.0) as u64 }
+    }
+
+    /// By node, what it has gained by moves, less what it has given.
+    fn gained(&self) -> BTreeMap<NodeId, f64> {
         let mut gained: BTreeMap<NodeId, f64> = BTreeMap::new();
         let mut goes = |from: NodeId, to: NodeId, bytes: f64| {
             *gained.entry(to).or_insert(0.0) += bytes;
@@ -94,7 +113,7 @@ impl Least {
             }
         }
         self.between.iter().for_each(|(&(from, to), &bytes)| goes(from, to, bytes));
-        gained.values().filter(|bytes| **bytes > 0.0).sum::<f64>().round() as u64
+        gained
     }
 }
 

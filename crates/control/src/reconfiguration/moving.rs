@@ -9,7 +9,7 @@ use crate::check::check;
 use crate::events::{Failure, Moved, Outcome};
 use crate::inventory::Inventory;
 use crate::observation::Node;
-use crate::planner::{Plan, Refusal, Step, plan};
+use crate::planner::{Plan, Refusal, Step, plan_on};
 use crate::record::Kind;
 use crate::settings::{Settings, Spreading};
 
@@ -19,6 +19,11 @@ const EVEN_ENOUGH_PERCENT: f64 = 2.0;
 /// Another round must bring the imbalance below this part of what it is: where few partitions hold
 /// most bytes, it may be that no plan does.
 const WORTH_A_ROUND: f64 = 0.75;
+
+/// Data is written while it is moved. So the first round moves this much of what it would, in per cent,
+/// and what is left is planned once more, when it is known where most of it was written: then it need
+/// not be moved back.
+const FIRST_ROUND_PERCENT: u64 = 90;
 
 /// Data is written while it is moved, so a spread may be uneven again; then another plan follows,
 /// but not without end.
@@ -65,7 +70,8 @@ impl Reconfiguration {
         let leaving = self.leaving_in(inventory);
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
-        match plan(inventory, &leaving, &self.spreading(settings)) {
+        let course = self.least.course(self.moved.bytes);
+        match plan_on(inventory, &leaving, &self.spreading(settings), &course) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
         }
@@ -95,7 +101,7 @@ impl Reconfiguration {
         self.record.leaving.iter().filter(there).copied().collect()
     }
 
-    fn planned(&mut self, plan: Plan, inventory: &Inventory, tasks: &mut Tasks) {
+    fn planned(&mut self, mut plan: Plan, inventory: &Inventory, tasks: &mut Tasks) {
         self.imbalance_percent = Some(plan.imbalance_percent_before);
         if let Some(finding) = check(&plan, inventory).first() {
             return self.give_up(format!("the plan is unsound: {finding}"), tasks);
@@ -106,6 +112,7 @@ impl Reconfiguration {
         let to_empty = leaving.iter().any(still_holds);
         let rounds = if to_empty { ROUNDS_TO_EMPTY } else { ROUNDS_TO_SPREAD };
         let even_enough = self.rounds > 0
+            && !std::mem::take(&mut self.held_back)
             && (plan.imbalance_percent_before <= EVEN_ENOUGH_PERCENT
                 || plan.imbalance_percent_after > plan.imbalance_percent_before * WORTH_A_ROUND);
         if plan.is_empty() || !to_empty && (even_enough || self.rounds >= rounds) {
@@ -113,6 +120,11 @@ impl Reconfiguration {
         }
         if self.rounds >= rounds {
             return self.give_up("the nodes that leave are filled again and again".into(), tasks);
+        }
+        if self.rounds == 0 && !self.precedence.is_lenders {
+            let planned = plan.partitions_moved();
+            plan.cut_to(FIRST_ROUND_PERCENT);
+            self.held_back = plan.partitions_moved() < planned;
         }
         self.rounds += 1;
         self.next_step = 0;

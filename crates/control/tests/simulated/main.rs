@@ -123,3 +123,21 @@ fn a_writer_in_need_turns_a_shrink_round() {
         world.summaries.iter().filter(|summary| world::is_rolled_back(summary)).count();
     assert!(rolled_back >= 1, "{:#?}", world.summaries);
 }
+
+#[test]
+fn what_is_written_meanwhile_is_not_moved_there_and_back() {
+    for seed in 0..6 {
+        let mut world = World::new(settings("nso", 1, 8), 1, Faults::NONE, seed);
+        world.slowness = 20;
+        world.wish_mib(1_700);
+        world.run_until(900, |world| world.used_mib() >= 1_700 && world.is_idle());
+        assert!(world.summaries.len() >= 6, "seed {seed}: {:#?}", world.summaries);
+        for summary in &world.summaries {
+            let over = summary.bytes_moved as f64 / summary.bytes_minimum as f64;
+            assert!(over <= 1.05, "seed {seed}: {over} times the least: {summary:#?}");
+        }
+        let off: f64 = world.summaries.iter().filter_map(|it| it.imbalance_percent).sum();
+        let mean = off / world.summaries.len() as f64;
+        assert!(mean <= 2.0, "seed {seed}: {mean} %: {:#?}", world.summaries);
+    }
+}
