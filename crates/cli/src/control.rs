@@ -28,8 +28,10 @@ pub enum Request {
     Check {
         repair: bool,
     },
-    /// A writer met a full node.
-    Full,
+    /// A writer met a full node; this one, by its id, where it is known.
+    Full {
+        node: Option<String>,
+    },
     /// Have so many nodes; answered when there are.
     Scale(u16),
     /// Empty and remove a node, by number, endpoint or id; answered when that is done.

@@ -154,7 +154,10 @@ impl FileSystem {
                 Ok(view) => Answer::Checked(Box::new(view)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
-            Request::Full => Answer::Room { hope: self.hope_for_room() },
+            Request::Full { node } => {
+                let node = node.and_then(|id| id.parse().ok());
+                Answer::Room { hope: self.hope_for_room(node) }
+            }
             Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
             Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
             Request::Status => match self.status() {
@@ -250,9 +253,9 @@ impl FileSystem {
     }
 
     /// Another process's writer met a full node.
-    fn hope_for_room(&self) -> Hope {
+    fn hope_for_room(&self, node: Option<NodeId>) -> Hope {
         let nobody = || Hope::None("the number of nodes is fixed".to_owned());
-        self.manager().map_or_else(nobody, |manager| manager.hope_for_room())
+        self.manager().map_or_else(nobody, |manager| manager.hope_for_room(node))
     }
 
     fn change_nodes(&self, wish: &Wish) -> Answer {

@@ -121,6 +121,13 @@ impl Valkey {
         map.owner(partition).map(|owner| map.members[owner].node.id)
     }
 
+    /// The node that errors call so; `None` where this client knows none.
+    pub fn node_called(&self, name: &str) -> Option<NodeId> {
+        let map = self.client.topology.map();
+        let is_meant = |member: &&Member| *member.node.name() == *name;
+        map.members.iter().find(is_meant).map(|member| member.node.id)
+    }
+
     /// Partitions that were lost once, of those whose holders answer: what they held of inodes before
     /// this number is gone.
     pub fn losses(&self) -> BTreeMap<u16, u64> {

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use tidefs_control::{Answer, Refused, Request, Settings};
-use tidefs_fuse::SystemClock;
-use tidefs_manager::{Handle, Manager, Parts};
+
+use tidefs_manager::{Handle, Manager, Parts, SteadyClock};
 use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
 
 use crate::change_view::ChangeView;
@@ -56,7 +56,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         ),
         provisioner: LentNodes { paths, steps },
         store,
-        clock: SystemClock,
+        clock: SteadyClock::start(),
     };
     let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
     let manager = match foresight::forecaster(&size.elasticity, nodes)? {
@@ -84,9 +84,11 @@ fn answer(
             );
             FromManager::Seen(Box::new(view))
         }
-        ToManager::Full => {
+        ToManager::Full { node } => {
             urgency.mark();
-            FromManager::Room { hope: Hope::of(handle.alarm_full(None)) }
+            FromManager::Room {
+                hope: Hope::of(handle.alarm_full(node.and_then(|id| id.parse().ok()))),
+            }
         }
         ToManager::Scale(nodes) => by_hand(handle, settings, Request::Scale(nodes)),
         ToManager::TakeIn => change(handle, Request::TakeIn),

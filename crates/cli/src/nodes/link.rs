@@ -30,8 +30,8 @@ pub struct Order {
 pub enum ToManager {
     /// How it stands, with reconfigurations that ended in this life, less the first `known`.
     Look { known: usize },
-    /// A writer met a full node.
-    Full,
+    /// A writer met a full node; this one, by its id, where it is known.
+    Full { node: Option<String> },
     /// Answered when it is done.
     Scale(u16),
     /// A node by its id; answered when it is done.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 use tidefs_manager::ReportedReconfiguration;
+use tidefs_model::NodeId;
 use tidefs_store::Room;
 use tidefs_valkey::Valkey;
 
@@ -243,13 +244,13 @@ impl Supervision {
         (state.finished.kept().to_vec(), state.finished.left_out())
     }
 
-    /// A writer met a full node. While there is no manager, or it has too much to do, nobody can say.
-    pub fn hope_for_room(&self) -> Hope {
+    /// A writer met a full node, this one where it is known. While there is no manager, or it has too much to do, nobody can say.
+    pub fn hope_for_room(&self, node: Option<NodeId>) -> Hope {
         if let Some(ended) = self.state().ended_in_vain(Instant::now()) {
             let why = format!("{ended} managers have ended and none of them has added a node");
             return Hope::None(why);
         }
-        match self.ask(&ToManager::Full, HOPE_WAIT) {
+        match self.ask(&ToManager::Full { node: node.map(|id| id.to_string()) }, HOPE_WAIT) {
             Ok(FromManager::Room { hope }) => hope,
             Ok(_) | Err(_) if self.state().stopping => {
                 Hope::None("the file system is stopping".to_owned())

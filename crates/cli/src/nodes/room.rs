@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tidefs_control::Growth;
 use tidefs_manager::AskError;
+use tidefs_model::NodeId;
 use tidefs_store::Room;
 use tidefs_valkey::Valkey;
 
@@ -159,19 +160,19 @@ pub struct ClusterRoom<A> {
     looked: Mutex<Option<Instant>>,
 }
 
-impl<A: Fn() -> Hope + Send + Sync + 'static> ClusterRoom<A> {
+impl<A: Fn(Option<NodeId>) -> Hope + Send + Sync + 'static> ClusterRoom<A> {
     fn new(store: Arc<Valkey>, ask: A) -> ClusterRoom<A> {
         ClusterRoom { ask, store, hopes: Mutex::default(), looked: Mutex::default() }
     }
 }
 
-impl<A: Fn() -> Hope + Send + Sync + 'static> Room for ClusterRoom<A> {
+impl<A: Fn(Option<NodeId>) -> Hope + Send + Sync + 'static> Room for ClusterRoom<A> {
     fn hope(&self, endpoint: &str) -> bool {
         let hopes = || self.hopes.lock().unwrap_or_else(PoisonError::into_inner);
         if hopes().is_refused(Instant::now()) {
             return false;
         }
-        let hope = (self.ask)();
+        let hope = (self.ask)(self.store.node_called(endpoint));
         let (mut hopes, now) = (hopes(), Instant::now());
         let Err(why) = hopes.weigh(hope, now) else { return true };
         hopes.refused = Some(now);
@@ -196,15 +197,18 @@ impl<A: Fn() -> Hope + Send + Sync + 'static> Room for ClusterRoom<A> {
 
 /// In the process that owns the nodes.
 pub fn managed(manager: Arc<Supervision>, store: Arc<Valkey>) -> Arc<dyn Room> {
-    Arc::new(ClusterRoom::new(store, move || manager.hope_for_room()))
+    Arc::new(ClusterRoom::new(store, move |node| manager.hope_for_room(node)))
 }
 
 /// In a process that serves another mount: asks the one that has the manager. What keeps that from
 /// answering passes, or it ends, and the nodes with it.
 pub fn asking(paths: Paths, store: Arc<Valkey>) -> Arc<dyn Room> {
-    let ask = move || match control::ask_within(&paths, &Request::Full, ANSWER_WAIT) {
-        Ok(Answer::Room { hope }) => hope,
-        Ok(_) | Err(_) => Hope::Untold,
+    let ask = move |node: Option<NodeId>| {
+        let request = Request::Full { node: node.map(|id| id.to_string()) };
+        match control::ask_within(&paths, &request, ANSWER_WAIT) {
+            Ok(Answer::Room { hope }) => hope,
+            Ok(_) | Err(_) => Hope::Untold,
+        }
     };
     Arc::new(ClusterRoom::new(store, ask))
 }

@@ -231,10 +231,18 @@ fn a_writer_on_another_mount_makes_it_grow_too() {
     let seen = status(&world);
     assert!(seen["nodes"].as_array().unwrap().len() >= 2, "{seen}");
     world.run(["top", "-n", "1"]).succeeded();
-    let log = world.shell("cat \"$XDG_RUNTIME_DIR\"/tidefs/up/log").succeeded().stdout;
-    for said in ["decision=grow by 1", "MiB = ", "kind=commission outcome=Completed"] {
+    // The writer goes on as soon as there is room, which is before the data is even.
+    let wait = "log=\"$XDG_RUNTIME_DIR\"/tidefs/up/log; for i in $(seq 600); do \
+                grep -q kind=commission $log && break; sleep 0.1; done; cat $log";
+    let log = world.shell(wait).succeeded().stdout;
+    for said in ["decision=grow by 1: a writer met ", "MiB = ", "kind=commission outcome=Completed"]
+    {
         assert!(log.contains(said), "no {said:?} in the log: {log}");
     }
+    // Another process's writer says which node it met full.
+    let node: String =
+        log.split("a writer met ").nth(1).into_iter().flat_map(str::chars).take(40).collect();
+    assert!(node.parse::<tidefs_model::NodeId>().is_ok(), "{node:?} in the log: {log}");
     world.run(["down"]).succeeded();
     world.shell("rmdir second").succeeded();
     world.is_as_before();
