@@ -388,8 +388,10 @@ impl Controller {
                 if self.last_rebalance.is_some_and(soon) { self.in_a_row + 1 } else { 1 };
             self.last_rebalance = Some(now);
             // There is always something that could lie better while others write.
-            // One that failed says nothing of what it could have moved.
-            let nothing = summary.partitions_moved == 0 && summary.outcome == Outcome::Completed;
+            // One that failed, or made way, says nothing of what it could have moved.
+            let nothing = summary.partitions_moved == 0
+                && summary.outcome == Outcome::Completed
+                && !reconfiguration.was_cut_short();
             let in_vain = nothing || self.in_a_row >= IN_A_ROW_MOST;
             self.moved_nothing = in_vain.then_some(now);
         }

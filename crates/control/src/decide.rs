@@ -18,6 +18,8 @@ use crate::shares_held::SharesHeld;
 
 /// A node this many hundredths above the mean is reason to spread anew.
 const UNEVEN_POINTS: f64 = 15.0;
+/// The same where a writer waits and no node may be added.
+const UNEVEN_POINTS_AT_MAXIMUM: f64 = 3.0;
 /// A full node is no reason to grow while the mean is below this.
 const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
 /// Nodes whose shares follow their bandwidths are not equally full; below this nothing is done
@@ -67,7 +69,8 @@ pub struct Uneven {
 impl Uneven {
     /// Takes an observation into account.
     pub fn observe(&mut self, now: Time, observed: &Observation, spreading: &Spreading) {
-        self.since = unevenness(observed, spreading).map(|_| self.since.unwrap_or(now));
+        self.since =
+            unevenness(observed, spreading, UNEVEN_POINTS).map(|_| self.since.unwrap_or(now));
     }
 
     pub fn reset(&mut self) {
@@ -132,8 +135,19 @@ pub struct Situation<'a> {
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
     pub advice: Option<Advice>,
-    /// Where not, a writer without room is given a node although spreading anew might do.
-    pub may_spread: bool,
+    pub may: May,
+}
+
+/// What may be decided on: what has failed waits for its next try, and something else may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct May {
+    pub grow: bool,
+    pub shrink: bool,
+    pub spread: bool,
+}
+
+impl May {
+    pub const ALL: May = May { grow: true, shrink: true, spread: true };
 }
 
 pub fn decide(situation: &Situation<'_>) -> Verdict {
@@ -150,26 +164,11 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(verdict) = advice.and_then(|advice| grow_as_advised(situation, advice, nodes)) {
         return verdict;
     }
-    if let Some(node) = dead_and_empty(situation) {
+    if let Some(node) = dead_and_empty(situation).filter(|_| situation.may.shrink) {
         return Verdict::Shrink { leaving: vec![node], cause: Cause::DeadAndEmpty { node } };
     }
-    if let Some(node) = over_budget(observed).filter(|_| !paused(situation, BUDGET_PAUSE)) {
-        return Verdict::Rebalance { cause: Cause::OverBudget { node } };
-    }
-    let is_time = situation.uneven.lasts(situation.now) || only_spreading_helps(situation);
-    if let Some(cause) = uneven(situation).filter(|_| is_time) {
+    if let Some(cause) = reason_to_spread(situation).filter(|_| situation.may.spread) {
         return Verdict::Rebalance { cause };
-    }
-    if let Some(cause) = full_for_its_bandwidth(situation) {
-        return Verdict::Rebalance { cause };
-    }
-    if let Some(off) =
-        situation.shares.stays_off(situation.now).filter(|_| !paused(situation, SHARE_PAUSE))
-    {
-        return Verdict::Rebalance { cause: Cause::OwnShare(off) };
-    }
-    if let Some(Shift { node, before, now }) = situation.shift {
-        return Verdict::Rebalance { cause: Cause::Bandwidth { node, before, now } };
     }
     if situation.full.is_some() {
         return Verdict::Hold(Hold::NoScaleOut);
@@ -177,20 +176,39 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if let Some(advice) = advice {
         return shrink_as_advised(situation, advice, nodes);
     }
-    settings.policy.scale_in.and_then(|scale_in| shrink(situation, &scale_in, nodes)).unwrap_or(
-        Verdict::Hold(Hold::Between {
+    let scale_in = settings.policy.scale_in.filter(|_| situation.may.shrink);
+    scale_in.and_then(|scale_in| shrink(situation, &scale_in, nodes)).unwrap_or(Verdict::Hold(
+        Hold::Between {
             shrink_below: settings.policy.scale_in.map(|scale_in| scale_in.threshold_percent),
             grow_above: settings.policy.scale_out.map(|scale_out| scale_out.threshold_percent),
-        }),
-    )
+        },
+    ))
+}
+
+fn reason_to_spread(situation: &Situation<'_>) -> Option<Cause> {
+    let Situation { observed, .. } = situation;
+    if let Some(node) = over_budget(observed).filter(|_| !paused(situation, BUDGET_PAUSE)) {
+        return Some(Cause::OverBudget { node });
+    }
+    let is_time = situation.uneven.lasts(situation.now) || only_spreading_helps(situation);
+    let cause = uneven(situation).filter(|_| is_time);
+    if let Some(cause) = cause.or_else(|| full_for_its_bandwidth(situation)) {
+        return Some(cause);
+    }
+    let off = situation.shares.stays_off(situation.now);
+    if let Some(off) = off.filter(|_| !paused(situation, SHARE_PAUSE)) {
+        return Some(Cause::OwnShare(off));
+    }
+    let shift = situation.shift;
+    shift.map(|Shift { node, before, now }| Cause::Bandwidth { node, before, now })
 }
 
 fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<Verdict> {
-    let Situation { now, settings, observed, full, silence, .. } = *situation;
+    let Situation { settings, observed, full, .. } = *situation;
     let (min, max) = (settings.nodes_min, settings.nodes_max);
-    let there = observed.nodes().iter().filter(|node| node.class == NodeClass::Own);
-    let there = there.filter(|node| !silence.is_dead(node.id, now)).count() as u16;
-    if there < min {
+    let there = there(situation);
+    let may_grow = situation.may.grow;
+    if there < min && may_grow {
         let cause = Cause::BelowMinimum { nodes: there, min };
         return Some(Verdict::Grow { add: min - there, cause });
     }
@@ -208,11 +226,11 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     // Room that is there, and that the wanted share does not let anybody use. Where partitions are too
     // large for the share it stays off, and the writer needs another node.
     let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
-    let may_spread = situation.may_spread;
+    let may_spread = situation.may.spread;
     if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain && may_spread) {
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
-    let room_elsewhere = is_room_elsewhere(observed) || nodes >= max;
+    let room_elsewhere = is_room_elsewhere(observed) || there >= max;
     let cause_to_spread = uneven(situation).or_else(|| full_for_its_bandwidth(situation));
     if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere && may_spread)
     {
@@ -221,8 +239,22 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     if nodes >= max {
         return Some(Verdict::Hold(Hold::AtMaximum { max }));
     }
-    let add = scale_out.step(settings.nodes_initial, nodes).min(max - nodes);
-    Some(Verdict::Grow { add, cause })
+    if there >= max {
+        let silent = own_nodes(observed).find(|node| !node.is_serving())?.id;
+        return Some(Verdict::Hold(Hold::Silent { node: silent, max }));
+    }
+    let add = scale_out.step(settings.nodes_initial, nodes).min(max - there);
+    may_grow.then_some(Verdict::Grow { add, cause })
+}
+
+fn own_nodes(observed: &Observation) -> impl Iterator<Item = &Node> {
+    observed.nodes().iter().filter(|node| node.class == NodeClass::Own)
+}
+
+/// Own nodes, with those that are late to answer and may yet.
+fn there(situation: &Situation<'_>) -> u16 {
+    let is_dead = |node: &Node| situation.silence.is_dead(node.id, situation.now);
+    own_nodes(situation.observed).filter(|node| !is_dead(node)).count() as u16
 }
 
 /// Spreading anew gives a full node room that lasts.
@@ -233,7 +265,9 @@ pub(crate) fn is_room_elsewhere(observed: &Observation) -> bool {
 fn grow_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> Option<Verdict> {
     let wanted = advice.nodes.min(situation.settings.nodes_max);
     let cause = Cause::Forecast { expected_bytes: advice.expected_bytes, ahead: advice.ahead() };
-    (wanted > nodes).then(|| Verdict::Grow { add: wanted - nodes, cause })
+    let most = situation.settings.nodes_max.saturating_sub(there(situation));
+    let add = wanted.saturating_sub(nodes).min(most);
+    (add > 0 && situation.may.grow).then_some(Verdict::Grow { add, cause })
 }
 
 /// As many nodes leave as are not wanted, as far as the others can take what is there now.
@@ -242,7 +276,8 @@ fn shrink_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> V
     let (expected_bytes, ahead) = (advice.expected_bytes, advice.ahead());
     let wanted = advice.nodes.max(settings.nodes_min);
     let most = f64::from(settings.spreading.fill_percent);
-    let tries = (1..=nodes.saturating_sub(wanted)).rev();
+    let most_nodes = if situation.may.shrink { nodes.saturating_sub(wanted) } else { 0 };
+    let tries = (1..=most_nodes).rev();
     let mut leaving = tries.map(|count| cheapest_to_leave(observed, count));
     let fits =
         |leaving: &Vec<NodeId>| !leaving.is_empty() && percent_without(observed, leaving) <= most;
@@ -271,23 +306,27 @@ fn over_budget(observed: &Observation) -> Option<NodeId> {
 /// Whether spreading anew may help.
 fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     let Situation { observed, settings, .. } = *situation;
-    let too_soon = match only_spreading_helps(situation) {
+    let (too_soon, points) = match only_spreading_helps(situation) {
         // What was spread a moment ago is spread again, as long as there is anything to move.
-        true => is_within(situation, situation.moved_nothing, REBALANCE_PAUSE),
-        false => paused(situation, REBALANCE_PAUSE),
+        true => {
+            let in_vain = is_within(situation, situation.moved_nothing, REBALANCE_PAUSE);
+            (in_vain, UNEVEN_POINTS_AT_MAXIMUM)
+        }
+        false => (paused(situation, REBALANCE_PAUSE), UNEVEN_POINTS),
     };
     if too_soon {
         return None;
     }
-    unevenness(observed, &settings.spreading)
+    unevenness(observed, &settings.spreading, points)
 }
 
 /// A writer waits for room, and no node may be added: files of local directories fill one node while
 /// others have room.
 fn only_spreading_helps(situation: &Situation<'_>) -> bool {
-    let Situation { settings, observed, full, .. } = *situation;
-    let may_grow = settings.policy.scale_out.is_some()
-        && observed.own().count() < usize::from(settings.nodes_max);
+    let Situation { settings, full, .. } = *situation;
+    let may_grow = situation.may.grow
+        && settings.policy.scale_out.is_some()
+        && there(situation) < settings.nodes_max;
     full.is_some() && !may_grow
 }
 
@@ -304,10 +343,11 @@ fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> 
 fn full_for_its_bandwidth(situation: &Situation<'_>) -> Option<Cause> {
     let spreading = &situation.settings.spreading;
     let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some();
-    wanted.then(|| unevenness(situation.observed, spreading)).flatten()
+    wanted.then(|| unevenness(situation.observed, spreading, UNEVEN_POINTS)).flatten()
 }
 
-fn unevenness(observed: &Observation, spreading: &Spreading) -> Option<Cause> {
+/// `points`: so many hundredths above the mean is uneven.
+fn unevenness(observed: &Observation, spreading: &Spreading, points: f64) -> Option<Cause> {
     if observed.serving().count() < 2 {
         return None;
     }
@@ -320,20 +360,25 @@ fn unevenness(observed: &Observation, spreading: &Spreading) -> Option<Cause> {
     }
     let by = spreading.by;
     if spreading.own_share.is_none() {
-        return uneven_among(observed.serving(), by);
+        return uneven_among(observed.serving(), by, points);
     }
     // What the classes hold beside each other is the share's matter.
     let class = |class| observed.serving().filter(move |node| node.class == class);
-    uneven_among(class(NodeClass::Own), by).or_else(|| uneven_among(class(NodeClass::Victim), by))
+    uneven_among(class(NodeClass::Own), by, points)
+        .or_else(|| uneven_among(class(NodeClass::Victim), by, points))
 }
 
 /// The fullest of these nodes is far above their mean.
-fn uneven_among<'n>(nodes: impl Iterator<Item = &'n Node>, by: Capacity) -> Option<Cause> {
+fn uneven_among<'n>(
+    nodes: impl Iterator<Item = &'n Node>,
+    by: Capacity,
+    points: f64,
+) -> Option<Cause> {
     let nodes = Observation::new(nodes.copied().collect());
     let mean_percent = percent(nodes.used_bytes(), nodes.capacity_bytes());
     let fullest_percent = nodes.fullest().map(Node::used_percent)?;
     let meant = by == Capacity::Bandwidth && fullest_percent < FULL_ENOUGH_PERCENT;
-    (fullest_percent - mean_percent > UNEVEN_POINTS && !meant)
+    (fullest_percent - mean_percent > points && !meant)
         .then_some(Cause::Uneven { fullest_percent, mean_percent })
 }
 

@@ -141,6 +141,11 @@ pub enum Hold {
     AtMaximum {
         max: u16,
     },
+    /// A node more might be one too many: this one is late to answer.
+    Silent {
+        node: NodeId,
+        max: u16,
+    },
     AtMinimum {
         min: u16,
     },
@@ -277,6 +282,11 @@ impl fmt::Display for Hold {
             Hold::AtMaximum { max } => {
                 write!(f, "more room is needed, and {max} nodes are the maximum")
             }
+            Hold::Silent { node, max } => write!(
+                f,
+                "more room is needed, and {node} may answer again, with which there are {max}, the \
+                 maximum"
+            ),
             Hold::AtMinimum { min } => {
                 write!(f, "fewer nodes would do, and {min} are the minimum")
             }

@@ -28,7 +28,7 @@ pub mod yielding;
 pub use bandwidth::{Bandwidths, Shift, Watch};
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth, Recovery};
-pub use decide::{Quiet, Silence, Situation, Uneven, decide};
+pub use decide::{May, Quiet, Silence, Situation, Uneven, decide};
 pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
 pub use events::{
     Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,

@@ -37,6 +37,11 @@ pub enum Refused {
     )]
     DoesNotAnswer { node: NodeId },
     #[error(
+        "{node} does not answer; when it does again there would be more than the maximum of {max} \
+         nodes: ask again when it does, or end its process"
+    )]
+    IsLate { node: NodeId, max: u16 },
+    #[error(
         "{node} has ended, and the others are taking its place; `tidefs status` shows how far it is"
     )]
     HasEnded { node: NodeId },
@@ -102,6 +107,14 @@ fn scale(
         return Ok(None);
     }
     if asked > nodes {
+        // One that is late to answer may come back.
+        let silent = |node: &&Node| node.class == NodeClass::Own && !node.is_serving();
+        let silent: Vec<_> = observed.nodes().iter().filter(silent).collect();
+        if let Some(node) = silent.first()
+            && usize::from(asked) + silent.len() > usize::from(max)
+        {
+            return Err(Refused::IsLate { node: node.id, max });
+        }
         return Ok(Some(Verdict::Grow { add: asked - nodes, cause: Cause::ByHand }));
     }
     let leaving = cheapest_to_leave(observed, nodes - asked);

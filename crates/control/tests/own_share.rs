@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidefs_control::{
-    Cause, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Observation, OwnShare, Plan, Quiet,
-    Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict, check, decide, plan,
+    Cause, EMPTY_NODE_BYTES, Held, Inventory, May, Node, NodeState, Observation, OwnShare, Plan,
+    Quiet, Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict, check, decide,
+    plan,
 };
 use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
 
@@ -190,7 +191,7 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
             moved_nothing,
             shift: None,
             advice: None,
-            may_spread: true,
+            may: May::ALL,
         })
     };
     let spreads = |it: &Verdict| matches!(it, Verdict::Rebalance { cause: Cause::OwnShare(off) } if off.own_percent == 100.0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidefs_control::{
-    Cause, Hold, Node, NodeState, Observation, Quiet, Refused, Request, Settings, SharesHeld,
+    Cause, Hold, May, Node, NodeState, Observation, Quiet, Refused, Request, Settings, SharesHeld,
     Silence, Situation, Uneven, Verdict, decide, grant,
 };
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
@@ -47,7 +47,19 @@ fn after_rebalance(
     settings: &Settings,
     observed: &Observation,
     full: bool,
+    rebalances: (Option<Time>, Option<Time>),
+) -> Verdict {
+    while_held_back(seconds, settings, observed, full, rebalances, May::ALL)
+}
+
+/// The same when only this may be decided on.
+fn while_held_back(
+    seconds: u64,
+    settings: &Settings,
+    observed: &Observation,
+    full: bool,
     (last_rebalance, moved_nothing): (Option<Time>, Option<Time>),
+    may: May,
 ) -> Verdict {
     let mut quiet = Quiet::default();
     let now = Time::from_unix(1_000 + seconds as i64, 0);
@@ -74,7 +86,7 @@ fn after_rebalance(
         moved_nothing,
         shift: None,
         advice,
-        may_spread: true,
+        may,
     })
 }
 
@@ -234,6 +246,49 @@ fn dead_nodes_that_hold_nothing_are_removed_and_others_are_not() {
     let node = id(2);
     let cause = Cause::DeadAndEmpty { node };
     assert_eq!(verdict, Verdict::Shrink { leaving: vec![node], cause });
+}
+
+#[test]
+fn a_node_that_is_late_to_answer_counts_against_the_maximum() {
+    let mut late = nodes(&[50, 100, 50]).nodes().to_vec();
+    late[2].state = NodeState::Unreachable;
+    let late = Observation::new(late);
+    let settings = settings("nso", 1, 3, 1);
+    let waits = Verdict::Hold(Hold::Silent { node: id(2), max: 3 });
+    // Just spread, so that this is no answer.
+    let now = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
+    let spread = |seconds: i64| (Some(now(seconds)), Some(now(seconds)));
+    assert_eq!(after_rebalance(9, &settings, &late, true, spread(9)), waits);
+    let verdict = after_rebalance(10, &settings, &late, true, spread(10));
+    assert!(matches!(verdict, Verdict::Grow { add: 1, .. }), "{verdict}");
+    let refused = grant(Request::Scale(3), &late, &settings).unwrap_err();
+    assert_eq!(refused, Refused::IsLate { node: id(2), max: 3 });
+}
+
+#[test]
+fn at_the_maximum_a_writer_gets_the_room_that_others_have() {
+    let settings = settings("nso", 1, 8, 1);
+    let one_full = nodes(&[100, 83, 83, 83, 83, 83, 83, 83]);
+    let verdict = after(0, &settings, &one_full, true);
+    assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict}");
+    assert!(matches!(after(60, &settings, &one_full, false), Verdict::Hold(_)));
+    let all_full = nodes(&[100, 98, 98, 98, 98, 98, 98, 98]);
+    let verdict = after(0, &settings, &all_full, true);
+    assert_eq!(verdict, Verdict::Hold(Hold::AtMaximum { max: 8 }));
+}
+
+#[test]
+fn what_waits_for_its_next_try_hides_nothing_else() {
+    let mut observed = nodes(&[95, 10, 10, 1]).nodes().to_vec();
+    (observed[3].state, observed[3].partitions) = (NodeState::Unreachable, 0);
+    let observed = Observation::new(observed);
+    let settings = settings("static", 1, 4, 1);
+    let decided = |may| while_held_back(60, &settings, &observed, false, (None, None), may);
+    assert!(matches!(decided(May::ALL), Verdict::Shrink { .. }));
+    let spread = decided(May { shrink: false, ..May::ALL });
+    assert!(matches!(spread, Verdict::Rebalance { .. }), "{spread}");
+    let nothing = decided(May { shrink: false, spread: false, ..May::ALL });
+    assert!(matches!(nothing, Verdict::Hold(_)), "{nothing}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tidefs_model::{NodeId, Time};
 
 use super::{Controller, State};
 use crate::bandwidth::Shift;
-use crate::decide::{Situation, decide};
+use crate::decide::{May, Situation, decide};
 use crate::decision::{Cause, Decision, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
@@ -23,25 +23,24 @@ impl Controller {
 
     /// `full`: a writer waits for room; on this node, where it is known.
     pub(super) fn verdict(&self, now: Time, full: Option<Option<NodeId>>) -> Verdict {
-        let verdict = decide(&self.situation(now, full, true));
-        let back_off = self.held.back_off(now, &verdict);
-        // Nodes are added for a writer while what spreads waits for its next try.
-        let instead =
-            full.filter(|_| back_off.is_some() && !matches!(verdict, Verdict::Grow { .. }));
-        match instead.map(|_| decide(&self.situation(now, full, false))) {
-            Some(grow @ Verdict::Grow { .. }) => {
-                self.held.back_off(now, &grow).map_or(grow, Verdict::Hold)
+        let (mut may, mut waits) = (May::ALL, None);
+        loop {
+            let verdict = decide(&self.situation(now, full, may));
+            let Some(hold) = self.held.back_off(now, &verdict) else {
+                let is_hold = matches!(verdict, Verdict::Hold(_));
+                return waits.filter(|_| is_hold).map_or(verdict, Verdict::Hold);
+            };
+            waits.get_or_insert(hold);
+            // What waits for its next try keeps nothing else from being done.
+            match verdict {
+                Verdict::Grow { .. } => may.grow = false,
+                Verdict::Shrink { .. } => may.shrink = false,
+                _ => may.spread = false,
             }
-            _ => back_off.map_or(verdict, Verdict::Hold),
         }
     }
 
-    fn situation(
-        &self,
-        now: Time,
-        full: Option<Option<NodeId>>,
-        may_spread: bool,
-    ) -> Situation<'_> {
+    fn situation(&self, now: Time, full: Option<Option<NodeId>>, may: May) -> Situation<'_> {
         Situation {
             now,
             settings: &self.settings,
@@ -55,7 +54,7 @@ impl Controller {
             moved_nothing: self.moved_nothing,
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
-            may_spread,
+            may,
         }
     }
 

@@ -85,6 +85,10 @@ impl Reconfiguration {
         self.cut_short = true;
     }
 
+    pub fn was_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
     /// A lender waits for its memory: what nobody else waits for ends with the step under way. Nor
     /// is anything spread back first.
     pub fn make_way(&mut self) {
@@ -116,8 +120,10 @@ impl Reconfiguration {
         if self.precedence.is_lenders || self.leaving_in(inventory).is_empty() {
             self.cancelled = None;
         }
-        self.precedence.gives_way |=
-            self.kind() == Kind::Commission && self.joined.iter().all(is_victim);
+        if self.kind() == Kind::Commission && self.joined.iter().all(is_victim) {
+            self.precedence.gives_way = true;
+            self.start = Action::TakeIn;
+        }
     }
 
     /// Whether the move under way is to end now, which is said once: somebody else comes first, it is
