@@ -126,7 +126,8 @@ impl History {
             if let Some((of, before)) = self.before.take() {
                 self.stalled(Stall { of, until: now, requests: requests.since(&before) });
             }
-            self.before = under_way.map(|of| (of, requests.clone()));
+            // It began after the last look, and requests may have waited for it since.
+            self.before = under_way.map(|of| (of, self.requests.clone()));
         }
         for over in finished.iter().skip(self.known) {
             let of = over.started_unix_ns;
@@ -252,6 +253,7 @@ mod tests {
     fn stalls_of_two_reconfigurations_one_right_after_the_other_are_told_apart() {
         let mut history = History::new(Instant::now());
         let mut saw = |view, count| history.saw_manager(&view, &[], &failed(count), Instant::now());
+        saw(ManagerView::default(), 9);
         saw(under_way(1), 10);
         saw(under_way(1), 12);
         saw(under_way(2), 15);
@@ -260,7 +262,8 @@ mod tests {
         saw(under_way(2), 30);
         saw(ManagerView::default(), 31);
         let counts = |of| history.stall(of).map(|requests| requests.failed);
-        assert_eq!((counts(1), counts(2), counts(3)), (Some(5), Some(8), None));
+        // From the last look before each was seen: whoever waited for its first moments ended since.
+        assert_eq!((counts(1), counts(2), counts(3)), (Some(6), Some(19), None));
     }
 
     #[test]
@@ -275,7 +278,7 @@ mod tests {
         history.saw_manager(&under_way(3), &over[..2], &failed(6), Instant::now());
         history.saw_manager(&idle, &over, &failed(8), Instant::now());
         let counts = |of| history.stall(of).map(|requests| requests.failed);
-        assert_eq!((counts(1), counts(2), counts(3)), (Some(4), Some(4), Some(2)));
+        assert_eq!((counts(1), counts(2), counts(3)), (Some(4), Some(4), Some(3)));
     }
 
     #[test]
