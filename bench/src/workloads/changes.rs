@@ -30,7 +30,7 @@ const THREADS: u64 = 4;
 const STEADY: Duration = Duration::from_millis(1500);
 
 /// What `tidefs scale --json` says, as far as it is read here.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 struct Change {
     seconds: f64,
     bytes_moved: u64,
@@ -184,7 +184,10 @@ fn figures(calls: &[Call], walk: &Walk) -> Vec<(Figure, f64)> {
     let done = || changes.iter().map(|(_, change)| change);
     let moved: u64 = done().map(|change| change.bytes_moved).sum();
     let least: u64 = done().map(|change| change.bytes_minimum).sum();
-    let uneven = done().filter_map(|change| change.imbalance_percent).fold(0.0, f64::max);
+    // What is not known of one change is not known of all.
+    let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    let off = done().map(|change| change.imbalance_percent.unwrap_or(f64::NAN));
+    let uneven = off.fold(0.0, larger);
     let last = waits.len().saturating_sub(1);
     vec![
         (Figure::ChangeLongest, waits.last().copied().unwrap_or(f64::NAN)),
@@ -218,14 +221,20 @@ mod tests {
             imbalance_percent: Some(1.5),
         };
         let steady = [window(0, 1000), window(2000, 3000)];
-        let walk = Walk { steady: steady.to_vec(), changes: vec![(window(1000, 2000), change)] };
-        let figures = figures(&calls, &walk);
-        let of = |figure| figures.iter().find(|(name, _)| *name == figure).unwrap().1;
+        let changed = window(1000, 2000);
+        let walk = Walk { steady: steady.to_vec(), changes: vec![(changed, change)] };
+        let of_one = figures(&calls, &walk);
+        let of = |figure| of_one.iter().find(|(name, _)| *name == figure).unwrap().1;
         assert!((of(Figure::ChangeLongest) - 900.0).abs() < 1e-6);
         assert!((of(Figure::ChangeP99) - 10.0).abs() < 1e-6);
         assert!((of(Figure::ChangeRate) - 0.5).abs() < 1e-9);
         assert!((of(Figure::ChangeMoved) - 1.03).abs() < 1e-9);
         assert_eq!(of(Figure::ChangeImbalance), 1.5);
         assert_eq!(of(Figure::ChangeSeconds), 1.0);
+        let unknown = Change { imbalance_percent: None, ..change };
+        let changes = vec![(changed, change), (changed, unknown)];
+        let of_both = figures(&calls, &Walk { changes, ..walk });
+        let uneven = of_both.iter().find(|(name, _)| *name == Figure::ChangeImbalance);
+        assert!(uneven.unwrap().1.is_nan(), "one of them is not known");
     }
 }

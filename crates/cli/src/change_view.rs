@@ -96,7 +96,7 @@ impl fmt::Display for ChangeView {
         write!(
             f,
             "{nodes_before} to {} in {seconds:.1} s; {moved} moved in {partitions_moved} partitions, \
-             where no plan moves less than {least}",
+             where {least} had to",
             count_of_nodes(*nodes_after)
         )?;
         match &self.taken_back {
@@ -143,7 +143,7 @@ mod tests {
         };
         assert_eq!(
             change.to_string(),
-            "3 to 4 nodes in 1.3 s; 3 MiB moved in 4096 partitions, where no plan moves less than 2 MiB"
+            "3 to 4 nodes in 1.3 s; 3 MiB moved in 4096 partitions, where 2 MiB had to"
         );
         let fewer = ChangeView { nodes_before: 2, nodes_after: 1, ..change.clone() };
         assert!(fewer.to_string().starts_with("2 to 1 node in "), "{fewer}");
