@@ -9,12 +9,15 @@ use crate::check::check;
 use crate::events::{Failure, Moved, Outcome};
 use crate::inventory::Inventory;
 use crate::observation::Node;
-use crate::planner::{Plan, Refusal, Step, plan_on};
+use crate::planner::{Course, Plan, Refusal, Step, plan_on};
 use crate::record::Kind;
 use crate::settings::{Settings, Spreading};
 
 /// Where files are written meanwhile, a node this far from its share is not worth another round.
 const EVEN_ENOUGH_PERCENT: f64 = 2.0;
+
+/// A node farther than this from its share is worth moving bytes back.
+const TOO_UNEVEN_PERCENT: f64 = 15.0;
 
 /// Another round must bring the imbalance below this part of what it is: where few partitions hold
 /// most bytes, it may be that no plan does.
@@ -70,10 +73,26 @@ impl Reconfiguration {
         let leaving = self.leaving_in(inventory);
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
-        let course = self.least.course(self.moved.bytes);
-        match plan_on(inventory, &leaving, &self.spreading(settings), &course) {
+        match self.planned_onward(inventory, &leaving, settings) {
             Ok(plan) => self.planned(plan, inventory, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
+        }
+    }
+
+    /// Goes on in the same direction, but where so much was written or deleted meanwhile that the
+    /// spread would stay too uneven.
+    fn planned_onward(
+        &self,
+        inventory: &Inventory,
+        leaving: &BTreeSet<NodeId>,
+        settings: &Settings,
+    ) -> Result<Plan, Refusal> {
+        let spreading = self.spreading(settings);
+        let course = self.least.course(self.moved.bytes);
+        let onward = plan_on(inventory, leaving, &spreading, &course)?;
+        match onward.imbalance_percent_after > TOO_UNEVEN_PERCENT {
+            true => plan_on(inventory, leaving, &spreading, &Course::default()),
+            false => Ok(onward),
         }
     }
 
