@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,8 @@ import threading
 import time
 from pathlib import Path
 
-PARTITIONS = 16_384
+import owners
+
 # How long any command of the file system may take.
 COMMAND_SECONDS_MAX = 120
 # How long until all know of a change that is over.
@@ -116,42 +116,6 @@ class System:
         if last is None:
             return None
         return datetime.datetime.fromisoformat(last.split()[0]).timestamp()
-
-    def owners(self) -> list[int]:
-        """How many nodes say of each partition that it is theirs."""
-        counts = [0] * PARTITIONS
-        nodes = json.loads((self.state / "up" / "cluster.json").read_text())["nodes"]
-        secret = (self.state / "up" / "secret").read_text()
-        for node in nodes:
-            for first, last in held(node["socket"], secret):
-                for partition in range(first, last + 1):
-                    counts[partition] += 1
-        return counts
-
-
-def held(path: str, secret: str) -> list[tuple[int, int]]:
-    """The ranges of partitions that a node says it holds."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(30)
-        line.connect(path)
-        replies = line.makefile("rb")
-
-        def ask(*words: str) -> bytes:
-            request = [f"*{len(words)}\r\n"]
-            request += [f"${len(word)}\r\n{word}\r\n" for word in words]
-            line.sendall("".join(request).encode())
-            head = replies.readline()
-            assert head[:1] in b"+$", f"{path} answers {head!r}"
-            return replies.read(int(head[1:]) + 2) if head[:1] == b"$" else head
-
-        ask("AUTH", "tidefs", secret)
-        table = ask("CLUSTER", "NODES").decode()
-    itself = next(row.split() for row in table.splitlines() if "myself" in row)
-    slots = [word for word in itself[8:] if not word.startswith("[")]
-    opened = [word for word in itself[8:] if word.startswith("[")]
-    assert not opened, f"{path} has partitions on their way: {opened[:3]}"
-    pairs = [word.split("-") for word in slots]
-    return [(int(pair[0]), int(pair[-1])) for pair in pairs]
 
 
 def what_is_walked(options) -> str:
@@ -277,10 +241,9 @@ def unsettled(system: System, nodes: int | None) -> str | None:
     if nodes not in (None, len(status["nodes"])):
         return f"{len(status['nodes'])} nodes instead of {nodes}: {status}"
     try:
-        odd = [number for number, count in enumerate(system.owners()) if count != 1]
+        return owners.odd(system.state / "up")
     except (AssertionError, OSError) as error:
         return str(error)
-    return f"partitions without an owner or with two: {odd[:10]}" if odd else None
 
 
 def main() -> int:
