@@ -7,6 +7,7 @@
 mod acting;
 mod asking;
 mod held_back;
+mod lenders;
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use tidefs_model::{NodeId, Time};
 pub use self::asking::Growth;
 
 use self::held_back::{Aim, Held, HeldBack};
+use self::lenders::LENDERS_MOST;
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
 use crate::decision::Decision;
@@ -83,6 +85,8 @@ pub struct Controller {
     bandwidths: Bandwidths,
     full: Option<Option<NodeId>>,
     requests: VecDeque<(RequestId, Request)>,
+    /// Those who want these nodes back, the first that asked first.
+    lenders: Vec<(RequestId, NodeId)>,
     /// Somebody has asked for something, and what was observed before that does not count.
     asked_at: Option<Time>,
     /// Why the nodes could not be observed the last time.
@@ -115,6 +119,7 @@ impl Controller {
             bandwidths: Bandwidths::default(),
             full: None,
             requests: VecDeque::new(),
+            lenders: Vec::new(),
             asked_at: None,
             blind: None,
             last_rebalance: None,
@@ -283,20 +288,18 @@ impl Controller {
     }
 
     fn request(&mut self, id: RequestId, request: Request, commands: &mut Vec<Command>) {
-        let waiting = self.requests.len();
-        if waiting >= REQUESTS_MOST {
+        let (waiting, most) = match request {
+            Request::GiveBack(_) => (self.lenders.len(), LENDERS_MOST),
+            _ => (self.requests.len(), REQUESTS_MOST),
+        };
+        if waiting >= most {
             let refused = Refused::TooManyRequests { waiting };
             return commands.push(Command::Answer(id, Answer::Refused(refused)));
         }
         self.asked_at = self.asked_at.max(Some(self.tasks.now));
-        if let Request::GiveBack(_) = request {
-            // It has a deadline.
-            if let State::Busy(reconfiguration) = &mut self.state {
-                reconfiguration.make_way();
-            }
-            self.requests.push_front((id, request));
-        } else {
-            self.requests.push_back((id, request));
+        match request {
+            Request::GiveBack(node) => self.wants_back(id, node),
+            _ => self.requests.push_back((id, request)),
         }
     }
 
@@ -363,7 +366,7 @@ impl Controller {
         if let Some(forecaster) = &mut self.forecaster {
             forecaster.reconfigured(&summary);
         }
-        if let Some(id) = reconfiguration.request() {
+        for &id in reconfiguration.requests() {
             commands.push(Command::Answer(id, Answer::Finished(summary.clone())));
         }
         match &summary.outcome {
@@ -416,15 +419,18 @@ impl Controller {
         if !dead.is_empty() {
             return self.expunge(now, dead);
         }
+        if self.give_back(now, commands) {
+            return;
+        }
         while let Some((id, request)) = self.requests.pop_front() {
             match grant(request, &self.observed, &self.settings) {
-                Ok(Some(verdict)) => return self.carry_out(now, verdict, Some(id), None),
+                Ok(Some(verdict)) => return self.carry_out(now, verdict, vec![id], None),
                 Ok(None) => commands.push(Command::Answer(id, Answer::NothingToDo)),
                 Err(refused) => commands.push(Command::Answer(id, Answer::Refused(refused))),
             }
         }
         let full = self.full.take();
         let verdict = self.verdict(now, full);
-        self.carry_out(now, verdict, None, full);
+        self.carry_out(now, verdict, Vec::new(), full);
     }
 }

@@ -101,9 +101,10 @@ pub enum Cause {
     OverBudget {
         node: NodeId,
     },
-    /// A lender wants its node back.
+    /// A lender wants its node back, and so do those of so many others.
     Lender {
         node: NodeId,
+        others: u16,
     },
     /// A node serves and holds nothing.
     EmptyNode {
@@ -251,7 +252,10 @@ impl fmt::Display for Cause {
             Cause::OverBudget { node } => {
                 write!(f, "its lender lets {node} hold less than it does")
             }
-            Cause::Lender { node } => write!(f, "its lender wants {node} back"),
+            Cause::Lender { node, others: 0 } => write!(f, "its lender wants {node} back"),
+            Cause::Lender { node, others } => {
+                write!(f, "lenders want {node} and {others} more back")
+            }
             Cause::EmptyNode { node } => write!(f, "{node} holds nothing"),
         }
     }

@@ -83,7 +83,7 @@ pub struct Reconfiguration {
     outcome: Outcome,
     /// It failed, so what could be undone was.
     gave_up: bool,
-    request: Option<RequestId>,
+    requests: Vec<RequestId>,
     /// How long each phase took so far, in the order in which they were first entered.
     spent: Vec<(Phase, Duration)>,
     /// Until when time was accounted for.
@@ -95,7 +95,7 @@ impl Reconfiguration {
         record: Record,
         start: Action,
         precedence: Precedence,
-        request: Option<RequestId>,
+        requests: Vec<RequestId>,
     ) -> Reconfiguration {
         Reconfiguration {
             phase: Phase::Recording,
@@ -127,7 +127,7 @@ impl Reconfiguration {
             outcome: Outcome::Completed,
             gave_up: false,
             start,
-            request,
+            requests,
             spent: Vec::new(),
             accounted: None,
             record,
@@ -188,8 +188,9 @@ impl Reconfiguration {
         self.last_failure.as_ref().map(|failure| (self.in_vain, failure))
     }
 
-    pub fn request(&self) -> Option<RequestId> {
-        self.request
+    /// By hand, or by lenders.
+    pub fn requests(&self) -> &[RequestId] {
+        &self.requests
     }
 
     pub fn is_over(&self) -> bool {

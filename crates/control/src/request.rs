@@ -86,7 +86,7 @@ pub fn grant(
         Request::Scale(asked) => scale(asked, nodes, observed, settings),
         Request::Drain(node) => drain(node, nodes, observed, settings).map(Some),
         Request::TakeIn => take_in(observed).map(Some),
-        Request::GiveBack(node) => give_back(node, nodes, observed, settings).map(Some),
+        Request::GiveBack(node) => give_back(&[node], observed, settings).map(Some),
     }
 }
 
@@ -165,18 +165,25 @@ fn take_in(observed: &Observation) -> Result<Verdict, Refused> {
 }
 
 /// What does not fit makes the file system grow, if its policy lets it; then it is asked again.
-fn give_back(
-    id: NodeId,
-    nodes: u16,
+///
+/// # Panics
+/// Without a node.
+pub(crate) fn give_back(
+    leaving: &[NodeId],
     observed: &Observation,
     settings: &Settings,
 ) -> Result<Verdict, Refused> {
-    let node = observed.node(id).ok_or(Refused::UnknownNode { node: id })?;
-    if node.class == NodeClass::Own {
-        return Err(Refused::NotLent { node: id });
+    for &id in leaving {
+        if serving(id, observed)?.class == NodeClass::Own {
+            return Err(Refused::NotLent { node: id });
+        }
     }
-    let cause = Cause::Lender { node: id };
-    let leaving = vec![id];
+    let nodes = observed.own().count() as u16;
+    if nodes == 0 {
+        return Err(Refused::NobodyServes);
+    }
+    let cause = Cause::Lender { node: leaving[0], others: leaving.len() as u16 - 1 };
+    let leaving = leaving.to_vec();
     match fits(&leaving, observed, settings) {
         Ok(()) => Ok(Verdict::Shrink { leaving, cause }),
         Err(refused @ Refused::DoesNotFit { missing, .. }) => {

@@ -72,7 +72,7 @@ impl Controller {
         &mut self,
         now: Time,
         verdict: Verdict,
-        request: Option<RequestId>,
+        requests: Vec<RequestId>,
         full: Option<Option<NodeId>>,
     ) {
         let numbers = Numbers::new(&self.observed, &self.settings);
@@ -104,7 +104,7 @@ impl Controller {
         };
         self.decision = Some(decision);
         self.adopt_bandwidths(now);
-        let mut reconfiguration = Reconfiguration::new(record, start, precedence, request);
+        let mut reconfiguration = Reconfiguration::new(record, start, precedence, requests);
         full.into_iter().for_each(|node| reconfiguration.begins_for(node));
         reconfiguration.account(now);
         reconfiguration.start(&mut self.tasks);

@@ -93,7 +93,8 @@ impl Controller {
 
     /// Somebody asks for something, and what is known of the nodes is older than that.
     pub fn waits_for_a_look(&self) -> bool {
-        self.is_idle() && (!self.requests.is_empty() || self.full.is_some())
+        self.is_idle()
+            && (!self.requests.is_empty() || !self.lenders.is_empty() || self.full.is_some())
     }
 
     /// The nodes were observed after the last change, and after the last time that somebody asked.
@@ -116,7 +117,8 @@ impl Controller {
         let why = self.blind.clone().unwrap_or_else(|| "they take long to answer".to_owned());
         let numbers = Numbers::new(&self.observed, &self.settings);
         if self.asked_at.is_some_and(|at| now - at > self.settings.observed_good_for()) {
-            for (id, _) in self.requests.drain(..) {
+            let lenders = self.lenders.drain(..).map(|(id, _)| id);
+            for id in self.requests.drain(..).map(|(id, _)| id).chain(lenders) {
                 let refused = Refused::NotObserved { why: why.clone() };
                 commands.push(Command::Answer(id, Answer::Refused(refused)));
             }

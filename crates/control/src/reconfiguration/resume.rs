@@ -12,7 +12,7 @@ impl Reconfiguration {
         // Nobody remembers who waited for it; whether a lender did is found out by the survey.
         let gives_way = record.kind != Kind::Commission;
         let precedence = Precedence { gives_way, ..Precedence::default() };
-        let mut resumed = Reconfiguration::new(record, Action::StartNode, precedence, None);
+        let mut resumed = Reconfiguration::new(record, Action::StartNode, precedence, Vec::new());
         resumed.resumed = true;
         resumed.to_start = 0;
         if resumed.record.undoing {

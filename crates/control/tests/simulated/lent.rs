@@ -115,6 +115,34 @@ fn a_lender_waits_for_one_step_and_for_no_look_that_comes_by_itself() {
     assert_eq!(world.carried - before, 1);
 }
 
+/// What is taken off one node does not go to another that leaves next.
+#[test]
+fn lenders_that_come_together_are_served_together() {
+    let mut world = World::new(with_share("static", 2, 2, "0"), 2, Faults::NONE, 43);
+    let lent: Vec<_> = (0..4).map(|_| take_in(&mut world)).collect();
+    world.wish_mib(150);
+    world.run(60);
+    world.run_ticks(1);
+    let before = world.summaries.len();
+    lent[..3].iter().for_each(|&node| world.submit(Request::GiveBack(node)));
+    world.run_until(30, |world| world.cluster.victims.len() == 1 && world.is_idle());
+    let [summary] = &world.summaries[before..] else { panic!("{:#?}", world.summaries) };
+    assert!(summary.bytes_moved < 120 << 20, "three of four quarters are 113 MiB: {summary:?}");
+}
+
+/// There is room for what one of them holds.
+#[test]
+fn of_lenders_that_cannot_all_be_served_the_first_is() {
+    let mut world = World::new(with_share("static", 1, 1, "0.3"), 1, Faults::NONE, 47);
+    let lent = [take_in(&mut world), take_in(&mut world)];
+    world.wish_mib(300);
+    world.run(60);
+    world.run_ticks(1);
+    lent.iter().for_each(|&node| world.submit(Request::GiveBack(node)));
+    world.run_until(30, |world| !world.cluster.victims.contains(&lent[0]));
+    assert!(world.cluster.victims.contains(&lent[1]), "there is no room for what it holds");
+}
+
 #[test]
 fn a_lender_does_not_wait_for_the_end_of_a_step_that_only_makes_nodes_even() {
     let mut world = World::new(with_share("static", 2, 2, "0"), 2, Faults::NONE, 23);
