@@ -212,6 +212,7 @@ impl Controller {
             Event::Ended(task, result) => self.ended(now, task, result),
             Event::Tick => self.tick(now),
         }
+        self.heed_lenders();
         self.break_off(&mut commands);
         self.finish(now, &mut commands);
         self.go_on(now, &mut commands);
@@ -298,7 +299,7 @@ impl Controller {
         }
         self.asked_at = self.asked_at.max(Some(self.tasks.now));
         match request {
-            Request::GiveBack(node) => self.wants_back(id, node),
+            Request::GiveBack(node) => self.lenders.push((id, node)),
             _ => self.requests.push_back((id, request)),
         }
     }

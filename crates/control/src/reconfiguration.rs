@@ -71,6 +71,8 @@ pub struct Reconfiguration {
     cancelled: Option<String>,
     /// Somebody else comes first, and this goes no further than it must.
     cut_short: bool,
+    /// A lender does, which can be served when this is over.
+    lender_waits: bool,
     /// Nodes that writers have met full meanwhile; `None`: one of them, and nobody says which.
     full: BTreeSet<Option<NodeId>>,
     /// The move under way is to be begun anew: somebody waits for it by now, who did not before.
@@ -119,6 +121,7 @@ impl Reconfiguration {
             precedence,
             cancelled: None,
             cut_short: false,
+            lender_waits: false,
             full: BTreeSet::new(),
             begin_anew: false,
             broken_off: false,

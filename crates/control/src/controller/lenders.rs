@@ -12,11 +12,11 @@ use crate::request::give_back;
 pub(super) const LENDERS_MOST: usize = 1_024;
 
 impl Controller {
-    pub(super) fn wants_back(&mut self, id: RequestId, node: NodeId) {
+    /// What is under way hears whether a lender waits, also where it began after the lender had asked.
+    pub(super) fn heed_lenders(&mut self) {
         if let State::Busy(reconfiguration) = &mut self.state {
-            reconfiguration.make_way();
+            reconfiguration.lender_waits(!self.lenders.is_empty());
         }
-        self.lenders.push((id, node));
     }
 
     /// Begins to empty the nodes whose lenders wait. Where there is no room for all of them, those that

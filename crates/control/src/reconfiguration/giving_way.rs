@@ -86,14 +86,21 @@ impl Reconfiguration {
     }
 
     pub fn was_cut_short(&self) -> bool {
-        self.cut_short
+        self.is_cut_short()
     }
 
-    /// A lender waits for its memory: what nobody else waits for ends with the step under way. Nor
-    /// is anything spread back first.
-    pub fn make_way(&mut self) {
+    /// Whether a lender waits for its memory: told again with everything that happens, since what is
+    /// under way becomes another when it is turned round, or when a survey shows whose it is.
+    pub fn lender_waits(&mut self, waits: bool) {
+        self.lender_waits = waits;
+    }
+
+    /// For a lender, what nobody else waits for ends with the step under way. Nor is anything spread
+    /// back first.
+    pub(super) fn is_cut_short(&self) -> bool {
         let spreads_back = self.record.undoing && !self.precedence.is_lenders;
-        self.cut_short |= self.precedence.gives_way || spreads_back;
+        let gives_way = self.precedence.gives_way || spreads_back;
+        self.cut_short || self.lender_waits && gives_way
     }
 
     /// Ends where it stands: somebody else comes first.
@@ -131,7 +138,7 @@ impl Reconfiguration {
     pub fn breaks_off(&mut self, died: bool) -> bool {
         let is_moving = self.phase == Phase::Moving && !self.pending.is_empty();
         let anew = std::mem::take(&mut self.begin_anew);
-        let otherwise = died || anew || self.cut_short || self.cancelled.is_some();
+        let otherwise = died || anew || self.is_cut_short() || self.cancelled.is_some();
         is_moving && otherwise && !std::mem::replace(&mut self.broken_off, true)
     }
 }

@@ -57,7 +57,7 @@ impl Reconfiguration {
             // What they held is given up first, and then it is measured again.
             return self.enter(Phase::Recovering, tasks);
         }
-        if self.cut_short {
+        if self.is_cut_short() {
             return self.end_early(tasks);
         }
         if self.turn_back(tasks) {
@@ -186,7 +186,7 @@ impl Reconfiguration {
         }
         self.failures = 0;
         self.next_step += 1;
-        if self.cut_short {
+        if self.is_cut_short() {
             return self.end_early(tasks);
         }
         if self.turn_back(tasks) {

@@ -261,6 +261,47 @@ fn a_lender_does_not_wait_for_a_shrink_that_nobody_asked_for() {
     }
 }
 
+/// It asks while a controller that was killed has a successor that knows of nothing yet.
+#[test]
+fn a_lender_does_not_wait_for_what_a_successor_goes_on_with() {
+    let mut world = World::new(with_share("nso+asi", 1, 4, "0"), 4, Faults::NONE, 41);
+    let (lent, _) = (take_in(&mut world), take_in(&mut world));
+    world.wish_mib(150);
+    world.run(30);
+    let first = world.first_node();
+    world.cluster.owners[1_024..1_060].fill(first);
+    world.slowness = 10_000;
+    world.run_until(100, World::shrinking);
+    // The move under way comes half the way, if at all.
+    world.faults.step = 100;
+    world.kill();
+    world.faults.step = 0;
+    world.submit(Request::GiveBack(lent));
+    world.run_until(30, |world| world.summaries.iter().any(crate::world::is_rolled_back));
+    world.slowness = 0;
+    world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+}
+
+/// A shrink that was asked for by hand gives no way; what it becomes when a writer needs the room does.
+#[test]
+fn a_lender_does_not_wait_for_what_is_spread_back_after_it_asked() {
+    let mut world = World::new(with_share("static", 1, 2, "0.5"), 2, Faults::NONE, 53);
+    let (lent, _) = (take_in(&mut world), take_in(&mut world));
+    world.wish_mib(200);
+    world.run(40);
+    world.slowness = 10_000;
+    world.submit(Request::Scale(1));
+    world.run_until(30, World::shrinking);
+    world.submit(Request::GiveBack(lent));
+    world.run(2);
+    assert!(world.shrinking(), "somebody asked for it");
+    let own = world.first_node();
+    world.alarm(own);
+    world.run_until(30, |world| world.summaries.iter().any(crate::world::is_rolled_back));
+    world.slowness = 0;
+    world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+}
+
 #[test]
 fn what_cannot_be_given_back_is_refused_with_the_reason() {
     let mut world = World::new(with_share("static", 1, 1, "0"), 1, Faults::NONE, 11);
