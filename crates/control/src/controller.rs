@@ -212,7 +212,7 @@ impl Controller {
             Event::Ended(task, result) => self.ended(now, task, result),
             Event::Tick => self.tick(now),
         }
-        self.heed_lenders();
+        self.heed_lenders(now);
         self.break_off(&mut commands);
         self.finish(now, &mut commands);
         self.go_on(now, &mut commands);

@@ -13,6 +13,7 @@ pub(super) struct HeldBack {
     growing: Held,
     shrinking: Held,
     spreading: Held,
+    giving_back: Held,
 }
 
 /// What a change of the nodes is for. To take in a lender's node is to spread to it.
@@ -21,11 +22,14 @@ pub(super) enum Aim {
     Grow,
     Shrink,
     Spread,
+    /// A lender's node, to the lender: who asks is not held back, but others are not ended for it.
+    GiveBack,
 }
 
 impl Aim {
     pub fn of(reconfiguration: &Reconfiguration) -> Aim {
         match reconfiguration.kind() {
+            _ if reconfiguration.gives_back() => Aim::GiveBack,
             Kind::Commission if reconfiguration.is_growth() => Aim::Grow,
             Kind::Commission | Kind::Rebalance => Aim::Spread,
             Kind::Decommission => Aim::Shrink,
@@ -54,7 +58,13 @@ impl HeldBack {
             Aim::Grow => &mut self.growing,
             Aim::Shrink => &mut self.shrinking,
             Aim::Spread => &mut self.spreading,
+            Aim::GiveBack => &mut self.giving_back,
         }
+    }
+
+    /// Giving a node back failed a moment ago.
+    pub fn giving_back_is_held(&self, now: Time) -> bool {
+        self.giving_back.until.as_ref().is_some_and(|(until, _)| *until > now)
     }
 
     /// Why a verdict is not carried out yet; `None`: it may be.

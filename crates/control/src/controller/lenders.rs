@@ -13,9 +13,13 @@ pub(super) const LENDERS_MOST: usize = 1_024;
 
 impl Controller {
     /// What is under way hears whether a lender waits, also where it began after the lender had asked.
-    pub(super) fn heed_lenders(&mut self) {
+    /// One that cannot be served asks again and again, and is not to end everything early each time.
+    pub(super) fn heed_lenders(&mut self, now: Time) {
+        let can_be = |node: NodeId| give_back(&[node], &self.observed, &self.settings).is_ok();
+        let waits = !self.held.giving_back_is_held(now)
+            && self.lenders.iter().any(|&(_, node)| can_be(node));
         if let State::Busy(reconfiguration) = &mut self.state {
-            reconfiguration.lender_waits(!self.lenders.is_empty());
+            reconfiguration.lender_waits(waits);
         }
     }
 

@@ -89,6 +89,11 @@ impl Reconfiguration {
         self.is_cut_short()
     }
 
+    /// It empties nodes whose lenders want them back.
+    pub fn gives_back(&self) -> bool {
+        self.precedence.is_lenders && !self.record.leaving.is_empty()
+    }
+
     /// Whether a lender waits for its memory: told again with everything that happens, since what is
     /// under way becomes another when it is turned round, or when a survey shows whose it is.
     pub fn lender_waits(&mut self, waits: bool) {

@@ -98,7 +98,7 @@ impl Reconfiguration {
 
     /// A lender waits, and nothing that could be heard between two steps comes first.
     fn spreading(&self, settings: &Settings) -> Spreading {
-        match self.kind() == Kind::Decommission && self.precedence.is_lenders {
+        match self.gives_back() {
             true => Spreading { step_bytes: u64::MAX, ..settings.spreading },
             false => settings.spreading,
         }

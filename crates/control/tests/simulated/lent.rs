@@ -335,6 +335,26 @@ fn a_lender_that_cannot_be_emptied_does_not_keep_others_from_growing() {
     assert!(grown.bytes_moved > 100 << 20, "cut short: {grown:?}");
 }
 
+/// Nor to what only makes the share right: without room it is of no use to the lender that this ends.
+#[test]
+fn a_lender_that_cannot_be_served_ends_nothing_early() {
+    let mut world = World::new(with_share("static", 1, 1, "0.5"), 1, Faults::NONE, 59);
+    let lent = take_in(&mut world);
+    world.wish_mib(400);
+    world.run_until(200, |world| world.used_mib() >= 400 && world.is_idle());
+    let own = *world.cluster.members.keys().find(|id| **id != lent).expect("an own node");
+    for owner in world.cluster.owners.iter_mut().skip(1_024).filter(|it| **it == lent).take(20) {
+        *owner = own;
+    }
+    world.lenient = true;
+    world.slowness = 10_000;
+    world.run_until(60, World::moving);
+    let before = world.summaries.len();
+    world.submit(Request::GiveBack(lent));
+    world.run(5);
+    assert!(world.moving() && world.summaries.len() == before, "{}", world.decision());
+}
+
 #[test]
 fn lenders_come_and_go_among_faults_and_kills() {
     for seed in 0..3 {
