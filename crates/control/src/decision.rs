@@ -61,6 +61,12 @@ pub enum Verdict {
         leaving: Vec<NodeId>,
         cause: Cause,
     },
+    /// Nodes leave and others come in their place, in one go.
+    Replace {
+        add: u16,
+        leaving: Vec<NodeId>,
+        cause: Cause,
+    },
     Rebalance {
         cause: Cause,
     },
@@ -197,6 +203,9 @@ impl fmt::Display for Verdict {
             Verdict::TakeIn => f.write_str("take in a victim node: a lender offers it"),
             Verdict::Grow { add, cause } => write!(f, "grow by {add}: {cause}"),
             Verdict::Shrink { leaving, cause } => write!(f, "shrink by {}: {cause}", leaving.len()),
+            Verdict::Replace { add, leaving, cause } => {
+                write!(f, "grow by {add} and shrink by {}: {cause}", leaving.len())
+            }
             Verdict::Rebalance { cause } => write!(f, "rebalance: {cause}"),
             Verdict::Expunge { dead } => {
                 let nodes = count_of_nodes(dead.len() as u16);

@@ -18,7 +18,7 @@ pub enum Request {
     Drain(NodeId),
     /// Take in a victim node that a lender offers.
     TakeIn,
-    /// A lender wants its node back: as a drain, and others come first where there is no room.
+    /// A lender wants its node back: as a drain, and others come in its place where there is no room.
     GiveBack(NodeId),
 }
 
@@ -118,7 +118,7 @@ fn scale(
         return Ok(Some(Verdict::Grow { add: asked - nodes, cause: Cause::ByHand }));
     }
     let leaving = cheapest_to_leave(observed, nodes - asked);
-    fits(&leaving, observed, settings)?;
+    fits(&leaving, 0, observed, settings)?;
     Ok(Some(Verdict::Shrink { leaving, cause: Cause::ByHand }))
 }
 
@@ -141,7 +141,7 @@ fn drain(
         }
     }
     let leaving = vec![id];
-    fits(&leaving, observed, settings)?;
+    fits(&leaving, 0, observed, settings)?;
     Ok(Verdict::Shrink { leaving, cause: Cause::ByHand })
 }
 
@@ -164,7 +164,8 @@ fn take_in(observed: &Observation) -> Result<Verdict, Refused> {
     Ok(Verdict::TakeIn)
 }
 
-/// What does not fit makes the file system grow, if its policy lets it; then it is asked again.
+/// Where there is no room, nodes come in the place of those that leave, if the policy lets them and
+/// there may be enough of them.
 ///
 /// # Panics
 /// Without a node.
@@ -178,13 +179,15 @@ pub(crate) fn give_back(
             return Err(Refused::NotLent { node: id });
         }
     }
-    let nodes = observed.own().count() as u16;
-    if nodes == 0 {
+    if observed.own().next().is_none() {
         return Err(Refused::NobodyServes);
     }
+    // One that is late to answer may come back.
+    let is_own = |node: &&Node| node.class == NodeClass::Own;
+    let nodes = observed.nodes().iter().filter(is_own).count() as u16;
     let cause = Cause::Lender { node: leaving[0], others: leaving.len() as u16 - 1 };
     let leaving = leaving.to_vec();
-    match fits(&leaving, observed, settings) {
+    match fits(&leaving, 0, observed, settings) {
         Ok(()) => Ok(Verdict::Shrink { leaving, cause }),
         Err(refused @ Refused::DoesNotFit { missing, .. }) => {
             let Some(_) = settings.policy.scale_out.filter(|_| nodes < settings.nodes_max) else {
@@ -192,7 +195,8 @@ pub(crate) fn give_back(
             };
             let wanted = missing.0.div_ceil(settings.node_capacity().0 / 2).max(1);
             let add = wanted.min(u64::from(settings.nodes_max - nodes)) as u16;
-            Ok(Verdict::Grow { add, cause })
+            fits(&leaving, add, observed, settings).map_err(|_| refused)?;
+            Ok(Verdict::Replace { add, leaving, cause })
         }
         Err(refused) => Err(refused),
     }
@@ -207,14 +211,21 @@ pub(crate) fn cheapest_to_leave(observed: &Observation, count: u16) -> Vec<NodeI
     nodes.into_iter().take(most).map(|node| node.id).collect()
 }
 
-/// What is in use must fit into the others up to where nodes are filled.
-fn fits(leaving: &[NodeId], observed: &Observation, settings: &Settings) -> Result<(), Refused> {
+/// What is in use must fit into the others, with so many that come, up to where nodes are filled.
+fn fits(
+    leaving: &[NodeId],
+    added: u16,
+    observed: &Observation,
+    settings: &Settings,
+) -> Result<(), Refused> {
     let stays = observed.serving().filter(|node| !leaving.contains(&node.id));
     let (nodes, capacity) =
         stays.fold((0, 0), |(nodes, bytes), node| (nodes + 1, bytes + node.capacity_bytes));
+    let (nodes, capacity) =
+        (nodes + added, capacity + settings.node_capacity().0 * u64::from(added));
     let room = capacity / 100 * u64::from(settings.spreading.fill_percent);
-    let empty = crate::EMPTY_NODE_BYTES * leaving.len() as u64;
-    let used = observed.used_bytes().saturating_sub(empty);
+    let empty = |nodes: usize| crate::EMPTY_NODE_BYTES * nodes as u64;
+    let used = (observed.used_bytes() + empty(added.into())).saturating_sub(empty(leaving.len()));
     if used <= room {
         return Ok(());
     }

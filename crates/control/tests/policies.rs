@@ -97,6 +97,7 @@ fn size_of(verdict: &Verdict) -> i32 {
         Verdict::Hold(_)
         | Verdict::Rebalance { .. }
         | Verdict::TakeIn
+        | Verdict::Replace { .. }
         | Verdict::Expunge { .. } => 0,
     }
 }

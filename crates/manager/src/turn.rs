@@ -235,6 +235,7 @@ where
             Verdict::Grow { .. }
             | Verdict::Shrink { .. }
             | Verdict::TakeIn
+            | Verdict::Replace { .. }
             | Verdict::Rebalance { .. }
             | Verdict::Expunge { .. } => {
                 format!("{:?}", decision.at)

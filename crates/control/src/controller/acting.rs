@@ -84,6 +84,9 @@ impl Controller {
             Verdict::TakeIn => (Kind::Commission, 1, Vec::new(), Cause::ByHand),
             Verdict::Grow { add, cause } => (Kind::Commission, *add, Vec::new(), *cause),
             Verdict::Shrink { leaving, cause } => (Kind::Decommission, 0, leaving.clone(), *cause),
+            Verdict::Replace { add, leaving, cause } => {
+                (Kind::Commission, *add, leaving.clone(), *cause)
+            }
             Verdict::Rebalance { cause } => (Kind::Rebalance, 0, Vec::new(), *cause),
             Verdict::Expunge { dead } => return self.expunge(now, dead.clone()),
         };

@@ -73,7 +73,7 @@ impl HeldBack {
             Verdict::Grow { .. } => &self.growing,
             Verdict::Shrink { .. } => &self.shrinking,
             Verdict::TakeIn | Verdict::Rebalance { .. } => &self.spreading,
-            Verdict::Hold(_) | Verdict::Expunge { .. } => return None,
+            Verdict::Hold(_) | Verdict::Expunge { .. } | Verdict::Replace { .. } => return None,
         };
         let (until, why) = held.until.as_ref().filter(|(until, _)| *until > now)?;
         let failures = held.failures;

@@ -134,6 +134,10 @@ impl Reconfiguration {
             && !std::mem::take(&mut self.held_back)
             && (plan.imbalance_percent_before <= EVEN_ENOUGH_PERCENT
                 || plan.imbalance_percent_after > plan.imbalance_percent_before * WORTH_A_ROUND);
+        if !to_empty && self.gives_back() {
+            // The others can be made even when the lender has its memory.
+            return self.remove(plan.leaving, tasks);
+        }
         if plan.is_empty() || !to_empty && (even_enough || self.rounds >= rounds) {
             return self.remove(plan.leaving, tasks);
         }

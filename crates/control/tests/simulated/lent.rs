@@ -68,16 +68,47 @@ fn a_node_that_is_wanted_back_makes_the_others_grow_where_they_have_no_room() {
     world.wish_mib(330);
     world.run_until(200, |world| world.used_mib() >= 330 && world.is_idle());
     assert_eq!(world.own_nodes(), 1);
-    // As the owner of the nodes asks: again, until it has left.
-    let mut asked = 0;
-    while world.cluster.victims.contains(&lent) {
-        asked += 1;
-        assert!(asked < 10, "it never leaves: {}", world.decision());
-        let answer = world.ask(Request::GiveBack(lent));
-        assert!(matches!(answer, Answer::Finished(_)), "{answer:?}");
-    }
+    let held = world.cluster.used(lent);
+    let Answer::Finished(summary) = world.ask(Request::GiveBack(lent)) else { panic!("refused") };
+    assert!(!world.cluster.victims.contains(&lent), "in one go: {summary:?}");
+    assert_eq!((summary.kind, &summary.outcome), (Kind::Commission, &Outcome::Completed));
+    assert!(summary.bytes_moved <= held + held / 10, "{summary:?}, and it held {held}");
     assert!(world.own_nodes() >= 2, "{} own nodes", world.own_nodes());
     assert_eq!(world.used_mib(), 330, "nothing is lost");
+}
+
+/// Nothing is on the lent node, and a move between the own ones would take a quarter of an hour.
+#[test]
+fn a_lender_does_not_wait_until_the_others_are_even() {
+    let mut world = World::new(with_share("static", 2, 2, "0.5"), 2, Faults::NONE, 67);
+    let lent = take_in(&mut world);
+    world.wish_mib(200);
+    world.run(60);
+    let own = *world.cluster.members.keys().find(|id| **id != lent).expect("an own node");
+    world.cluster.owners.iter_mut().filter(|it| **it == lent).for_each(|it| *it = own);
+    world.slowness = 10_000;
+    world.run_ticks(1);
+    world.submit(Request::GiveBack(lent));
+    world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+    assert_eq!(world.own_nodes(), 2);
+}
+
+/// As many nodes as are allowed would not be enough.
+#[test]
+fn no_node_is_added_for_a_lender_that_cannot_be_served_with_it() {
+    let mut world = World::new(with_share("nso", 1, 2, "0.25"), 1, Faults::NONE, 61);
+    let lent = [take_in(&mut world), take_in(&mut world), take_in(&mut world)];
+    world.wish_mib(600);
+    world.run_until(200, |world| world.used_mib() >= 600 && world.is_idle());
+    assert_eq!(world.own_nodes(), 1);
+    world.run_ticks(1);
+    let (starts, ended) = (world.starts, world.summaries.len());
+    lent.iter().for_each(|&node| world.submit(Request::GiveBack(node)));
+    world.run_until(30, |world| world.summaries.len() > ended && world.is_idle());
+    assert!(world.cluster.victims.contains(&lent[2]), "there is no room for what it holds");
+    let refused = world.ask(Request::GiveBack(lent[2]));
+    assert!(matches!(refused, Answer::Refused(Refused::DoesNotFit { .. })), "{refused:?}");
+    assert!(world.starts - starts <= 1, "{} nodes were started", world.starts - starts);
 }
 
 #[test]
