@@ -386,6 +386,9 @@ impl Controller {
                 *self.held.of(Aim::of(reconfiguration)) = Held::default();
             }
         }
+        if reconfiguration.ended_early() {
+            self.bandwidths.disown();
+        }
         if summary.kind == Kind::Rebalance {
             let soon = |last: Time| summary.started_at - last < REBALANCE_PAUSE;
             self.in_a_row =
@@ -395,7 +398,7 @@ impl Controller {
             // One that failed, or made way, says nothing of what it could have moved.
             let nothing = summary.partitions_moved == 0
                 && summary.outcome == Outcome::Completed
-                && !reconfiguration.was_cut_short();
+                && !reconfiguration.ended_early();
             let in_vain = nothing || self.in_a_row >= IN_A_ROW_MOST;
             self.moved_nothing = in_vain.then_some(now);
         }

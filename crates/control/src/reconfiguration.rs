@@ -73,6 +73,8 @@ pub struct Reconfiguration {
     cut_short: bool,
     /// A lender does, which can be served when this is over.
     lender_waits: bool,
+    /// It ended where it stood, for one of them.
+    ended_early: bool,
     /// Nodes that writers have met full meanwhile; `None`: one of them, and nobody says which.
     full: BTreeSet<Option<NodeId>>,
     /// The move under way is to be begun anew: somebody waits for it by now, who did not before.
@@ -122,6 +124,7 @@ impl Reconfiguration {
             cancelled: None,
             cut_short: false,
             lender_waits: false,
+            ended_early: false,
             full: BTreeSet::new(),
             begin_anew: false,
             broken_off: false,
@@ -154,6 +157,11 @@ impl Reconfiguration {
     /// It was undone because it failed, and not for somebody else's sake.
     pub fn gave_up(&self) -> bool {
         self.gave_up
+    }
+
+    /// Ended where it stood, since somebody else came first: what it was for is yet to be done.
+    pub fn ended_early(&self) -> bool {
+        self.ended_early
     }
 
     pub fn kind(&self) -> Kind {

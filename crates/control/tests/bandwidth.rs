@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidefs_control::{
     Action, Bandwidths, Capacity, Cause, Command, Controller, Done, EMPTY_NODE_BYTES, Event, Held,
-    Hold, Inventory, Node, NodeState, Observation, Reason, Settings, Shift, Spreading, Verdict,
-    Watch, check, data_shares, plan,
+    Hold, Inventory, Moved, Node, NodeState, Observation, Reason, Request, RequestId, Settings,
+    Shift, Spreading, TaskId, Verdict, Watch, check, data_shares, plan,
 };
 use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
 
@@ -290,4 +290,49 @@ fn a_writer_that_meets_a_node_full_for_its_bandwidth_has_it_spread_at_once() {
     controller.apply(at(1), Event::NodeFull(None));
     let verdict = controller.last_decision().unwrap().verdict.clone();
     assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict:?}");
+}
+
+/// What is to be done next, and its name.
+fn task(commands: &[Command]) -> (TaskId, Action) {
+    let mut tasks = commands.iter().filter_map(|command| match command {
+        Command::Do(task) => Some((task.id, task.action.clone())),
+        _ => None,
+    });
+    tasks.next().unwrap_or_else(|| panic!("nothing to do: {commands:?}"))
+}
+
+/// A lender comes first, and what its coming kept from being done is done when it has its node back.
+#[test]
+fn a_rebalance_that_ended_early_for_a_lender_does_not_count_as_done() {
+    let mut controller = controller();
+    let spread = inventory(&[50; 4], 1 << 14);
+    let mut nodes = spread.nodes().to_vec();
+    let lent = Node { class: NodeClass::Victim, partitions: 1, ..node(9, EMPTY_NODE_BYTES) };
+    nodes.push(lent);
+    let observed = Observation::new(nodes.clone());
+    controller.apply(at(1), Event::Observed(at(1), observed.clone()));
+    let rates: Vec<_> = ids(4).into_iter().zip([50 * MIB, 10 * MIB, 20 * MIB, 20 * MIB]).collect();
+    let (mut id, mut action) = task(&controller.apply(at(2), Event::Measured(rates)));
+    let held = spread.partitions().map(|it| Held { owner: spread.owner(it), bytes: Some(1 << 14) });
+    let survey = Inventory::new(nodes, &held.collect::<Vec<_>>()).unwrap();
+    while !matches!(action, Action::Move(_)) {
+        let done = match action {
+            Action::Record(_) => Done::Recorded,
+            Action::Survey => Done::Surveyed(survey.clone()),
+            action => panic!("{action:?}"),
+        };
+        (id, action) = task(&controller.apply(at(3), Event::Ended(id, Ok(done))));
+    }
+    assert_eq!(controller.bandwidths().planned().len(), 4);
+    let back = Request::GiveBack(lent.id);
+    let asked = controller.apply(at(4), Event::Request(RequestId(1), back));
+    assert!(asked.contains(&Command::BreakOff), "{asked:?}");
+    let moved = Done::Moved { moved: Moved::default(), failure: None };
+    let (id, action) = task(&controller.apply(at(5), Event::Ended(id, Ok(moved))));
+    assert!(matches!(action, Action::Erase(_)), "{action:?}");
+    controller.apply(at(6), Event::Ended(id, Ok(Done::Erased)));
+    assert!(controller.bandwidths().planned().is_empty(), "the shares rest on nothing yet");
+    controller.apply(at(7), Event::Observed(at(7), observed));
+    let verdict = &controller.last_decision().unwrap().verdict;
+    assert!(matches!(verdict, Verdict::Shrink { .. }), "the lender first: {verdict:?}");
 }

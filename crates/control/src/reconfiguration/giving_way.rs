@@ -85,10 +85,6 @@ impl Reconfiguration {
         self.cut_short = true;
     }
 
-    pub fn was_cut_short(&self) -> bool {
-        self.is_cut_short()
-    }
-
     /// It empties nodes whose lenders want them back.
     pub fn gives_back(&self) -> bool {
         self.precedence.is_lenders && !self.record.leaving.is_empty()
@@ -111,6 +107,7 @@ impl Reconfiguration {
     /// Ends where it stands: somebody else comes first.
     pub(super) fn end_early(&mut self, tasks: &mut Tasks) {
         self.cancelled = None;
+        self.ended_early = true;
         if self.kind() == Kind::Decommission && !self.record.undoing {
             let why = "a lender wants its node back first; what was moved is not spread back yet";
             self.outcome = Outcome::RolledBack { why: why.to_owned() };
