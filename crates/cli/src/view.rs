@@ -105,10 +105,11 @@ pub struct ShareView {
 
 impl ShareView {
     pub fn of(node: &NodeStatus, all: &[NodeStatus]) -> Option<ShareView> {
-        let DataShare { part, reason } = node.share?;
-        let memory =
-            || all.iter().filter(|it| it.share.is_some()).map(|it| it.capacity_bytes).sum();
-        let reason = match (reason, node.bandwidth_bytes_per_second) {
+        let DataShare { part, reason, of_class } = node.share?;
+        let counts =
+            |it: &&NodeStatus| it.share.is_some() && (of_class.is_none() || it.class == node.class);
+        let memory = || all.iter().filter(counts).map(|it| it.capacity_bytes).sum();
+        let mut reason = match (reason, node.bandwidth_bytes_per_second) {
             (Reason::Memory, _) => {
                 format!("memory: {} of {}", ByteSize(node.capacity_bytes), ByteSize(memory()))
             }
@@ -118,7 +119,11 @@ impl ShareView {
                 "memory: it would be too full if it followed its bandwidth".to_owned()
             }
         };
-        Some(ShareView { percent: (part * 1e4).round() / 100.0, reason })
+        let percent = |part: f64| (part * 1e4).round() / 100.0;
+        if let Some(of_class) = of_class {
+            reason += &format!(", of {} % on {} nodes", percent(of_class), node.class);
+        }
+        Some(ShareView { percent: percent(part), reason })
     }
 }
 

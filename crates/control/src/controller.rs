@@ -8,6 +8,7 @@ mod acting;
 mod asking;
 mod held_back;
 mod lenders;
+mod shares;
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,6 @@ use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
 use crate::observation::Observation;
-use crate::planner::{Capacity, DataShare, data_shares};
 use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request, grant};
@@ -146,17 +146,6 @@ impl Controller {
 
     pub fn bandwidths(&self) -> &Bandwidths {
         &self.bandwidths
-    }
-
-    /// The parts of the data that the nodes that answer are planned to hold.
-    pub fn shares(&self) -> Vec<(NodeId, DataShare)> {
-        let serving: Vec<_> = self.observed.serving().collect();
-        let memory: Vec<_> = serving.iter().map(|node| node.capacity_bytes).collect();
-        let follows = self.settings.spreading.by == Capacity::Bandwidth;
-        let planned = |id| self.bandwidths.planned().get(&id).copied().filter(|_| follows);
-        let bandwidths: Vec<_> = serving.iter().map(|node| planned(node.id)).collect();
-        let shares = data_shares(&memory, &bandwidths, self.observed.used_bytes());
-        serving.iter().map(|node| node.id).zip(shares).collect()
     }
 
     pub fn last_decision(&self) -> Option<&Decision> {

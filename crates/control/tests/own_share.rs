@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidefs_control::{
-    Cause, EMPTY_NODE_BYTES, Held, Inventory, May, Node, NodeState, Observation, OwnShare, Plan,
-    Quiet, Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict, check, decide,
-    plan,
+    Cause, Controller, EMPTY_NODE_BYTES, Event, Held, Inventory, May, Node, NodeState, Observation,
+    OwnShare, Plan, Quiet, Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict,
+    check, decide, plan,
 };
 use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
 
@@ -164,6 +164,27 @@ fn a_share_that_is_off_is_noticed_and_put_right_once() {
     // Nobody wants a share.
     shares.observe(at(6), &Observation::new(world.nodes()), &Spreading::default());
     assert_eq!(shares.off(), None);
+}
+
+/// Two own nodes and two victims of 1,024 MiB each, and a third of half the size.
+#[test]
+fn what_nodes_are_said_to_hold_follows_the_share() {
+    let mut settings = Settings::new("static".parse().unwrap(), 2, 2, ByteSize::mib(1_024));
+    settings.spreading = spreading(share("0.25"));
+    let mut controller = Controller::new(settings).unwrap();
+    let mut nodes = World::new(2, 5, 1_024, &[0]).nodes();
+    nodes[4].capacity_bytes /= 2;
+    let at = Time::from_unix(1_000, 0);
+    controller.apply(at, Event::Observed(at, Observation::new(nodes.clone())));
+    let shares: Vec<_> = controller.shares().iter().map(|(_, share)| share.part).collect();
+    let wanted = [0.125, 0.125, 0.3, 0.3, 0.15];
+    assert!(shares.iter().zip(wanted).all(|(it, wanted)| (it - wanted).abs() < 1e-9), "{shares:?}");
+    let of_class: Vec<_> = controller.shares().iter().map(|(_, share)| share.of_class).collect();
+    assert_eq!(of_class, [0.25, 0.25, 0.75, 0.75, 0.75].map(Some));
+    // Without victims there is nothing to share with.
+    nodes.truncate(2);
+    controller.apply(at, Event::Observed(at, Observation::new(nodes)));
+    assert!(controller.shares().iter().all(|(_, it)| (it.part, it.of_class) == (0.5, None)));
 }
 
 /// A share that cannot be met, since partitions are too large, is tried once; then a node comes.

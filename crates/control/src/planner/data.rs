@@ -28,6 +28,8 @@ pub enum Reason {
 pub struct DataShare {
     pub part: f64,
     pub reason: Reason,
+    /// What nodes of its class are to hold together, where that is stated and nodes of both are there.
+    pub of_class: Option<f64>,
 }
 
 /// By node, for memory that is there for data (0: it may hold none) and bandwidths, of which nodes
@@ -44,7 +46,7 @@ pub fn data_shares(memory: &[u64], bandwidths: &[Option<u64>], bytes: u64) -> Ve
         let part = |&memory: &u64| memory as f64 / all.max(1.0);
         return memory
             .iter()
-            .map(|it| DataShare { part: part(it), reason: Reason::Memory })
+            .map(|it| DataShare { part: part(it), reason: Reason::Memory, of_class: None })
             .collect();
     }
     let mean = known.iter().sum::<f64>() / known.len() as f64;
@@ -69,9 +71,12 @@ fn bounded(rates: &[f64], most: &[f64]) -> Vec<DataShare> {
         let over: Vec<_> =
             (0..rates.len()).filter(|&at| !is_bound[at] && part(at) > most[at]).collect();
         if over.is_empty() {
-            let share = |at: usize| match is_bound[at] {
-                true => DataShare { part: most[at], reason: Reason::MemoryBound },
-                false => DataShare { part: part(at), reason: Reason::Bandwidth },
+            let share = |at: usize| {
+                let (part, reason) = match is_bound[at] {
+                    true => (most[at], Reason::MemoryBound),
+                    false => (part(at), Reason::Bandwidth),
+                };
+                DataShare { part, reason, of_class: None }
             };
             return (0..rates.len()).map(share).collect();
         }
