@@ -154,12 +154,18 @@ impl Bandwidths {
         let before_all: f64 = rates.iter().map(|(_, before, _)| *before as f64).sum();
         let now_all: f64 = rates.iter().map(|(_, _, now)| *now as f64).sum();
         let drop = watch.drop();
+        let factor = |before: u64, rate: u64| rate as f64 / before as f64;
+        // Where all links are slower alike, nothing would be better elsewhere. Where nearly all are, the
+        // shares of the few others change, which may have fallen themselves or not.
+        let share = |before, rate| factor(before, rate) * before_all / now_all;
+        let matters =
+            rates.iter().any(|&(_, before, rate)| changed(share(before, rate), drop / 2.0));
+        if !matters {
+            return None;
+        }
         let far = |&(node, before, rate): &(NodeId, u64, u64)| {
-            let factor = rate as f64 / before as f64;
-            let share = factor * before_all / now_all;
-            // Where all links are slower alike, nothing would be better elsewhere.
-            let matters = changed(share, drop / 2.0);
-            (changed(factor, drop) && matters).then_some((factor.ln().abs(), node, before, rate))
+            let factor = factor(before, rate);
+            changed(factor, drop).then_some((factor.ln().abs(), node, before, rate))
         };
         let farthest = rates.iter().filter_map(far).max_by(|a, b| a.0.total_cmp(&b.0));
         farthest.map(|(_, node, before, now)| Shift { node, before: Some(before), now })

@@ -65,6 +65,8 @@ fn a_fall_counts_when_it_has_lasted_for_a_window() {
     assert_eq!(after(840, &[100, 75, 100, 100]), None, "it has not lasted");
     assert_eq!(after(960, &[100, 85, 100, 100]), None, "less than a fifth");
     assert_eq!(after(1_800, &[70; 4]), None, "all links are slower alike");
+    let most = Shift { node: id(3), before: Some(100 * MIB), now: 70 * MIB };
+    assert_eq!(after(960, &[71, 71, 70, 100]), Some(most), "the fourth is the fastest now");
     let risen = Shift { node: id(3), before: Some(100 * MIB), now: 200 * MIB };
     assert_eq!(after(960, &[100, 90, 200, 100]), Some(risen));
 }
