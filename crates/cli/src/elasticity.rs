@@ -153,6 +153,11 @@ pub struct Elasticity {
     #[arg(skip)]
     pub several_hosts: bool,
 
+    /// Others may lend nodes, from hosts of their own.
+    #[arg(skip)]
+    #[serde(default)]
+    pub lenders_may_join: bool,
+
     /// Bytes a second that reconfigurations may move, such as 200MiB; a lender that wants its memory
     /// back does not wait for it, a partition moves whole, and what a manager that was killed left half
     /// done is finished without it [default: no limit]
@@ -171,10 +176,12 @@ impl Elasticity {
         self.placement.unwrap_or(usual)
     }
 
-    /// Between processes of one machine there is no bandwidth to speak of, unless somebody asks.
+    /// Between processes of one machine there is no bandwidth to speak of, unless somebody asks. What is
+    /// measured is shown also where shares do not follow it.
     fn watch(&self) -> Option<Watch> {
         let usual = Watch::default();
-        let is_watched = self.several_hosts || self.placement() == Placement::Bandwidth;
+        let is_watched =
+            self.several_hosts || self.lenders_may_join || self.placement() == Placement::Bandwidth;
         is_watched.then(|| Watch {
             window: self.bandwidth_window.unwrap_or(usual.window),
             drop_percent: self.bandwidth_drop.unwrap_or(usual.drop_percent),
@@ -326,6 +333,9 @@ mod tests {
         let by_memory = Elasticity { placement: Some(Placement::Memory), ..apart };
         let settings = by_memory.settings(nodes, memory).unwrap();
         assert_eq!((settings.spreading.by, settings.watch.is_some()), (Capacity::Memory, true));
+        let lent = Elasticity { lenders_may_join: true, ..Elasticity::default() };
+        let settings = lent.settings(nodes, memory).unwrap();
+        assert_eq!((settings.spreading.by, settings.watch.is_some()), (Capacity::Memory, true));
     }
 
     #[test]
@@ -366,6 +376,7 @@ mod tests {
             bandwidth_window: Some(Duration::from_secs(60)),
             bandwidth_drop: Some(30),
             several_hosts: false,
+            lenders_may_join: false,
         };
         let settings = asked.settings(nodes, ByteSize::mib(256)).unwrap();
         assert_eq!(settings.spreading.own_share.map(OwnShare::part), Some(0.25));

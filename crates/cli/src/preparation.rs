@@ -41,6 +41,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     let head_room_bytes = options.head_room.unwrap_or(HEAD_ROOM).0;
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;
+    elasticity.lenders_may_join = listen.is_some();
     let mut size = Size { nodes, each_bytes, head_room_bytes, elasticity, listen, hosts, sealed };
     if let Some(nodes) = nodes {
         let nodes_of_hosts = options.nodes.is_none();
