@@ -23,6 +23,7 @@ use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
 use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
+use crate::in_vain::InVain;
 use crate::observation::Observation;
 use crate::reconfiguration::{Reconfiguration, Tasks};
 use crate::record::{Kind, Record};
@@ -94,6 +95,7 @@ pub struct Controller {
     last_rebalance: Option<Time>,
     /// Data was spread anew, and that is as well as it can be for now.
     moved_nothing: Option<Time>,
+    in_vain: Option<InVain>,
     /// How often data was spread anew, each time right after the last.
     in_a_row: u32,
     held: HeldBack,
@@ -124,6 +126,7 @@ impl Controller {
             blind: None,
             last_rebalance: None,
             moved_nothing: None,
+            in_vain: None,
             in_a_row: 0,
             held: HeldBack::default(),
             decision: None,
@@ -219,7 +222,7 @@ impl Controller {
     fn observe(&mut self, at: Time, observed: Observation) {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
         self.silence.observe(at, &observed);
-        self.uneven.observe(at, &observed, &self.settings.spreading);
+        self.uneven.observe(at, &observed, &self.settings.spreading, self.in_vain.as_ref());
         self.shares.observe(at, &observed, &self.settings.spreading);
         if let Some(forecaster) = &mut self.forecaster {
             forecaster.observe(at, &observed, &self.settings);
@@ -375,6 +378,9 @@ impl Controller {
                 *self.held.of(Aim::of(reconfiguration)) = Held::default();
             }
         }
+        if summary.partitions_moved > 0 {
+            self.in_vain = None;
+        }
         if reconfiguration.ended_early() {
             self.bandwidths.disown();
         }
@@ -390,6 +396,9 @@ impl Controller {
                 && !reconfiguration.ended_early();
             let in_vain = nothing || self.in_a_row >= IN_A_ROW_MOST;
             self.moved_nothing = in_vain.then_some(now);
+            if nothing {
+                self.in_vain = Some(InVain::new(&self.observed, self.shares.off()));
+            }
         }
         self.changed_at = Some(now);
         self.quiet.reset();

@@ -8,6 +8,7 @@ use tidefs_model::{NodeClass, NodeId, Time};
 use crate::bandwidth::Shift;
 use crate::decision::{Cause, Hold, Verdict};
 use crate::forecast::Advice;
+use crate::in_vain::InVain;
 use crate::observation::{Node, Observation, percent};
 use crate::own_share::OwnShare;
 use crate::planner::Capacity;
@@ -68,9 +69,15 @@ pub struct Uneven {
 
 impl Uneven {
     /// Takes an observation into account.
-    pub fn observe(&mut self, now: Time, observed: &Observation, spreading: &Spreading) {
-        self.since =
-            unevenness(observed, spreading, UNEVEN_POINTS).map(|_| self.since.unwrap_or(now));
+    pub fn observe(
+        &mut self,
+        now: Time,
+        observed: &Observation,
+        spreading: &Spreading,
+        in_vain: Option<&InVain>,
+    ) {
+        self.since = unevenness(observed, spreading, UNEVEN_POINTS, in_vain)
+            .map(|_| self.since.unwrap_or(now));
     }
 
     pub fn reset(&mut self) {
@@ -131,6 +138,8 @@ pub struct Situation<'a> {
     pub last_rebalance: Option<Time>,
     /// When a rebalance last found nothing to move.
     pub moved_nothing: Option<Time>,
+    /// And how things were then, where nothing has moved since.
+    pub in_vain: Option<&'a InVain>,
     /// A bandwidth is another than the shares rest on.
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
@@ -195,9 +204,11 @@ fn reason_to_spread(situation: &Situation<'_>) -> Option<Cause> {
     if let Some(cause) = cause.or_else(|| full_for_its_bandwidth(situation)) {
         return Some(cause);
     }
-    let off = situation.shares.stays_off(situation.now);
-    if let Some(off) = off.filter(|_| !paused(situation, SHARE_PAUSE)) {
-        return Some(Cause::OwnShare(off));
+    let off = situation.shares.stays_off(situation.now).map(Cause::OwnShare);
+    let in_vain = |cause: &Cause| situation.in_vain.is_some_and(|it| it.covers(observed, cause));
+    let off = off.filter(|off| !in_vain(off) && !paused(situation, SHARE_PAUSE));
+    if off.is_some() {
+        return off;
     }
     let shift = situation.shift;
     shift.map(|Shift { node, before, now }| Cause::Bandwidth { node, before, now })
@@ -317,7 +328,7 @@ fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     if too_soon {
         return None;
     }
-    unevenness(observed, &settings.spreading, points)
+    unevenness(observed, &settings.spreading, points, situation.in_vain)
 }
 
 /// A writer waits for room, and no node may be added: files of local directories fill one node while
@@ -343,11 +354,17 @@ fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> 
 fn full_for_its_bandwidth(situation: &Situation<'_>) -> Option<Cause> {
     let spreading = &situation.settings.spreading;
     let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some();
-    wanted.then(|| unevenness(situation.observed, spreading, UNEVEN_POINTS)).flatten()
+    let uneven = || unevenness(situation.observed, spreading, UNEVEN_POINTS, situation.in_vain);
+    wanted.then(uneven).flatten()
 }
 
 /// `points`: so many hundredths above the mean is uneven.
-fn unevenness(observed: &Observation, spreading: &Spreading, points: f64) -> Option<Cause> {
+fn unevenness(
+    observed: &Observation,
+    spreading: &Spreading,
+    points: f64,
+    in_vain: Option<&InVain>,
+) -> Option<Cause> {
     if observed.serving().count() < 2 {
         return None;
     }
@@ -355,8 +372,10 @@ fn unevenness(observed: &Observation, spreading: &Spreading, points: f64) -> Opt
     let all_own = spreading.own_share == Some(OwnShare::ALL);
     let may_be_empty = |node: &Node| all_own && node.class == NodeClass::Victim;
     let empty = observed.serving().find(|node| node.partitions == 0 && !may_be_empty(node));
-    if let Some(node) = empty {
-        return Some(Cause::EmptyNode { node: node.id });
+    let empty = empty.map(|node| Cause::EmptyNode { node: node.id });
+    let is_new = |cause: &Cause| !in_vain.is_some_and(|it| it.covers(observed, cause));
+    if let Some(cause) = empty.filter(is_new) {
+        return Some(cause);
     }
     let by = spreading.by;
     if spreading.own_share.is_none() {

@@ -10,6 +10,7 @@ mod decide;
 mod decision;
 mod events;
 pub mod forecast;
+mod in_vain;
 mod inventory;
 mod observation;
 mod own_share;
@@ -33,6 +34,7 @@ pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
 pub use events::{
     Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,
 };
+pub use in_vain::InVain;
 pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
 pub use observation::{Node, NodeState, Observation};
 pub use own_share::{ByClass, OwnShare, ParseOwnShareError};

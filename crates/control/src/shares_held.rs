@@ -13,7 +13,7 @@ use crate::own_share::ByClass;
 use crate::settings::Spreading;
 
 /// So many hundredths off the wanted share are worth a rebalance; two are promised.
-const OFF_POINTS: f64 = 1.0;
+pub(crate) const OFF_POINTS: f64 = 1.0;
 /// While a file is written the share is off for a moment.
 const OFF_FOR: Duration = Duration::from_secs(2);
 /// Below this part of all memory the share of a few files says nothing.

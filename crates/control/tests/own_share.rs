@@ -210,6 +210,7 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
             full: Some(Some(id(0))),
             last_rebalance,
             moved_nothing,
+            in_vain: None,
             shift: None,
             advice: None,
             may: May::ALL,

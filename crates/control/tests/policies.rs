@@ -69,7 +69,7 @@ fn while_held_back(
     let mut silence = Silence::default();
     silence.observe(Time::from_unix(1_000, 0), observed);
     let mut uneven = Uneven::default();
-    uneven.observe(Time::from_unix(1_000, 0), observed, &settings.spreading);
+    uneven.observe(Time::from_unix(1_000, 0), observed, &settings.spreading, None);
     let shares = &SharesHeld::default();
     let silence = &silence;
     let advice = None;
@@ -84,6 +84,7 @@ fn while_held_back(
         full,
         last_rebalance,
         moved_nothing,
+        in_vain: None,
         shift: None,
         advice,
         may,

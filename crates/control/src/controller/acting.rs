@@ -52,6 +52,7 @@ impl Controller {
             full,
             last_rebalance: self.last_rebalance,
             moved_nothing: self.moved_nothing,
+            in_vain: self.in_vain.as_ref(),
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
             may,

@@ -366,7 +366,7 @@ fn a_lender_that_cannot_be_emptied_does_not_keep_others_from_growing() {
     assert!(grown.bytes_moved > 100 << 20, "cut short: {grown:?}");
 }
 
-/// Nor to what only makes the share right: without room it is of no use to the lender that this ends.
+/// Nor from making the share right: where there is no room, its end is of no use to the lender.
 #[test]
 fn a_lender_that_cannot_be_served_ends_nothing_early() {
     let mut world = World::new(with_share("static", 1, 1, "0.5"), 1, Faults::NONE, 59);
@@ -384,6 +384,28 @@ fn a_lender_that_cannot_be_served_ends_nothing_early() {
     world.submit(Request::GiveBack(lent));
     world.run(5);
     assert!(world.moving() && world.summaries.len() == before, "{}", world.decision());
+}
+
+/// Shares that come to less than a partition of a victim, or of an own node, and files that are too
+/// large for the share.
+#[test]
+fn any_share_comes_to_rest() {
+    let shares =
+        ["0", "0.0001", "0.002", "0.013", "0.3333", "0.77", "0.99", "0.9975", "0.9999", "1"];
+    for (seed, share) in shares.iter().enumerate() {
+        for mib in [0, 25, 120] {
+            let (own, lent) = (1 + seed as u16 % 3, 1 + (seed + mib as usize) % 4);
+            let settings = with_share("static", own, own, share);
+            let mut world = World::new(settings, own, Faults::NONE, seed as u64);
+            (0..lent).for_each(|_| _ = take_in(&mut world));
+            world.wish_mib(mib);
+            world.run(100);
+            let before = world.summaries.len();
+            world.run(60);
+            let more = &world.summaries[before..];
+            assert!(more.is_empty(), "{share} of {mib} MiB, {own} own, {lent} lent: {more:#?}");
+        }
+    }
 }
 
 #[test]
