@@ -2,6 +2,7 @@
 //! hold less. The cluster's secrets are not needed for that.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeId};
 
@@ -12,6 +13,9 @@ use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::probe::info_number;
 use crate::wire::{Malformed, Request};
+
+/// Its lender has more to do than to wait for a node that is busy, and asks again.
+const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A running node; it is ended when this value is dropped.
 #[derive(Debug)]
@@ -78,7 +82,8 @@ impl LentNode {
 
     fn connect(&self) -> Result<Connection, Fault> {
         let endpoint = self.description.endpoint();
-        Ok(Connection::open(&endpoint, &self.account, Timeouts::default())?.0)
+        let timeouts = Timeouts { reply: REPLY_WAIT, ..Timeouts::default() };
+        Ok(Connection::open(&endpoint, &self.account, timeouts)?.0)
     }
 }
 

@@ -247,6 +247,10 @@ impl Keeping {
     fn look_at_the_budget(&mut self) {
         let Some((since, budget)) = self.shrinking else { return };
         let Some(usage) = self.loan.usage() else { return };
+        if usage.budget > budget {
+            // It was too busy to hear it.
+            self.loan.set_budget(budget);
+        }
         if usage.used <= budget {
             self.loan.purge();
             self.shrinking = None;

@@ -1,11 +1,14 @@
 //! One node on loan: it is offered, used, and given back or lost.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{Account, Accounts, Host, LentNode, LentUsage, Lifetime, NewNode, Secret};
+use tidefs_valkey::{
+    Account, Accounts, Awake, Host, LentNode, LentUsage, Lifetime, NewNode, Secret,
+};
 
 use super::{Folder, Group, tenant};
 use crate::failure::Failure;
@@ -14,6 +17,8 @@ use crate::storage::find_server;
 
 /// The borrower asks the node who it is before it answers.
 const JOIN_WAIT: Duration = Duration::from_secs(15);
+/// At one go, for an answer: what the machine needs and which signals came is looked at in between.
+const LISTEN: Duration = Duration::from_millis(250);
 
 /// How a loan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +37,11 @@ pub enum Ended {
 pub struct Loan {
     channel: Channel,
     node: LentNode,
-    /// What was told last.
+    /// When the words were said that have not been answered.
+    asked: VecDeque<Awake>,
+    /// What was said and heard last.
+    wants_back: bool,
+    state: State,
     pub why: Option<String>,
     // In this order: the node has ended before its group and folder go.
     group: Group,
@@ -85,8 +94,17 @@ impl Loan {
             FromBorrower::Standing { .. } => {}
             other => return Err(unwanted(address, other).into()),
         }
-        channel.patience(ANSWER_WAIT);
-        Ok(Loan { channel, node, why: None, group, _folder: folder })
+        channel.patience(LISTEN);
+        Ok(Loan {
+            channel,
+            node,
+            asked: VecDeque::new(),
+            wants_back: false,
+            state: State::Waiting,
+            why: None,
+            group,
+            _folder: folder,
+        })
     }
 
     pub fn id(&self) -> NodeId {
@@ -123,7 +141,8 @@ impl Loan {
         usage.inspect_err(|fault| tracing::debug!("the node says nothing of itself: {fault}")).ok()
     }
 
-    /// Tells the borrower that the lender is there, and learns how it stands.
+    /// Tells the borrower that the lender is there, and learns how it stands: as it was said last, where
+    /// the answer is not there soon.
     pub fn beat(&mut self, wants_back: bool) -> Result<State, Ended> {
         if !self.node.is_running() {
             return Err(Ended::NodeDied);
@@ -131,22 +150,44 @@ impl Loan {
         if wants_back {
             self.group.hurry();
         }
-        let said = self.channel.say(&ToBorrower::Beat { wants_back });
-        match said.and_then(|()| self.channel.hear()) {
-            Ok(FromBorrower::Standing { state: State::Free, why }) => Err(Ended::Free(why)),
-            Ok(FromBorrower::Standing { state, why }) => {
-                self.why = why;
-                Ok(state)
+        match self.speak(wants_back).and_then(|()| self.channel.hear()) {
+            Ok(word) => {
+                self.asked.pop_front();
+                self.heard(word)
             }
-            Ok(FromBorrower::Refused(why)) => Err(Ended::Free(Some(why))),
-            Ok(FromBorrower::Terms { .. }) => Err(Ended::Closed),
-            // An answer that is late cannot be told from the next one, so the conversation is over. The
-            // node is ended before the borrower takes it for lost.
-            Err(error) if error.is_silence() => Err(Ended::OutOfTouch),
+            Err(error) if error.is_silence() => {
+                let silent = self.asked.front().map(|asked| Awake::now().since(*asked));
+                // The node is ended before the borrower takes it for lost.
+                let given_up = silent.is_some_and(|silent| silent >= ANSWER_WAIT);
+                if given_up { Err(Ended::OutOfTouch) } else { Ok(self.state) }
+            }
             Err(error) => {
                 tracing::debug!("the borrower: {error}");
                 Err(Ended::Closed)
             }
+        }
+    }
+
+    /// Nothing more while an answer is missing, unless the machine needs its memory by now.
+    fn speak(&mut self, wants_back: bool) -> Result<(), ChannelError> {
+        if self.asked.is_empty() || wants_back && !self.wants_back {
+            self.channel.say(&ToBorrower::Beat { wants_back })?;
+            self.asked.push_back(Awake::now());
+            self.wants_back = wants_back;
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, word: FromBorrower) -> Result<State, Ended> {
+        match word {
+            FromBorrower::Standing { state: State::Free, why } => Err(Ended::Free(why)),
+            FromBorrower::Standing { state, why } => {
+                self.why = why;
+                self.state = state;
+                Ok(state)
+            }
+            FromBorrower::Refused(why) => Err(Ended::Free(Some(why))),
+            FromBorrower::Terms { .. } => Err(Ended::Closed),
         }
     }
 

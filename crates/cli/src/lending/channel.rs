@@ -57,6 +57,8 @@ pub struct Channel {
     is_lender: bool,
     said: u64,
     heard: u64,
+    /// Of a line whose end has not come yet.
+    begun: Vec<u8>,
 }
 
 impl Channel {
@@ -89,7 +91,16 @@ impl Channel {
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         let stream = BufReader::new(stream);
         let (patience, handshake) = (CONNECT_WAIT, Some(Awake::now() + CONNECT_WAIT));
-        Ok(Channel { stream, patience, handshake, key: [0; 32], is_lender, said: 0, heard: 0 })
+        Ok(Channel {
+            stream,
+            patience,
+            handshake,
+            key: [0; 32],
+            is_lender,
+            said: 0,
+            heard: 0,
+            begun: Vec::new(),
+        })
     }
 
     /// For how long a word is waited for, in time in which this process runs.
@@ -111,6 +122,7 @@ impl Channel {
         self.write(&format!("{code} {text}"))
     }
 
+    /// After silence it may be asked again: nothing that has come is lost.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, ChannelError> {
         let line = self.line()?;
         if let Some(why) = line.strip_prefix(REFUSAL) {
@@ -140,7 +152,6 @@ impl Channel {
     /// All of a line within one wait, so that nobody keeps this waiting with a byte now and then.
     fn line(&mut self) -> Result<String, ChannelError> {
         let ends = self.handshake.unwrap_or_else(|| Awake::now() + self.patience);
-        let mut line = Vec::new();
         loop {
             let found = match self.stream.fill_buf() {
                 Ok([]) => return Err(ChannelError::Gone),
@@ -155,11 +166,14 @@ impl Channel {
             };
             let end = found.iter().position(|byte| *byte == b'\n');
             let part = end.unwrap_or(found.len());
-            line.extend_from_slice(&found[..part]);
+            self.begun.extend_from_slice(&found[..part]);
             self.stream.consume(part + usize::from(end.is_some()));
             match end {
-                _ if line.len() > LINE_BYTES_MAX => return Err(ChannelError::Stranger),
-                Some(_) => return String::from_utf8(line).map_err(|_| ChannelError::Stranger),
+                _ if self.begun.len() > LINE_BYTES_MAX => return Err(ChannelError::Stranger),
+                Some(_) => {
+                    let line = std::mem::take(&mut self.begun);
+                    return String::from_utf8(line).map_err(|_| ChannelError::Stranger);
+                }
                 None if Awake::now() >= ends => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut).into());
                 }
@@ -271,6 +285,21 @@ mod tests {
         // What the lender said comes back to it.
         borrower.write(&line).unwrap();
         assert!(matches!(lender.hear::<String>(), Err(ChannelError::Forged)));
+    }
+
+    #[test]
+    fn silence_in_the_middle_of_a_word_loses_nothing_of_it() {
+        let (mut lender, mut borrower) = pair([1; 32], [1; 32]);
+        borrower.say(&"one").unwrap();
+        assert_eq!(lender.hear::<String>().unwrap(), "one");
+        lender.patience(Duration::ZERO);
+        let line = format!("{} \"two\"\n", borrower.code(false, 1, "\"two\""));
+        let (first, rest) = line.split_at(40);
+        borrower.stream.get_mut().write_all(first.as_bytes()).unwrap();
+        assert!(lender.hear::<String>().unwrap_err().is_silence());
+        borrower.stream.get_mut().write_all(rest.as_bytes()).unwrap();
+        lender.patience(CONNECT_WAIT);
+        assert_eq!(lender.hear::<String>().unwrap(), "two");
     }
 
     /// Whoever says a byte now and then is not listened to for longer than others.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::elastic::{TOOLS, servers, world_with};
@@ -33,6 +33,14 @@ impl Borrower {
 
     fn secret_file(&self) -> String {
         self.world.runtime().join("tidefs/up/lend-secret").display().to_string()
+    }
+
+    /// The process that listens for lenders.
+    fn owner(&self) -> Pid {
+        let record = fs::read(self.world.runtime().join("tidefs/up/record.json")).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        let pid = record["owner"]["pid"].as_i64().unwrap();
+        Pid::from_raw(pid as i32).unwrap()
     }
 
     fn lender(&self, memory: &str, secret_file: &str) -> Running {
@@ -170,6 +178,27 @@ fn a_lender_that_is_killed_takes_with_it_what_only_it_held() {
         lender.end().succeeded();
         borrower.ends();
     }
+}
+
+/// The borrower stands still, and the lender hears what it is told all the same: it would else say that it
+/// is out of touch, after twelve seconds.
+#[test]
+fn a_lender_hears_signals_while_nobody_answers_it() {
+    let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
+    let mut lender = borrower.lender("128MiB", &borrower.secret_file());
+    lender.notes("the node is in use");
+    let owner = borrower.owner();
+    kill_process(owner, Signal::STOP).unwrap();
+    lender.send(Signal::TERM);
+    lender.notes("once more ends the node at once");
+    lender.send(Signal::TERM);
+    let ended = lender.end();
+    kill_process(owner, Signal::CONT).unwrap();
+    ended.refused(1, &["before it was empty"]);
+    borrower.until("the loss is dealt with", |seen| {
+        rests_with(0)(seen) && seen["lost_nodes"][0]["given_up"] == true
+    });
+    borrower.ends();
 }
 
 #[test]

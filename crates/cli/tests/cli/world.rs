@@ -268,9 +268,18 @@ impl Running {
 
     /// Waits until the command has said `text` on standard output.
     pub fn says(&mut self, text: &str) -> String {
+        self.waits_for(text, self.stdout.clone())
+    }
+
+    /// The same on standard error.
+    pub fn notes(&mut self, text: &str) -> String {
+        self.waits_for(text, self.stderr.clone())
+    }
+
+    fn waits_for(&mut self, text: &str, place: PathBuf) -> String {
         let start = Instant::now();
         loop {
-            let said = fs::read_to_string(&self.stdout).unwrap();
+            let said = fs::read_to_string(&place).unwrap();
             if said.contains(text) {
                 return said;
             }
