@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tidefs_model::ByteSize;
 
 use super::claim::{Claim, sweep};
+use crate::say;
 
 /// One with files to write limits to; removed when it is dropped, after what was in it has ended.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
                 continue;
             }
         };
-        let _ = fs::write(memory.path().join("memory.swap.max"), "0");
+        limit_swap(&memory.path().join("memory.swap.max"), "0");
         let weight = memory.path().join("cpu.weight");
         let lowered = fs::write(&weight, LOW_WEIGHT.0).is_ok();
         let weight = lowered.then_some((weight, LOW_WEIGHT.1));
@@ -139,7 +140,10 @@ fn disable(parent: &Path, names: &[&str]) {
 fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<Group, String> {
     let remove = |path: &Path| fs::remove_dir(path);
     sweep(&memory.own, remove);
-    let memory = make(&memory.own, &[("memory.limit_in_bytes", &cap.0.to_string())])?;
+    let cap = cap.0.to_string();
+    let memory = make(&memory.own, &[("memory.limit_in_bytes", &cap)])?;
+    // Of memory and swap together, and never below the limit of memory alone.
+    limit_swap(&memory.path().join("memory.memsw.limit_in_bytes"), &cap);
     let slow = cpu.map(|cpu| {
         sweep(&cpu.own, remove);
         make(&cpu.own, &[("cpu.shares", LOW_SHARES.0)])
@@ -153,6 +157,26 @@ fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<G
     });
     let weight = cpu.as_ref().map(|cpu| (cpu.path().join("cpu.shares"), LOW_SHARES.1));
     Ok(Group { memory, cpu, weight })
+}
+
+/// The cap is on memory alone where the kernel does not count swap: what the tenant's need pushes out of
+/// memory is on the machine's disk then.
+fn limit_swap(path: &Path, most: &str) {
+    let written = fs::File::options().write(true).open(path);
+    let written = written.and_then(|mut file| io::Write::write_all(&mut file, most.as_bytes()));
+    if let Err(error) = written
+        && has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+    {
+        say::note(format!(
+            "what the node holds may be swapped out beyond its cap on memory: {}: {error}",
+            path.display()
+        ));
+    }
+}
+
+/// Below a line of titles there is a line for each device or file.
+fn has_swap(swaps: &str) -> bool {
+    swaps.lines().count() > 1
 }
 
 /// A group with these limits, or none.
@@ -233,6 +257,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&control).unwrap(), "-cpu");
         fs::write(&control, "cpu memory\n").unwrap();
         assert!(enable(parent.path()).is_empty());
+    }
+
+    #[test]
+    fn swap_is_limited_where_the_kernel_counts_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("memory.memsw.limit_in_bytes");
+        limit_swap(&file, "7");
+        assert!(!file.exists(), "the kernel makes the files of the controllers that there are");
+        fs::write(&file, "9").unwrap();
+        limit_swap(&file, "7");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "7");
+        let titles = "Filename\tType\tSize\tUsed\tPriority\n";
+        assert!(!has_swap("") && !has_swap(titles));
+        assert!(has_swap(&format!("{titles}/dev/sda2 partition 1 0 -2\n")));
     }
 
     /// A plain directory has no controllers, so no limit can be set.

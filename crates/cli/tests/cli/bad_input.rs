@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::world::World;
 
+const LEND: [&str; 7] = ["lend", "--memory", "1GiB", "--join", "127.0.0.1:1", "--secret-file", "x"];
+
 #[test]
 fn wrong_usage_ends_with_2() {
     let Some(world) = World::new() else { return };
@@ -24,6 +26,9 @@ fn wrong_usage_ends_with_2() {
         (&["run", "--listen", "127.0.0.1:0", "--", "true"], "--nodes"),
         (&["run", "--nodes", "2", "--listen", "here", "--", "true"], "here"),
         (&["lend", "--memory", "1MiB", "--join", "127.0.0.1:1", "--secret-file", "x"], "at least"),
+        (&[&LEND[..], &["--deadline", "0"]].concat(), "cannot be emptied in no time"),
+        (&[&LEND[..], &["--idle", "0"]].concat(), "while it is still wanted back"),
+        (&[&LEND[..], &["--deadline=-1"]].concat(), "give seconds"),
         (&["scale", "many"], "many"),
         (&["mount"], "DIR"),
         (&[], "Usage"),
