@@ -90,7 +90,7 @@ impl Observed {
         for dead in file_system.dead_nodes() {
             let lost = LostView::from(&dead);
             if self.dead.get(&dead.number).is_none_or(|known| known.partitions != lost.partitions) {
-                say::note(&lost);
+                say::note(format!("{lost}{}", lost.advice()));
                 self.dead.insert(dead.number, lost);
             }
         }

@@ -221,6 +221,13 @@ impl From<&DeadNode> for LostView {
     }
 }
 
+impl LostView {
+    /// While the file system is there, it can be asked what was lost.
+    pub fn advice(&self) -> &'static str {
+        if self.partitions == Some(0) { "" } else { "; `tidefs fsck` names them" }
+    }
+}
+
 /// What people are told of a node that died.
 impl fmt::Display for LostView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -290,7 +297,7 @@ impl fmt::Display for StatusView {
             writeln!(f)?;
         }
         for lost in &self.lost_nodes {
-            write!(f, "\nlost       {lost}\n")?;
+            write!(f, "\nlost       {lost}{}\n", lost.advice())?;
         }
         if let Some(under_way) = &self.reconfiguration {
             write!(f, "\nunder way  {under_way}\n           because: {}\n", under_way.reason)?;

@@ -150,6 +150,12 @@ fn a_lender_that_is_killed_takes_with_it_what_only_it_held() {
         };
         borrower.until("the loss is named", named);
         borrower.until("others hold its partitions", |seen| seen["reconfiguration"].is_null());
+        let told = borrower.world.run(["status"]).succeeded().stdout;
+        assert!(told.contains("answer I/O errors; `tidefs fsck` names them"), "{told}");
+        let checked = borrower.world.run(["fsck", "--json"]);
+        let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
+        let named = checked["lost_files"].as_array().map_or(0, Vec::len);
+        assert!(named > 0 && named < 30, "{checked:#}");
         let figures = borrower.script(
             r#"
             echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
