@@ -15,6 +15,7 @@ mod checks;
 mod cleanup;
 mod commands;
 mod control;
+mod control_groups;
 mod elasticity;
 mod failure;
 mod file_system;

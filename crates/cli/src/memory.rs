@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tidefs_model::ByteSize;
 
+use crate::control_groups::{Hierarchy, hierarchy};
 use crate::failure::Failure;
 
 /// Memory as it was a moment ago.
@@ -132,27 +133,15 @@ fn count(events: &str, names: &[&str]) -> u64 {
 /// The groups of this process with all groups above them, as far as they are visible here.
 fn groups() -> Vec<Group> {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in membership.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        if controllers.is_empty() {
-            found.extend(upwards(Path::new("/sys/fs/cgroup"), path, true));
-        } else if controllers.split(',').any(|name| name == "memory") {
-            found.extend(upwards(Path::new("/sys/fs/cgroup/memory"), path, false));
-        }
-    }
-    found
-}
-
-fn upwards(root: &Path, path: &str, version2: bool) -> Vec<Group> {
-    Path::new(path.trim_start_matches('/'))
-        .ancestors()
-        .map(|part| Group { directory: root.join(part), version2 })
-        .collect()
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let of = |controller: Option<&str>| {
+        let found = hierarchy(&mounts, &membership, controller);
+        let directories: Vec<_> =
+            found.iter().flat_map(Hierarchy::upwards).map(Path::to_owned).collect();
+        let version2 = controller.is_none();
+        directories.into_iter().map(move |directory| Group { directory, version2 })
+    };
+    of(None).chain(of(Some("memory"))).collect()
 }
 
 /// A size in the kernel's way to say it: a line with a name and so many kB.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tidefs_model::ByteSize;
 
 use super::claim::{Claim, sweep};
+use crate::control_groups::{Hierarchy, hierarchy};
 use crate::say;
 
 /// One with files to write limits to; removed when it is dropped, after what was in it has ended.
@@ -24,13 +25,6 @@ pub struct Group {
 /// that the file system takes it for dead, and it is emptied late as well.
 const LOW_WEIGHT: (&str, &str) = ("25", "100");
 const LOW_SHARES: (&str, &str) = ("256", "1024");
-
-/// Where groups of one version lie, and this process among them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Hierarchy {
-    root: PathBuf,
-    own: PathBuf,
-}
 
 impl Group {
     /// # Errors
@@ -93,10 +87,11 @@ impl Drop for Group {
     }
 }
 
-/// Beside this process's own group or above it, where the controllers may be had.
+/// Beside this process's own group or above it, where the controllers may be had; not above a group whose
+/// limits are this process's, and so the node's.
 fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
     let mut why = String::new();
-    for parent in found.own.ancestors().take_while(|it| it.starts_with(&found.root)) {
+    for parent in found.upwards() {
         sweep(parent, |path| fs::remove_dir(path));
         let enabled = enable(parent);
         let memory = match make(parent, &[("memory.max", &cap.0.to_string())]) {
@@ -104,7 +99,9 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
             Err(error) => {
                 why = error;
                 disable(parent, &enabled);
-                continue;
+                let Some(limit) = limit(parent) else { continue };
+                why += &format!("; above {} the node would escape {limit}", parent.display());
+                break;
             }
         };
         limit_swap(&memory.path().join("memory.swap.max"), "0");
@@ -114,6 +111,15 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
         return Ok(Group { memory, cpu: None, weight });
     }
     Err(why)
+}
+
+/// What all below this group may use together, where that is limited.
+fn limit(group: &Path) -> Option<String> {
+    let limit = |name: &&str| {
+        let value = fs::read_to_string(group.join(name)).ok()?;
+        (!value.starts_with("max")).then(|| format!("{name} of {}", value.trim()))
+    };
+    ["memory.max", "memory.high", "cpu.max"].iter().find_map(limit)
 }
 
 /// Has groups below have the controllers, where they have not; says which they had not.
@@ -198,53 +204,9 @@ fn make(parent: &Path, limits: &[(&str, &str)]) -> Result<Claim, String> {
     Ok(made)
 }
 
-/// `None` of a controller is version 2. A path that is not visible here, as in a container, is taken
-/// for the root.
-fn hierarchy(mounts: &str, membership: &str, controller: Option<&str>) -> Option<Hierarchy> {
-    let mount = mounts.lines().find_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (place, kind, options) = (words.next()?, words.next()?, words.next()?);
-        let is_it = match controller {
-            None => kind == "cgroup2",
-            Some(name) => kind == "cgroup" && options.split(',').any(|option| option == name),
-        };
-        is_it.then_some(place)
-    })?;
-    let path = membership.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let is_it = match controller {
-            None => controllers.is_empty(),
-            Some(name) => controllers.split(',').any(|it| it == name),
-        };
-        is_it.then_some(path)
-    })?;
-    let root = PathBuf::from(mount);
-    let own = root.join(path.trim_start_matches('/'));
-    let own = if own.is_dir() { own } else { root.clone() };
-    Some(Hierarchy { root, own })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_versions_are_found() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = directory.path().display();
-        fs::create_dir_all(directory.path().join("memory/a/b")).unwrap();
-        let mounts = format!(
-            "tmpfs {base} tmpfs rw 0 0\ncgroup {base}/memory cgroup rw,relatime,memory 0 0\n\
-             cgroup2 {base}/unified cgroup2 rw 0 0\n"
-        );
-        let membership = "4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
-        let memory = hierarchy(&mounts, membership, Some("memory")).unwrap();
-        assert_eq!(memory.own, directory.path().join("memory/a/b"));
-        let unified = hierarchy(&mounts, membership, None).unwrap();
-        assert_eq!(unified.own, directory.path().join("unified"));
-        assert_eq!(hierarchy(&mounts, membership, Some("cpu")), None);
-    }
 
     #[test]
     fn only_controllers_that_are_missing_are_asked_for_and_taken_back() {
@@ -271,6 +233,30 @@ mod tests {
         let titles = "Filename\tType\tSize\tUsed\tPriority\n";
         assert!(!has_swap("") && !has_swap(titles));
         assert!(has_swap(&format!("{titles}/dev/sda2 partition 1 0 -2\n")));
+    }
+
+    /// The kernel would make a group's files; here nothing does, so each place is tried in vain.
+    #[test]
+    fn a_node_is_not_put_above_a_group_with_a_limit() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("a/b/c");
+        fs::create_dir_all(&own).unwrap();
+        for (group, name, value) in [
+            ("a/b/c", "memory.max", "max\n"),
+            ("a/b/c", "cpu.max", "max 100000\n"),
+            ("a/b", "memory.max", "1073741824\n"),
+            ("a/b", "cgroup.subtree_control", ""),
+            ("a", "cgroup.subtree_control", ""),
+        ] {
+            fs::write(root.path().join(group).join(name), value).unwrap();
+        }
+        let found = Hierarchy { root: root.path().to_owned(), own };
+        let why = second(&found, ByteSize::mib(64)).unwrap_err();
+        assert!(why.contains("a/b the node would escape memory.max of 1073741824"), "{why}");
+        let asked = |group: &str| {
+            fs::read_to_string(root.path().join(group).join("cgroup.subtree_control")).unwrap()
+        };
+        assert_eq!((asked("a/b").as_str(), asked("a").as_str()), ("-cpu", ""), "a was not tried");
     }
 
     /// A plain directory has no controllers, so no limit can be set.
