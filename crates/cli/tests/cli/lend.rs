@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::elastic::{TOOLS, servers, world_with};
 use crate::kept::status;
@@ -15,13 +15,13 @@ use crate::world::{Ran, Running, World, wanted};
 const WAIT_MAX: Duration = Duration::from_secs(90);
 
 /// A file system that lenders may join; `None` where something for it is left out.
-struct Borrower {
-    world: World,
+pub struct Borrower {
+    pub world: World,
     address: String,
 }
 
 impl Borrower {
-    fn start(server: &str, options: &[&str]) -> Option<Borrower> {
+    pub fn start(server: &str, options: &[&str]) -> Option<Borrower> {
         let mut world = if wanted("cgroup") { world_with(server)? } else { return None };
         fs::create_dir(world.work().join("tide")).unwrap();
         world.note();
@@ -31,7 +31,7 @@ impl Borrower {
         Some(Borrower { world, address })
     }
 
-    fn secret_file(&self) -> String {
+    pub fn secret_file(&self) -> String {
         self.world.runtime().join("tidefs/up/lend-secret").display().to_string()
     }
 
@@ -43,10 +43,39 @@ impl Borrower {
         Pid::from_raw(pid as i32).unwrap()
     }
 
-    fn lender(&self, memory: &str, secret_file: &str) -> Running {
+    pub fn lender(&self, memory: &str, secret_file: &str) -> Running {
         let words = ["lend", "--memory", memory, "--join", &self.address];
         let words = [&words[..], &["--secret-file", secret_file]].concat();
         self.world.start(&mut self.world.tidefs(words))
+    }
+
+    /// Speaks as a lender does, with the right secret, and says what it is told; what it hears.
+    fn claim(&self, claims: &[Value]) -> Vec<String> {
+        let program = r#"
+import hashlib, hmac, json, socket, sys
+address, secret_file, claims = sys.argv[1:]
+host, port = address.rsplit(":", 1)
+stream = socket.create_connection((host, int(port)), timeout=30)
+lines = stream.makefile("rw", newline="\n")
+theirs, ours = lines.readline().split()[2], "00" * 32
+code = lambda key, *parts: hmac.new(key, b"".join(parts), hashlib.sha256)
+secret = bytes.fromhex(open(secret_file).read().strip())
+key = code(secret, b"tidefs lend 1", theirs.encode(), b" ", ours.encode()).digest()
+lines.write(ours + "\n")
+for number, claim in enumerate(json.loads(claims)):
+    text = json.dumps(dict(join=dict(claim, bus_port=2, memory_bytes=1 << 26)))
+    mac = code(key, b"lender", number.to_bytes(8, "big"), text.encode()).hexdigest()
+    lines.write(mac + " " + text + "\n")
+    lines.flush()
+    print(lines.readline().split(" ", 1)[1].strip())
+"#;
+        let mut python = self.world.command("/usr/bin/python3");
+        let claimed = Value::from(claims).to_string();
+        python.args(["-c", program, &self.address, &self.secret_file(), &claimed]);
+        let said = self.world.start(&mut python).end().succeeded().stdout;
+        let said: Vec<_> = said.lines().map(str::to_owned).collect();
+        assert_eq!(said.len(), claims.len(), "{said:?}");
+        said
     }
 
     /// It is refused at once.
@@ -65,11 +94,11 @@ impl Borrower {
     }
 
     /// A shell script with the tools.
-    fn script(&self, script: &str) -> Ran {
+    pub fn script(&self, script: &str) -> Ran {
         self.world.shell(&format!("{TOOLS}\n{script}"))
     }
 
-    fn until(&self, what: &str, there: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&self, what: &str, there: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let seen = status(&self.world);
@@ -81,19 +110,19 @@ impl Borrower {
         }
     }
 
-    fn ends(self) {
+    pub fn ends(self) {
         self.world.run(["down"]).succeeded();
         self.world.is_as_before();
     }
 }
 
-fn victims(seen: &Value) -> impl Iterator<Item = &Value> {
+pub fn victims(seen: &Value) -> impl Iterator<Item = &Value> {
     let nodes = seen["nodes"].as_array().unwrap().iter();
     nodes.filter(|node| node["class"] == "victim")
 }
 
 /// All is at rest with so many victims that hold something.
-fn rests_with(count: usize) -> impl Fn(&Value) -> bool {
+pub fn rests_with(count: usize) -> impl Fn(&Value) -> bool {
     move |seen| {
         let held = victims(seen).filter(|node| node["partitions"].as_u64() > Some(0));
         held.count() == count && victims(seen).count() == count && seen["reconfiguration"].is_null()
@@ -223,43 +252,30 @@ fn who_must_not_lend_is_refused_with_the_reason() {
     borrower.ends();
 }
 
-/// Speaks as a lender does, with the right secret, and says that an own node is its own.
+/// Neither an own node's identity, nor its address, nor that of a node that another has lent.
 fn claims_another_identity(borrower: &Borrower) {
     let seen = status(&borrower.world);
-    let node = &seen["nodes"][0];
-    let script = format!(
-        r#"/usr/bin/python3 - {} {} {} {} << 'END'
-import hashlib, hmac, json, socket, sys
-address, secret_file, node, endpoint = sys.argv[1:]
-host, port = address.rsplit(":", 1)
-stream = socket.create_connection((host, int(port)), timeout=30)
-lines = stream.makefile("rw", newline="\n")
-theirs, ours = lines.readline().split()[2], "00" * 32
-code = lambda key, *parts: hmac.new(key, b"".join(parts), hashlib.sha256)
-secret = bytes.fromhex(open(secret_file).read().strip())
-key = code(secret, b"tidefs lend 1", theirs.encode(), b" ", ours.encode()).digest()
-lines.write(ours + "\n")
-own_port = int(endpoint.rsplit(":", 1)[1])
-claims = [dict(id=node, port=1), dict(id="ab" * 20, port=own_port), dict(id="nonsense", port=1)]
-for number, claim in enumerate(claims):
-    text = json.dumps(dict(join=dict(claim, bus_port=2, memory_bytes=1 << 26)))
-    mac = code(key, b"lender", number.to_bytes(8, "big"), text.encode()).hexdigest()
-    lines.write(mac + " " + text + "\n")
-    lines.flush()
-    print(lines.readline().split(" ", 1)[1])
-END"#,
-        borrower.address,
-        borrower.secret_file(),
-        node["id"].as_str().unwrap(),
-        node["endpoint"].as_str().unwrap(),
-    );
-    let said = borrower.world.shell(&script).succeeded().stdout;
-    let said: Vec<_> = said.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(said.len(), 3, "{said:?}");
+    let (id, endpoint) = (&seen["nodes"][0]["id"], seen["nodes"][0]["endpoint"].as_str().unwrap());
+    let port: u16 = endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
+    let claims = [
+        json!({"id": id, "port": 1}),
+        json!({"id": "ab".repeat(20), "port": port}),
+        json!({"id": "nonsense", "port": 1}),
+    ];
+    let said = borrower.claim(&claims);
     for line in &said[..2] {
         assert!(line.contains("claims the identity of another node"), "{line}");
     }
     assert!(said[2].contains("40 hexadecimal digits"), "{}", said[2]);
+    borrower.is_untouched();
+    let lender = borrower.lender("128MiB", &borrower.secret_file());
+    let seen = borrower.until("it is taken in", rests_with(1));
+    let lent = victims(&seen).next().expect("the victim")["id"].clone();
+    let said = borrower.claim(&[json!({"id": lent, "port": 1})]);
+    assert!(said[0].contains("claims the identity of another node"), "{}", said[0]);
+    lender.send(Signal::TERM);
+    lender.end().succeeded();
+    borrower.until("it has gone", rests_with(0));
     borrower.is_untouched();
 }
 

@@ -8,6 +8,7 @@ mod bad_input;
 mod deaths;
 mod elastic;
 mod fsck;
+mod hostile;
 mod kept;
 mod killed;
 mod lend;
