@@ -13,7 +13,6 @@ mod manager;
 mod message;
 mod perform;
 mod status;
-mod steady_clock;
 mod turn;
 
 pub use finished::ReportedReconfiguration;
@@ -22,4 +21,3 @@ pub use hands::{Carried, Hands, Loss, Provisioner, Survey, Wanted};
 pub use journal::{Journal, JournalError, Opened};
 pub use manager::{Manager, ManagerError, Parts};
 pub use status::{NodeLife, NodeStatus, Progress, RecoveryStatus, Status};
-pub use steady_clock::SteadyClock;

@@ -8,8 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use tidefs_control::{Answer, Refused, Request, Settings};
-
-use tidefs_manager::{Handle, Manager, Parts, SteadyClock};
+use tidefs_manager::{Handle, Manager, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
 
 use crate::change_view::ChangeView;
@@ -19,6 +18,7 @@ use crate::nodes::{
     format,
 };
 use crate::state::{ClusterRecord, Paths, StripeKey};
+use crate::steady_clock::SteadyClock;
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines};
 
