@@ -129,7 +129,8 @@ fn inventory(partitions: u16, holding: u16, nodes: u16) -> Inventory {
         capacity_bytes: 4 * mean,
         used_bytes: if number < holding { mean } else { 0 },
         partitions: 0,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     Inventory::new((0..nodes).map(node).collect(), &held).expect("an inventory")
 }

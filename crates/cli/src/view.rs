@@ -86,10 +86,12 @@ pub struct NodeView {
     /// Of its link, as the manager measured it; null where there is no link to measure, and where the
     /// number of nodes is fixed.
     pub bandwidth_bytes_per_second: Option<u64>,
-    /// Received and sent between the last two looks of the manager; null until it has looked twice,
-    /// and where the number of nodes is fixed.
+    /// Between the last two looks of the manager; null until it has looked twice, and where the number
+    /// of nodes is fixed.
     #[serde(default)]
-    pub traffic_bytes_per_second: Option<u64>,
+    pub received_bytes_per_second: Option<u64>,
+    #[serde(default)]
+    pub sent_bytes_per_second: Option<u64>,
     /// Of the data; null where the number of nodes is fixed.
     #[serde(default)]
     pub share: Option<ShareView>,
@@ -150,7 +152,8 @@ impl StatusView {
             let seen = manager.and_then(|it| it.nodes.iter().find(|seen| seen.id == view.id));
             let Some(seen) = seen else { continue };
             view.bandwidth_bytes_per_second = seen.bandwidth_bytes_per_second;
-            view.traffic_bytes_per_second = seen.traffic_bytes_per_second;
+            view.received_bytes_per_second = seen.received_bytes_per_second;
+            view.sent_bytes_per_second = seen.sent_bytes_per_second;
             view.share.clone_from(&seen.share);
             if let Some(passage) = seen.passage.as_ref().filter(|_| view.state != "dead") {
                 view.state.clone_from(passage);
@@ -257,7 +260,8 @@ impl From<&NodeOverview> for NodeView {
             partitions: node.partitions,
             keys: node.keys,
             bandwidth_bytes_per_second: None,
-            traffic_bytes_per_second: None,
+            received_bytes_per_second: None,
+            sent_bytes_per_second: None,
             share: None,
         }
     }
@@ -275,7 +279,7 @@ impl fmt::Display for StatusView {
             f,
             "\nnode  {:width$}  class   state           used of capacity         partitions{}",
             "endpoint",
-            if watched { "   bandwidth     traffic  share" } else { "" }
+            if watched { "   bandwidth    received        sent  share" } else { "" }
         )?;
         for (at, node) in self.nodes.iter().enumerate() {
             let number = if node.number == 0 { at + 1 } else { node.number };
@@ -291,8 +295,9 @@ impl fmt::Display for StatusView {
                     rate.map_or("-".to_owned(), |rate| format!("{}/s", ByteSize(rate)))
                 };
                 let link = said(node.bandwidth_bytes_per_second);
-                let traffic = said(node.traffic_bytes_per_second);
-                write!(f, "  {link:>10}  {traffic:>10}  {percent:.1} % by {reason}")?;
+                let received = said(node.received_bytes_per_second);
+                let sent = said(node.sent_bytes_per_second);
+                write!(f, "  {link:>10}  {received:>10}  {sent:>10}  {percent:.1} % by {reason}")?;
             }
             writeln!(f)?;
         }

@@ -202,7 +202,8 @@ mod tests {
             capacity_bytes: 256 * MIB,
             used_bytes: used,
             partitions: 0,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         }
     }
 

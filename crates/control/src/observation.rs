@@ -24,8 +24,10 @@ pub struct Node {
     /// What it uses, with everything that is not a partition's content.
     pub used_bytes: u64,
     pub partitions: u16,
-    /// Bytes received and sent since it started; the difference of two observations is traffic.
-    pub traffic_bytes: u64,
+    /// Since it started: what was written to it, and what was read, with all that goes beside the
+    /// bytes of files. The difference of two observations is traffic.
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 impl Node {

@@ -47,7 +47,8 @@ fn inventory(own: u8, victims: u8, newcomers: u8, turn: bool) -> Inventory {
         capacity_bytes: 4_096 * MIB,
         used_bytes,
         partitions: 0,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     let mut nodes: Vec<Node> = used.iter().enumerate().map(node).collect();
     if turn {

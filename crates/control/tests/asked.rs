@@ -23,7 +23,8 @@ fn seen(nodes: u8, used_mib: u64) -> Observation {
         capacity_bytes: 256 * MIB,
         used_bytes: used_mib * MIB,
         partitions: (16_384 / u16::from(nodes)).max(1),
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     Observation::new((1..=nodes).map(node).collect())
 }

@@ -32,7 +32,8 @@ fn node(byte: u8, used: u64) -> Node {
         capacity_bytes: MEMORY,
         used_bytes: used,
         partitions: PARTITIONS / 4,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     }
 }
 

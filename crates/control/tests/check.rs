@@ -19,7 +19,8 @@ fn inventory() -> Inventory {
         capacity_bytes: 100 * MIB,
         used_bytes: 60 * MIB,
         partitions: 0,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     let (own, serving) = (NodeClass::Own, NodeState::Serving);
     let nodes = vec![

@@ -20,7 +20,8 @@ fn observed(nodes: u8, bytes: f64) -> Observation {
         capacity_bytes: NODE,
         used_bytes: EMPTY_NODE_BYTES + (bytes / f64::from(nodes)) as u64,
         partitions: 1,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     Observation::new((0..nodes).map(node).collect())
 }

@@ -63,7 +63,8 @@ impl Cluster {
                 capacity_bytes: self.memory,
                 used_bytes: EMPTY_NODE_BYTES + here.filter_map(|held| held.bytes).sum::<u64>(),
                 partitions: 0,
-                traffic_bytes: 0,
+                received_bytes: 0,
+                sent_bytes: 0,
             }
         };
         Inventory::new(self.nodes.iter().map(node).collect(), &self.held).unwrap()

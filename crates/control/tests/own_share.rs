@@ -60,7 +60,8 @@ impl World {
             capacity_bytes: self.capacity,
             used_bytes: EMPTY_NODE_BYTES + self.bytes(|owner| owner == at),
             partitions: 0,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         (0..self.nodes).map(node).collect()
     }

@@ -40,7 +40,8 @@ impl World {
             capacity_bytes: *capacity,
             used_bytes: used,
             partitions: 0,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         World { nodes: nodes.iter().zip(used).map(node).collect(), held }
     }

@@ -23,7 +23,8 @@ fn nodes(used_mib: &[u64]) -> Observation {
         capacity_bytes: 100 * MIB,
         used_bytes: used * MIB,
         partitions: 100,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     Observation::new(used_mib.iter().enumerate().map(node).collect())
 }

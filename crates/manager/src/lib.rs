@@ -20,4 +20,4 @@ pub use handle::{AskError, Handle, Ticket};
 pub use hands::{Carried, Hands, Loss, Provisioner, Survey, Wanted};
 pub use journal::{Journal, JournalError, Opened};
 pub use manager::{Manager, ManagerError, Parts};
-pub use status::{NodeLife, NodeStatus, Progress, RecoveryStatus, Status};
+pub use status::{NodeLife, NodeStatus, Progress, Rates, RecoveryStatus, Status};

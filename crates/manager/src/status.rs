@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidefs_control::{Controller, DataShare, Decision, Kind, NodeState, Observation, Phase};
+use tidefs_control::{Controller, DataShare, Decision, Kind, Node, NodeState, Observation, Phase};
 use tidefs_model::{NodeClass, NodeId, Time};
 
 /// The manager as it was a moment ago.
@@ -29,7 +29,7 @@ pub struct NodeStatus {
     /// Of its link, as measured; `None` where it was not.
     pub bandwidth_bytes_per_second: Option<u64>,
     /// Received and sent between the last two observations; `None` when it was seen only once.
-    pub traffic_bytes_per_second: Option<f64>,
+    pub traffic: Option<Rates>,
     /// The part of the data that it is planned to hold; `None` when it does not answer.
     pub share: Option<DataShare>,
 }
@@ -119,7 +119,7 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
         partitions: node.partitions,
         bandwidth_bytes_per_second: controller.bandwidths().of(node.id),
         share: shares.get(&node.id).copied(),
-        traffic_bytes_per_second: beside.traffic.and_then(|traffic| traffic.rate(node.id)),
+        traffic: beside.traffic.and_then(|traffic| traffic.rates(node.id)),
     };
     let progress = under_way.map(|under_way| {
         let left = under_way.bytes_left();
@@ -155,27 +155,36 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
     }
 }
 
+/// How fast a node receives and sends, in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    pub received: f64,
+    pub sent: f64,
+}
+
 /// How fast nodes receive and send.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    /// When a node was seen last, its count then, and the rate since the time before.
-    seen: BTreeMap<NodeId, (Time, u64, Option<f64>)>,
+    /// When a node was seen last, its counts then, and the rates since the time before.
+    seen: BTreeMap<NodeId, (Time, Node, Option<Rates>)>,
 }
 
 impl Traffic {
     pub fn observe(&mut self, now: Time, observed: &Observation) {
         let before = std::mem::take(&mut self.seen);
         for node in observed.serving() {
-            let rate = before.get(&node.id).and_then(|&(then, count, _)| {
-                let seconds = (now - then).as_secs_f64();
-                let bytes = node.traffic_bytes.checked_sub(count)?;
-                (seconds > 0.0).then(|| bytes as f64 / seconds)
+            let rates = before.get(&node.id).and_then(|(then, before, _)| {
+                let seconds = (now - *then).as_secs_f64();
+                let received = node.received_bytes.checked_sub(before.received_bytes)?;
+                let sent = node.sent_bytes.checked_sub(before.sent_bytes)?;
+                let rate = |bytes| bytes as f64 / seconds;
+                (seconds > 0.0).then(|| Rates { received: rate(received), sent: rate(sent) })
             });
-            self.seen.insert(node.id, (now, node.traffic_bytes, rate));
+            self.seen.insert(node.id, (now, *node, rates));
         }
     }
 
-    fn rate(&self, node: NodeId) -> Option<f64> {
+    fn rates(&self, node: NodeId) -> Option<Rates> {
         self.seen.get(&node)?.2
     }
 }
@@ -201,23 +210,24 @@ mod tests {
 
     #[test]
     fn traffic_is_the_difference_of_two_observations() {
-        let node = |traffic_bytes| tidefs_control::Node {
+        let node = |received_bytes| Node {
             id: NodeId([1; 20]),
             class: NodeClass::Own,
             state: NodeState::Serving,
             capacity_bytes: 1,
             used_bytes: 1,
             partitions: 1,
-            traffic_bytes,
+            received_bytes,
+            sent_bytes: received_bytes / 5,
         };
         let mut traffic = Traffic::default();
         let mut see = |seconds, bytes| {
             let at = Time::from_unix(seconds, 0);
             traffic.observe(at, &Observation::new(vec![node(bytes)]));
-            traffic.rate(NodeId([1; 20]))
+            traffic.rates(NodeId([1; 20]))
         };
         assert_eq!(see(10, 500), None);
-        assert_eq!(see(12, 1_500), Some(500.0));
+        assert_eq!(see(12, 1_500), Some(Rates { received: 500.0, sent: 100.0 }));
         assert_eq!(see(13, 100), None, "a count that falls is another life's");
     }
 

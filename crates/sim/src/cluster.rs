@@ -141,7 +141,8 @@ impl Cluster {
             capacity_bytes: member.memory,
             used_bytes: EMPTY_NODE_BYTES + (member.part * self.bytes as f64) as u64,
             partitions: member.partitions,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         self.members.iter().map(node).collect()
     }

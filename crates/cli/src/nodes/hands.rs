@@ -103,13 +103,15 @@ impl ClusterHands {
                     capacity_bytes: memory,
                     used_bytes: 0,
                     partitions,
-                    traffic_bytes: 0,
+                    received_bytes: 0,
+                    sent_bytes: 0,
                 };
                 observed.readings.map_or(away, |readings| Node {
                     state: NodeState::Serving,
                     capacity_bytes: readings.capacity.0,
                     used_bytes: readings.used.0,
-                    traffic_bytes: readings.received_bytes.saturating_add(readings.sent_bytes),
+                    received_bytes: readings.received_bytes,
+                    sent_bytes: readings.sent_bytes,
                     ..away
                 })
             })

@@ -83,7 +83,8 @@ pub struct NodeSeen {
     /// `joining`, `draining`, or what it is without a manager.
     pub passage: Option<String>,
     pub bandwidth_bytes_per_second: Option<u64>,
-    pub traffic_bytes_per_second: Option<u64>,
+    pub received_bytes_per_second: Option<u64>,
+    pub sent_bytes_per_second: Option<u64>,
     pub share: Option<ShareView>,
 }
 
@@ -98,7 +99,8 @@ impl ManagerView {
             passage: matches!(node.state, NodeLife::Joining | NodeLife::Draining)
                 .then(|| node.state.name().to_owned()),
             bandwidth_bytes_per_second: node.bandwidth_bytes_per_second,
-            traffic_bytes_per_second: node.traffic_bytes_per_second.map(|rate| rate as u64),
+            received_bytes_per_second: node.traffic.map(|rates| rates.received as u64),
+            sent_bytes_per_second: node.traffic.map(|rates| rates.sent as u64),
             share: ShareView::of(node, &status.nodes),
         };
         let kind = |verdict: &Verdict| match verdict {

@@ -126,7 +126,8 @@ fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError
         capacity_bytes: node.memory_capacity_bytes,
         used_bytes: node.memory_used_bytes.unwrap_or(held_bytes[at] + EMPTY_NODE_BYTES),
         partitions: 0,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     let nodes = file.nodes.iter().enumerate().map(node).collect();
     let inventory = Inventory::new(nodes, &held).map_err(InventoryError::Contradiction)?;

@@ -57,7 +57,8 @@ pub fn make_up(options: &PlanOptions) -> Result<Question, MadeUpError> {
         capacity_bytes: options.node_memory.0,
         used_bytes,
         partitions: 0,
-        traffic_bytes: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
     };
     let inventory = Inventory::new(used.iter().enumerate().map(node).collect(), &held);
     // The last of the own nodes leave, or of all when there are too few of them.

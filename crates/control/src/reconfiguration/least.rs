@@ -140,7 +140,8 @@ mod tests {
             capacity_bytes: 1 << 30,
             used_bytes: 0,
             partitions: 0,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         let held = held
             .iter()

@@ -68,7 +68,8 @@ impl Cluster {
             capacity_bytes,
             used_bytes: self.used(id),
             partitions: self.owners.iter().filter(|owner| **owner == id).count() as u16,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         self.members.iter().map(node).collect()
     }

@@ -128,7 +128,8 @@ impl World {
             capacity_bytes: NODE_BYTES,
             used_bytes: self.used(id),
             partitions: self.owners.iter().filter(|owner| **owner == id).count() as u16,
-            traffic_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         self.members.iter().map(node).collect()
     }
