@@ -156,3 +156,31 @@ fn picks(held: &[u16], from: usize) -> impl Iterator<Item = usize> {
     let (end, start) = held.split_at(from);
     start.iter().chain(end).take(TRIED).map(|&bucket| usize::from(bucket))
 }
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::NodeClass;
+
+    use super::super::weights::{Targets, Weights};
+    use super::super::{Bucket, Home, Host, Problem};
+    use super::*;
+
+    /// All of it lies where there is no room at all.
+    #[test]
+    fn a_host_without_any_room_is_relieved() {
+        let host = |limit_bytes| Host {
+            class: NodeClass::Own,
+            stays: true,
+            newcomer: false,
+            weight: 1.0,
+            bandwidth: 1.0,
+            limit_bytes,
+        };
+        let bucket = Bucket { bytes: 10, load: 1.0, from: 0, home: Home::Any };
+        let problem = Problem::new(vec![bucket; 8], vec![host(0), host(1_000)]).unwrap();
+        let targets = Targets::reachable(&problem, Weights::LDT);
+        let mut spread = Spread::of(&problem, targets, &[0; 8]);
+        improve(&mut spread, 1_000_000);
+        assert_eq!(spread.placement, [1; 8]);
+    }
+}

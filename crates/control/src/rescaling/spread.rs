@@ -76,7 +76,8 @@ impl<'a> Spread<'a> {
                 load: per(problem.load(), targets.load),
                 bytes: per(problem.bytes() as f64, targets.data),
                 moved: 1.0 / (host.bandwidth * targets.seconds),
-                limit: host.limit_bytes as f64,
+                // A host with no room at all is over it by a number that can be compared.
+                limit: (host.limit_bytes as f64).max(1.0),
             }
         };
         let pieces = problem.buckets().iter();
@@ -143,7 +144,7 @@ impl<'a> Spread<'a> {
         Ratios {
             load: sums.load * scale.load,
             bytes: sums.bytes * scale.bytes,
-            over: (sums.bytes / scale.limit.max(1.0) - 1.0).max(0.0),
+            over: (sums.bytes / scale.limit - 1.0).max(0.0),
         }
     }
 
