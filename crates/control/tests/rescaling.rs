@@ -252,3 +252,23 @@ fn no_host_is_filled_above_its_memory_where_there_is_room() {
     };
     assert!(held(3) <= 5_000, "{}", held(3));
 }
+
+#[test]
+fn what_cannot_be_summed_or_placed_is_refused() {
+    let own = NodeClass::Own;
+    let bucket = |bytes, load, home| Bucket { bytes, load, from: 0, home };
+    let victim = Home::Only(NodeClass::Victim);
+    for (buckets, says) in [
+        (vec![bucket(u64::MAX, 1.0, Home::Any); 2], "more bytes or more load"),
+        (vec![bucket(1, f64::MAX, Home::Any); 2], "more bytes or more load"),
+        (vec![bucket(1, -1.0, Home::Any)], "the load of bucket 0"),
+        (vec![bucket(1, f64::NAN, Home::Any)], "the load of bucket 0"),
+        (vec![bucket(1, 1.0, victim)], "no host stays that may hold bucket 0"),
+        (vec![Bucket { from: 7, ..bucket(1, 1.0, Home::Any) }], "lies on host 7"),
+    ] {
+        let refused = Problem::new(buckets, vec![host(own, true, false, 1.0)]).unwrap_err();
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    let refused = Problem::new(vec![], vec![host(own, true, false, 0.0)]).unwrap_err();
+    assert!(refused.to_string().contains("of host 0"), "{refused}");
+}

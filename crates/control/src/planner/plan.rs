@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::rescaling::Unsound;
 use crate::words::count_of_nodes;
 use tidefs_model::{ByteSize, NodeId, Partition};
 
@@ -117,6 +118,8 @@ pub enum Refusal {
         partition.number()
     )]
     NoRoomToMove { partition: Partition, bytes: ByteSize, room: ByteSize },
+    #[error("there is no plan for this: {0}")]
+    Unsound(#[from] Unsound),
     #[error(
         "the leaving nodes would be empty after {:.1} s and must be after {:.1} s; give more time, \
          or let fewer leave", needed.as_secs_f64(), deadline.as_secs_f64()

@@ -69,6 +69,8 @@ pub enum Unsound {
     Host { host: usize },
     #[error("no host stays that may hold bucket {bucket}")]
     Homeless { bucket: usize },
+    #[error("all buckets together have more bytes or more load than can be summed")]
+    TooLarge,
     #[error("there are {hosts} hosts and {buckets} buckets; at most 65535 of each can be planned")]
     TooMany { hosts: usize, buckets: usize },
 }
@@ -104,8 +106,9 @@ impl Problem {
         let all: f64 = hosts.iter().map(weight).sum();
         let parts = hosts.iter().map(|host| if all > 0.0 { weight(host) / all } else { 0.0 });
         let parts = parts.collect();
-        let load = buckets.iter().map(|bucket| bucket.load).sum();
-        let bytes = buckets.iter().map(|bucket| bucket.bytes).sum();
+        let load: f64 = buckets.iter().map(|bucket| bucket.load).sum();
+        let bytes = buckets.iter().try_fold(0_u64, |all, bucket| all.checked_add(bucket.bytes));
+        let bytes = bytes.filter(|_| load.is_finite()).ok_or(Unsound::TooLarge)?;
         Ok(Problem { buckets, hosts, load, bytes, parts })
     }
 
