@@ -107,6 +107,16 @@ impl Cluster {
         self.members.values().map(|member| member.memory).sum()
     }
 
+    /// In the order of ids.
+    pub fn ids(&self) -> Vec<NodeId> {
+        self.members.keys().copied().collect()
+    }
+
+    /// What part of all bytes lies on each, in the order of ids.
+    pub fn parts_by_node(&self) -> impl Iterator<Item = f64> + '_ {
+        self.members.values().map(|member| member.part)
+    }
+
     /// The node of whose memory the largest part is in use.
     pub fn fullest(&self) -> NodeId {
         let part = |member: &Member| member.part / member.memory as f64;

@@ -21,18 +21,27 @@ pub enum Scenario {
     Memfss,
     #[serde(rename = "clouds")]
     Clouds,
+    #[serde(rename = "cloud-workflows")]
+    CloudWorkflows,
+    #[serde(rename = "cloud-changes")]
+    CloudChanges,
 }
 
-const NAMES: [(Scenario, &str); 4] = [
+const NAMES: [(Scenario, &str); 6] = [
     (Scenario::Memefs, "memefs"),
     (Scenario::Table32, "table-3.2"),
     (Scenario::Memfss, "memfss"),
     (Scenario::Clouds, "clouds"),
+    (Scenario::CloudWorkflows, "cloud-workflows"),
+    (Scenario::CloudChanges, "cloud-changes"),
 ];
 
 /// The text names no scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is not a scenario; there are memefs, table-3.2, memfss, clouds")]
+#[error(
+    "{name:?} is not a scenario; there are memefs, table-3.2, memfss, clouds, cloud-workflows, \
+     cloud-changes"
+)]
 pub struct ParseScenarioError {
     name: String,
 }
@@ -61,6 +70,8 @@ impl Scenario {
             Scenario::Table32 => memefs::table_3_2(seed),
             Scenario::Memfss => memfss::table(seed),
             Scenario::Clouds => Ok(clouds::table(seed)),
+            Scenario::CloudWorkflows => clouds::workflows(seed),
+            Scenario::CloudChanges => clouds::changes(seed),
         }
     }
 }

@@ -7,11 +7,19 @@
 //! writers back; and a machine's writers share its own link. What writers get is fair: all as much as
 //! the busiest target allows, none more than its own machine sends.
 
+mod changes;
+mod links;
+mod workflows;
+mod world;
+
 use tidefs_control::whole_shares;
 use tidefs_model::PARTITIONS;
 
+use self::links::{Machine, fair};
 use super::{Scenario, Table};
 use crate::random::Random;
+pub(super) use changes::table as changes;
+pub(super) use workflows::table as workflows;
 
 const MACHINES: usize = 32;
 const SLOTS: usize = 8;
@@ -35,7 +43,7 @@ pub const CLOUDS: [(&str, [f64; 5], bool); 8] = [
 ];
 
 /// Bytes a second of each machine: a quarter of the distribution, then a place in it, both even.
-fn links(percentiles: &[f64; 5], random: &mut Random) -> Vec<f64> {
+fn drawn(percentiles: &[f64; 5], random: &mut Random) -> Vec<f64> {
     let mut draw = || {
         let quarter = random.between(0, 3) as usize;
         let (low, high) = (percentiles[quarter], percentiles[quarter + 1]);
@@ -48,10 +56,7 @@ fn links(percentiles: &[f64; 5], random: &mut Random) -> Vec<f64> {
 fn seconds(links: &[f64], aware: bool) -> f64 {
     let weights: Vec<u64> = links.iter().map(|&link| if aware { link as u64 } else { 1 }).collect();
     let partitions = whole_shares(&weights, &vec![0; links.len()], PARTITIONS.into());
-    // Bytes a second of all writers together that the busiest target takes.
-    let per_target = links.iter().zip(&partitions).filter(|(_, held)| **held > 0);
-    let target = per_target.map(|(link, &held)| link * f64::from(PARTITIONS) / f64::from(held));
-    let target = target.fold(f64::INFINITY, f64::min);
+    let part = |held: u32| f64::from(held) / f64::from(PARTITIONS);
     let mut waiting = TASKS;
     // By machine, bytes left of each of its tasks.
     let mut running: Vec<Vec<f64>> = vec![Vec::new(); links.len()];
@@ -65,9 +70,15 @@ fn seconds(links: &[f64], aware: bool) -> f64 {
                 }
             }
         }
-        let own: Vec<f64> = links.iter().zip(&running).map(|(l, t)| l / t.len() as f64).collect();
-        let fair = fair_rate(&own, &running, target);
-        let rate = |machine: usize| own[machine].min(fair);
+        let machine = |((&link, &held), tasks): ((&f64, &u32), &Vec<f64>)| Machine {
+            link,
+            part: part(held),
+            readers: 0,
+            writers: tasks.len(),
+        };
+        let machines = links.iter().zip(&partitions).zip(&running).map(machine);
+        let rates = fair(&machines.collect::<Vec<_>>());
+        let rate = |machine: usize| rates[machine].write;
         let next = running
             .iter()
             .enumerate()
@@ -85,28 +96,12 @@ fn seconds(links: &[f64], aware: bool) -> f64 {
     }
 }
 
-/// What a writer gets at most, so that all together get what the busiest target takes.
-fn fair_rate(own: &[f64], running: &[Vec<f64>], target: f64) -> f64 {
-    let mut order: Vec<usize> = (0..own.len()).filter(|&at| !running[at].is_empty()).collect();
-    order.sort_by(|&a, &b| own[a].total_cmp(&own[b]));
-    let (mut left, mut writers) =
-        (target, order.iter().map(|&at| running[at].len()).sum::<usize>());
-    for &at in &order {
-        if own[at] * writers as f64 >= left {
-            return left / writers as f64;
-        }
-        left -= own[at] * running[at].len() as f64;
-        writers -= running[at].len();
-    }
-    f64::INFINITY
-}
-
 /// How much less time it takes with awareness, as a part, on average over so many draws.
 pub fn saved(percentiles: &[f64; 5], seed: u64) -> f64 {
     let mut random = Random::new(seed);
     let (mut agnostic, mut aware) = (0.0, 0.0);
     for _ in 0..DRAWS {
-        let links = links(percentiles, &mut random);
+        let links = drawn(percentiles, &mut random);
         agnostic += seconds(&links, false);
         aware += seconds(&links, true);
     }

@@ -13,6 +13,8 @@ mod montage;
 
 use std::str::FromStr;
 
+use self::blast::{QUERIES, QUERIES_ON_CLOUDS};
+use self::montage::Mosaic;
 use super::{FileNumber, Task, TaskNumber, Workflow};
 use crate::random::Random;
 
@@ -60,13 +62,26 @@ impl BuiltIn {
         NAMES.iter().find(|(it, _)| *it == self).expect("all are named").1
     }
 
+    fn making(self, seed: u64) -> Making {
+        let workflow = Workflow { name: self.name().to_owned(), ..Workflow::default() };
+        Making { workflow, random: Random::new(seed) }
+    }
+
+    /// As network-aware MemEFS ran it on 32 machines, where it did (its table 4.1).
+    pub fn on_clouds(self, seed: u64) -> Option<Workflow> {
+        match self {
+            BuiltIn::Montage => Some(self.making(seed).montage(&Mosaic::ON_CLOUDS)),
+            BuiltIn::Blast => Some(self.making(seed).blast(QUERIES_ON_CLOUDS)),
+            BuiltIn::Broadband | BuiltIn::CyberShake => None,
+        }
+    }
+
     /// One seed is one workflow.
     pub fn workflow(self, seed: u64) -> Workflow {
-        let workflow = Workflow { name: self.name().to_owned(), ..Workflow::default() };
-        let making = Making { workflow, random: Random::new(seed) };
+        let making = self.making(seed);
         match self {
-            BuiltIn::Montage => making.montage(),
-            BuiltIn::Blast => making.blast(),
+            BuiltIn::Montage => making.montage(&Mosaic::FULL),
+            BuiltIn::Blast => making.blast(QUERIES),
             BuiltIn::Broadband => making.broadband(),
             BuiltIn::CyberShake => making.cybershake(),
         }
@@ -141,5 +156,31 @@ mod tests {
             assert_eq!(built_in.name().parse(), Ok(built_in));
         }
         assert!("mosaic".parse::<BuiltIn>().unwrap_err().to_string().contains("\"mosaic\""));
+    }
+
+    #[test]
+    fn those_on_clouds_are_those_of_their_table() {
+        for (built_in, tasks, input, peak) in
+            [(BuiltIn::Montage, 39_472, 13.0, 320.0), (BuiltIn::Blast, 3_072, 57.0, 192.0)]
+        {
+            let workflow = built_in.on_clouds(1).expect("the table has it");
+            assert_eq!(workflow.tasks.len(), tasks, "{}", workflow.name);
+            let bytes = workflow.input_bytes() as f64 / GB;
+            assert!((bytes - input).abs() < 0.01 * input, "{}: {bytes}", workflow.name);
+            assert_eq!(workflow.circle(), None);
+            // Montage's input is gone at its peak, and its sum is not there yet.
+            let written = |stages: &[&str]| -> f64 {
+                let of =
+                    |task: &&Task| stages.contains(&&*workflow.stages[usize::from(task.stage)]);
+                let tasks = workflow.tasks.iter().filter(of);
+                tasks.map(|task| workflow.bytes(&task.writes) as f64 / GB).sum()
+            };
+            let held = match built_in {
+                BuiltIn::Montage => written(&["mProjectPP", "mDiffFit", "mBackground"]),
+                _ => bytes + written(&["formatdb", "blastall"]),
+            };
+            assert!((held - peak).abs() < 0.01 * peak, "{}: {held}", workflow.name);
+        }
+        assert_eq!(BuiltIn::Broadband.on_clouds(1), None);
     }
 }
