@@ -2,7 +2,8 @@
 //! forecasts [WORKFLOW [BOOT [TOLD]]]`. Every case of docs/REPRODUCTION.md, in its order.
 //!
 //! With `SEED=N` in the environment, workflow, partitions and what is told mixed are drawn from N in
-//! place of 1; with `STORY=1`, the reconfigurations of each run are told below its row.
+//! place of 1; with `STORY=1`, the reconfigurations of each run are told below its row. With
+//! `NODES=compute`, no other machines do: nodes bring 8 slots each, as in MemEFS.
 
 use tidefs_control::Policy;
 use tidefs_model::ByteSize;
@@ -27,6 +28,11 @@ fn main() {
         "| workflow | boot, s | told | overhead, % | RUI, % | of the oracle's | reconfigurations |"
     );
     let only = std::env::args().nth(1);
+    let nodes_compute = match std::env::var("NODES").as_deref() {
+        Ok("compute") => true,
+        Ok(other) => panic!("NODES={other} is not known; there is NODES=compute"),
+        Err(_) => false,
+    };
     let seed = std::env::var("SEED").map_or(1, |it| it.parse().expect("a number"));
     for built_in in [BuiltIn::Montage, BuiltIn::Blast, BuiltIn::Broadband, BuiltIn::CyberShake] {
         if only.as_ref().is_some_and(|only| built_in.name() != only) {
@@ -49,7 +55,7 @@ fn main() {
                 node_memory: ByteSize(20_000_000_000),
                 lent: None,
                 slots: 8,
-                compute: Some(64),
+                compute: (!nodes_compute).then_some(64),
                 bandwidth: 1e9,
                 boot_seconds,
                 suspends: false,
