@@ -3,6 +3,7 @@
 pub mod explain;
 pub mod inventory;
 pub mod made_up;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 

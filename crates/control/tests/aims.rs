@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use proptest::prelude::*;
+use tidefs_control::rescaling::Weights;
 use tidefs_control::{
-    Aims, Capacity, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Refusal, Spreading, Within,
-    check, class_of, plan_for,
+    AimedPlan, Aims, Capacity, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Refusal,
+    Spreading, Within, check, class_of, plan_for,
 };
 use tidefs_model::{METADATA_PARTITIONS, NodeClass, NodeId, Partition};
 
@@ -27,6 +29,10 @@ fn load(partition: u16) -> f64 {
 
 /// Nodes 1 to `own` are own, then come victims, then newcomers; data lies on all but those.
 fn inventory(own: u8, victims: u8, newcomers: u8, turn: bool) -> Inventory {
+    inventory_of(own, victims, newcomers, turn, 4_096 * MIB)
+}
+
+fn inventory_of(own: u8, victims: u8, newcomers: u8, turn: bool, memory: u64) -> Inventory {
     let holding = own + victims;
     let mut used = vec![EMPTY_NODE_BYTES; usize::from(holding + newcomers)];
     let held = |partition: u16, used: &mut Vec<u64>| {
@@ -44,7 +50,7 @@ fn inventory(own: u8, victims: u8, newcomers: u8, turn: bool) -> Inventory {
             NodeClass::Own
         },
         state: NodeState::Serving,
-        capacity_bytes: 4_096 * MIB,
+        capacity_bytes: memory,
         used_bytes,
         partitions: 0,
         received_bytes: 0,
@@ -116,7 +122,8 @@ fn a_chosen_share_lies_on_own_nodes_balanced_or_hashed() {
     let inventory = inventory(4, 4, 0, false);
     let share = 0.75;
     for within in [Within::Balanced, Within::Hashed] {
-        let aims = Aims { own_share: Some(share), within, ..Aims::default() };
+        let own_share = Some("0.75".parse().unwrap());
+        let aims = Aims { own_share, within, ..Aims::default() };
         let aimed = plan_for(&inventory, &BTreeSet::new(), &small_steps(), &aims).unwrap();
         assert_eq!(check(&aimed.plan, &inventory), vec![]);
         let moved: BTreeMap<Partition, NodeId> =
@@ -153,4 +160,151 @@ fn a_deadline_puts_leaving_first_or_refuses() {
     let refused = plan_for(&inventory, &leaving, &small_steps(), &aims(1)).unwrap_err();
     assert!(matches!(refused, Refusal::TooLate { .. }), "{refused}");
     assert!(refused.to_string().contains("must be after 1.0 s"), "{refused}");
+}
+
+/// A share that own nodes have no room for is not forced on them: they are not filled to the brim, and
+/// the plan says what it is made for.
+#[test]
+fn a_share_that_does_not_fit_is_the_nearest_that_does() {
+    // Metadata of half a GiB and data of three halves, of which four fifths are too much for two own
+    // nodes of 800 MiB.
+    let inventory = inventory_of(2, 2, 0, false, 800 * MIB);
+    for within in [Within::Balanced, Within::Hashed] {
+        let own_share = Some("0.8".parse().unwrap());
+        let aims = Aims { own_share, within, ..Aims::default() };
+        let aimed = plan_for(&inventory, &BTreeSet::new(), &small_steps(), &aims).unwrap();
+        assert_eq!(check(&aimed.plan, &inventory), vec![]);
+        let planned = aimed.own_share.unwrap();
+        assert!((0.55..0.7).contains(&planned), "{planned}");
+        if within == Within::Balanced {
+            assert!(
+                aimed.plan.left_out * 20 < aimed.plan.partitions_moved(),
+                "{} left out of {}",
+                aimed.plan.left_out,
+                aimed.plan
+            );
+        }
+    }
+}
+
+/// Until the leaving nodes are empty, by the moves themselves.
+fn seconds_to_leave(
+    aimed: &AimedPlan,
+    leaving: &BTreeSet<NodeId>,
+    bandwidths: &BTreeMap<NodeId, f64>,
+) -> f64 {
+    let mut busy: BTreeMap<(NodeId, bool), f64> = BTreeMap::new();
+    for moved in aimed.plan.moves().filter(|it| leaving.contains(&it.from)) {
+        for (node, sends) in [(moved.from, true), (moved.to, false)] {
+            *busy.entry((node, sends)).or_default() += moved.bytes as f64 / bandwidths[&node];
+        }
+    }
+    busy.into_values().fold(0.0, f64::max)
+}
+
+/// An even spread would have the slow link carry a third of what leaves; it need not.
+#[test]
+fn a_deadline_that_an_even_spread_misses_is_met_where_links_are_fast() {
+    let inventory = inventory(4, 0, 0, false);
+    let leaving = BTreeSet::from([id(4)]);
+    let speeds = [(1, 5), (2, 500), (3, 500), (4, 500)];
+    let bandwidths: BTreeMap<_, _> =
+        speeds.map(|(byte, speed)| (id(byte), (speed * MIB) as f64)).into();
+    let aims = |seconds: f64| Aims {
+        bandwidths: bandwidths.clone(),
+        deadline: Some(Duration::from_secs_f64(seconds)),
+        ..Aims::default()
+    };
+    let plan = |seconds| plan_for(&inventory, &leaving, &small_steps(), &aims(seconds));
+    // A third of 1 GiB over 5 MiB/s takes more than a minute.
+    let even = plan(600.0).unwrap();
+    assert!(!even.hurried && even.seconds_to_leave > 30.0, "{even:?}");
+    let hurried = plan(10.0).unwrap();
+    assert_eq!(check(&hurried.plan, &inventory), vec![]);
+    assert!(hurried.hurried && hurried.seconds_to_leave <= 10.0, "{}", hurried.seconds_to_leave);
+    let seconds = seconds_to_leave(&hurried, &leaving, &bandwidths);
+    assert!((hurried.seconds_to_leave - seconds).abs() < 1e-9);
+    assert!(hurried.plan.moves().all(|it| leaving.contains(&it.from)), "nothing else moves");
+    // The leaving node's own link takes two seconds.
+    let refused = plan(1.0).unwrap_err();
+    let Refusal::TooLate { needed, .. } = refused else { panic!("{refused}") };
+    assert!(needed.as_secs_f64() < 1.2 * hurried.bounds.seconds_forced, "{refused}");
+}
+
+#[test]
+fn a_link_that_carries_next_to_nothing_is_too_late_and_no_crash() {
+    let inventory = inventory(3, 0, 0, false);
+    let aims = Aims {
+        bandwidths: (1..=3).map(|byte| (id(byte), 1e-300)).collect(),
+        deadline: Some(Duration::from_secs(5)),
+        ..Aims::default()
+    };
+    let refused = plan_for(&inventory, &BTreeSet::from([id(1)]), &small_steps(), &aims);
+    assert!(matches!(refused, Err(Refusal::TooLate { .. })), "{refused:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever is wished together: no node above its memory at any step, metadata on own nodes, who
+    /// leaves is empty, and in time; or it is said why not.
+    #[test]
+    fn constraints_hold_together(
+        (own, victims, newcomers) in (1_u8..5, 0_u8..4, 0_u8..3),
+        memory_percent in 105_u64..400,
+        leaves in prop::collection::vec(any::<bool>(), 10),
+        speeds in prop::collection::vec(1_u64..1_000, 10),
+        share in prop::option::of(0_u8..=100),
+        hashed in any::<bool>(),
+        by_bandwidth in any::<bool>(),
+        deadline in prop::option::of(1_u64..600),
+    ) {
+        let all = own + victims + newcomers;
+        let holding = u64::from(own + victims);
+        let content: u64 = (0..PARTITIONS).map(size).sum();
+        // The own nodes hold more, since metadata lies on those only.
+        let memory = content / holding * memory_percent / 100 + content / 8 / u64::from(own);
+        let inventory = inventory_of(own, victims, newcomers, false, memory + 64 * MIB);
+        let leaving: BTreeSet<NodeId> =
+            (0..all).filter(|&at| leaves[usize::from(at)]).map(|at| id(at + 1)).collect();
+        let bandwidths: BTreeMap<NodeId, f64> =
+            (0..all).map(|at| (id(at + 1), (speeds[usize::from(at)] * MIB) as f64)).collect();
+        let aims = Aims {
+            weights: Weights::LDT,
+            loads: loads(),
+            bandwidths: bandwidths.clone(),
+            capacity: if by_bandwidth { Capacity::Bandwidth } else { Capacity::Memory },
+            own_share: share.map(|it| (f64::from(it) / 100.0).to_string().parse().unwrap()),
+            within: if hashed { Within::Hashed } else { Within::Balanced },
+            deadline: deadline.map(Duration::from_secs),
+        };
+        match plan_for(&inventory, &leaving, &small_steps(), &aims) {
+            Ok(aimed) => {
+                prop_assert_eq!(check(&aimed.plan, &inventory), vec![]);
+                let seconds = seconds_to_leave(&aimed, &leaving, &bandwidths);
+                prop_assert!((aimed.seconds_to_leave - seconds).abs() <= 1e-6 * seconds);
+                if let Some(deadline) = deadline {
+                    prop_assert!(seconds <= deadline as f64);
+                    let first: Vec<_> =
+                        aimed.plan.moves().map(|it| leaving.contains(&it.from)).collect();
+                    prop_assert!(first.is_sorted_by(|before, after| before >= after));
+                }
+            }
+            Err(Refusal::TooLate { needed, deadline }) => prop_assert!(needed > deadline),
+            Err(refusal) => prop_assert!(
+                matches!(
+                    refusal,
+                    Refusal::NoNodeLeft
+                        | Refusal::NoOwnNodeLeft
+                        | Refusal::DoesNotFit { .. }
+                        | Refusal::NoRoomToMove { .. }
+                ),
+                "{}", refusal
+            ),
+        }
+    }
 }

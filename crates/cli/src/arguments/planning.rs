@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tidefs_control::OwnShare;
 use tidefs_control::rescaling::Weights;
 use tidefs_model::ByteSize;
 
@@ -47,6 +48,7 @@ pub struct PlanOptions {
 
     /// Memory of each made-up node
     #[arg(long, value_name = "SIZE", default_value = "20GiB", conflicts_with = "inventory")]
+    #[arg(value_parser = super::node_memory)]
     pub node_memory: ByteSize,
 
     /// What is made up is drawn from this
@@ -62,8 +64,8 @@ pub struct PlanOptions {
     pub capacity: CapacityBy,
 
     /// What part of the data lies on own nodes, 0 to 1 [default: by capacity]
-    #[arg(long, value_name = "SHARE", value_parser = part)]
-    pub own_share: Option<f64>,
+    #[arg(long, value_name = "SHARE")]
+    pub own_share: Option<OwnShare>,
 
     /// Find a partition's node by hash alone, as MemFSS does
     #[arg(long)]
@@ -154,11 +156,6 @@ pub enum PlannerName {
     Tidefs,
     /// The heuristic of the paper
     Pufferscale,
-}
-
-fn part(text: &str) -> Result<f64, String> {
-    let part = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.0..=1.0).contains(&part) { Ok(part) } else { Err("give a share from 0 to 1".to_owned()) }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

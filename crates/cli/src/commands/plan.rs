@@ -55,7 +55,7 @@ fn once(options: &PlanOptions) -> anyhow::Result<ExitCode> {
     if options.json {
         print_json(&explained)?;
     } else {
-        say::answer(explained);
+        say::answer(explained.to_string().trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

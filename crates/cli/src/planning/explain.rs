@@ -1,12 +1,10 @@
 //! A plan in words and in JSON: what moves, why, how long it takes, and how far it is from what no
 //! plan could do better (Pufferscale, equations 8 to 11).
 
-use std::fmt;
-
 use serde::Serialize;
 use tidefs_control::rescaling::{Bounds, Quality};
-use tidefs_control::{AimedPlan, Aims, BANDWIDTH_UNKNOWN};
-use tidefs_model::{ByteSize, NodeId};
+use tidefs_control::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, OwnShare};
+use tidefs_model::NodeId;
 
 use super::Question;
 
@@ -24,6 +22,13 @@ pub struct Explained {
     /// Moves that an even spread wants and for which there is no room at any time.
     pub left_out: u32,
     pub seconds_to_leave: f64,
+    /// What leaves goes to where it is soonest: an even spread would miss the deadline.
+    pub hurried: bool,
+    /// The part of the data that is planned for own nodes, where one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_share: Option<f64>,
+    #[serde(skip)]
+    pub own_share_wished: Option<f64>,
     pub moves: Vec<MoveView>,
 }
 
@@ -51,8 +56,17 @@ pub struct Figures {
     pub duration_seconds: f64,
 }
 
+/// What no plan can do better than; loads and bytes are means over nodes, of which each one's share
+/// is the bound.
 #[derive(Debug, Serialize)]
 pub struct BoundFigures {
+    /// Equation 8.
+    pub load: f64,
+    /// Equation 9.
+    pub bytes: u64,
+    /// The same before nodes come or go: equation 10.
+    pub bytes_before: u64,
+    /// Between even spreads: equation 11.
     pub duration_seconds: f64,
     /// What the nodes that leave need to send what they hold.
     pub leaving_seconds: f64,
@@ -78,7 +92,6 @@ impl From<&Quality> for Figures {
 }
 
 pub fn explain(question: &Question, aims: &Aims, aimed: &AimedPlan) -> Explained {
-    let Bounds { seconds, seconds_forced, seconds_from_here, bytes_moved } = aimed.bounds;
     let steps = aimed.plan.steps.iter().enumerate();
     let moves = steps.flat_map(|(step, of)| of.moves.iter().map(move |moved| (step, moved)));
     let view = |(step, moved): (usize, &tidefs_control::Move)| MoveView {
@@ -93,18 +106,37 @@ pub fn explain(question: &Question, aims: &Aims, aimed: &AimedPlan) -> Explained
         nodes: changes(question, aims, aimed),
         before: (&aimed.before).into(),
         after: (&aimed.after).into(),
-        bounds: BoundFigures {
-            duration_seconds: seconds,
-            leaving_seconds: seconds_forced,
-            from_here_seconds: seconds_from_here,
-            bytes_moved,
-        },
+        bounds: bounds(question, &aimed.bounds),
         partitions_moved: aimed.plan.partitions_moved(),
         bytes_moved: aimed.plan.bytes_moved(),
         steps: aimed.plan.steps.len(),
         left_out: aimed.plan.left_out,
         seconds_to_leave: aimed.seconds_to_leave,
+        hurried: aimed.hurried,
+        own_share: aimed.own_share,
+        own_share_wished: aims.own_share.map(OwnShare::part),
         moves: moves.map(view).collect(),
+    }
+}
+
+fn bounds(question: &Question, bounds: &Bounds) -> BoundFigures {
+    let Bounds { seconds, seconds_forced, seconds_from_here, bytes_moved } = *bounds;
+    let inventory = &question.inventory;
+    let nodes = inventory.nodes();
+    let after = nodes.iter().filter(|node| !question.leaving.contains(&node.id)).count().max(1);
+    let before = nodes.iter().filter(|node| node.partitions > 0).count().max(1);
+    let bytes: u64 = inventory.bytes_by_node().iter().sum();
+    let load: f64 = question.loads.iter().sum();
+    // Without loads, the number of partitions is what is balanced.
+    let load = if load > 0.0 { load } else { inventory.partitions().len() as f64 };
+    BoundFigures {
+        load: load / after as f64,
+        bytes: bytes / after as u64,
+        bytes_before: bytes / before as u64,
+        duration_seconds: seconds,
+        leaving_seconds: seconds_forced,
+        from_here_seconds: seconds_from_here,
+        bytes_moved,
     }
 }
 
@@ -162,65 +194,4 @@ fn why(change: &NodeChange, leaves: bool) -> String {
         "exchanges partitions, so that load and bytes come out even together"
     };
     text.to_owned()
-}
-
-impl fmt::Display for Explained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wide =
-            self.nodes.iter().map(|node| node.name.chars().count()).max().unwrap_or(4).max(4);
-        writeln!(
-            f,
-            "{:<wide$}  {:<6}  {:>15}  {:>23}  {:>10}  {:>10}  {:>8}  why",
-            "node", "class", "partitions", "bytes", "sends", "receives", "seconds"
-        )?;
-        for node in &self.nodes {
-            let partitions = format!("{} > {}", node.partitions_before, node.partitions_after);
-            let bytes = format!("{} > {}", ByteSize(node.bytes_before), ByteSize(node.bytes_after));
-            writeln!(
-                f,
-                "{:<wide$}  {:<6}  {partitions:>15}  {bytes:>23}  {:>10}  {:>10}  {:>8.2}  {}",
-                node.name,
-                node.class,
-                ByteSize(node.sent_bytes).to_string(),
-                ByteSize(node.received_bytes).to_string(),
-                node.seconds,
-                node.why,
-            )?;
-        }
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        let Explained { before, after, bounds, .. } = self;
-        writeln!(f)?;
-        for (name, before, after) in [
-            ("load", before.load_balance, after.load_balance),
-            ("bytes", before.data_balance, after.data_balance),
-        ] {
-            let (before, after) = (percent(before), percent(after));
-            writeln!(f, "{name:<9} fullest node {before:.2} % above its share, then {after:.2} %")?;
-        }
-        writeln!(
-            f,
-            "time      {:.2} s at full bandwidth; between even spreads at least {:.2} s, from \
-             here at least {:.2} s, to empty what leaves at least {:.2} s",
-            after.duration_seconds,
-            bounds.duration_seconds,
-            bounds.from_here_seconds,
-            bounds.leaving_seconds
-        )?;
-        write!(
-            f,
-            "moves     {} partitions with {} in {} steps; any plan that ends even moves {}",
-            self.partitions_moved,
-            ByteSize(self.bytes_moved),
-            self.steps,
-            ByteSize(bounds.bytes_moved)
-        )?;
-        if self.left_out > 0 {
-            write!(
-                f,
-                "\nleft out  {} moves, for which there is no room at any time",
-                self.left_out
-            )?;
-        }
-        Ok(())
-    }
 }

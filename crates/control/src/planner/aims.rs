@@ -11,11 +11,14 @@ use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId, Partition};
 
+use super::deadline::soonest;
 use super::hashing::{class_of, node_of};
+use super::hosts::{hosts, own_share};
 use super::steps::Draft;
 use super::{Move, Plan, Problem, Refusal, imbalance};
 use crate::inventory::Inventory;
-use crate::rescaling::{self, Bounds, Bucket, Home, Host, Quality, Weights, rescale};
+use crate::own_share::OwnShare;
+use crate::rescaling::{self, Bounds, Bucket, Home, Quality, Weights, rescale};
 use crate::settings::Spreading;
 
 /// Bytes a second of a node whose bandwidth nobody knows: 10 Gbit/s.
@@ -49,10 +52,12 @@ pub struct Aims {
     /// Bytes a second; nodes that are not named have [`BANDWIDTH_UNKNOWN`].
     pub bandwidths: BTreeMap<NodeId, f64>,
     pub capacity: Capacity,
-    /// What part of the data lies on own nodes; `None` leaves it to the capacities.
-    pub own_share: Option<f64>,
+    /// What part of the data lies on own nodes, as far as memory allows; `None` leaves it to the
+    /// capacities.
+    pub own_share: Option<OwnShare>,
     pub within: Within,
-    /// By when the leaving nodes must be empty.
+    /// By when the leaving nodes must be empty. Where an even spread would miss it, what leaves goes to
+    /// where it is soonest, and nothing else moves.
     pub deadline: Option<Duration>,
 }
 
@@ -80,6 +85,10 @@ pub struct AimedPlan {
     pub after: Quality,
     /// Until the leaving nodes are empty, when only the links limit it; 0 when none leaves.
     pub seconds_to_leave: f64,
+    /// An even spread would have missed the deadline, so what leaves goes to where it is soonest.
+    pub hurried: bool,
+    /// The part of the data that was planned for own nodes, where one was wished and there are victims.
+    pub own_share: Option<f64>,
 }
 
 /// Plans a spread over all serving nodes but the leaving ones.
@@ -91,22 +100,25 @@ pub fn plan_for(
 ) -> Result<AimedPlan, Refusal> {
     let problem = Problem::new(inventory, leaving, spreading)?;
     let stated = Stated::new(&problem, aims)?;
-    let placement = stated.placement(&problem, aims);
+    let (placement, hurried) = stated.placement(&problem, aims);
     let drafts = stated.drafts(&problem, &placement);
-    let (first, rest): (Vec<_>, Vec<_>) =
-        drafts.into_iter().partition(|draft| !problem.stays[draft.from]);
-    let seconds_to_leave = stated.seconds(&first);
-    if let Some(deadline) = aims.deadline
-        && seconds_to_leave > deadline.as_secs_f64()
-    {
-        let needed = Duration::from_secs_f64(seconds_to_leave);
-        return Err(Refusal::TooLate { needed, deadline });
-    }
+    let leaves = |from: usize| !problem.stays[from];
+    let (first, rest): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|draft| leaves(draft.from));
     // With a deadline, nothing else is on its way before the leaving nodes are empty.
     let (steps, left_out) = match aims.deadline {
         Some(_) => problem.steps_in_turn(first, rest)?,
         None => problem.steps(first.into_iter().chain(rest).collect())?,
     };
+    // Where there was no room, partitions go elsewhere than was planned, so this is looked at last.
+    let moves = steps.iter().flat_map(|step| &step.moves);
+    let moves = moves.map(|it| (problem.index(it.from), problem.index(it.to), it.bytes));
+    let seconds_to_leave = stated.seconds(moves.filter(|(from, ..)| leaves(*from)));
+    if let Some(deadline) = aims.deadline
+        && seconds_to_leave > deadline.as_secs_f64()
+    {
+        let needed = Duration::try_from_secs_f64(seconds_to_leave).unwrap_or(Duration::MAX);
+        return Err(Refusal::TooLate { needed, deadline });
+    }
     let mut after = stated.rescaling.start();
     for step in steps.iter().flat_map(|step| &step.moves) {
         let at = stated.at[usize::from(step.partition.number())].expect("it was planned for");
@@ -123,6 +135,8 @@ pub fn plan_for(
         before: Quality::new(&stated.rescaling, &start),
         after: fair.1,
         seconds_to_leave,
+        hurried,
+        own_share: stated.own_share,
         plan: Plan {
             leaving: leaving.iter().copied().collect(),
             steps,
@@ -142,23 +156,24 @@ struct Stated {
     partitions: Vec<Partition>,
     /// By partition, its bucket; none where nobody can reach it.
     at: Vec<Option<usize>>,
+    own_share: Option<f64>,
 }
 
 impl Stated {
     fn new(problem: &Problem<'_>, aims: &Aims) -> Result<Stated, Refusal> {
         let inventory = problem.inventory;
-        let hosts = hosts(problem, aims);
-        let victims = hosts.iter().any(|host| host.stays && host.class == NodeClass::Victim);
+        let own_share = own_share(problem, aims);
+        let hosts = hosts(problem, aims, own_share);
         let counted = aims.loads.iter().all(|load| *load == 0.0);
         let (mut buckets, mut partitions) = (Vec::new(), Vec::new());
         let mut at = vec![None; inventory.partitions().len()];
         for item in problem.items(true).into_iter().chain(problem.items(false)) {
             let partition = Partition::new(item.number);
             let number = usize::from(item.number);
-            let home = match aims.own_share {
+            let home = match own_share {
                 _ if partition.is_metadata() => Home::Only(NodeClass::Own),
-                Some(share) if victims => Home::Only(class_of(partition, share)),
-                _ => Home::Any,
+                Some(share) => Home::Only(class_of(partition, share)),
+                None => Home::Any,
             };
             let load = if counted { 1.0 } else { aims.loads.get(number).copied().unwrap_or(0.0) };
             let from = inventory.owners()[number].expect("an item has an owner");
@@ -166,15 +181,29 @@ impl Stated {
             partitions.push(partition);
             buckets.push(Bucket { bytes: item.bytes, load, from, home });
         }
-        let rescaling = rescaling::Problem::new(buckets, hosts).map_err(|_| Refusal::NoNodeLeft)?;
+        let rescaling = rescaling::Problem::new(buckets, hosts)?;
         let bounds = Bounds::new(&rescaling);
-        Ok(Stated { rescaling, bounds, partitions, at })
+        Ok(Stated { rescaling, bounds, partitions, at, own_share })
     }
 
-    fn placement(&self, problem: &Problem<'_>, aims: &Aims) -> Vec<u16> {
-        if aims.within == Within::Balanced {
-            return rescale(&self.rescaling, aims.weights);
+    /// Where partitions go, and whether that is for the deadline's sake.
+    fn placement(&self, problem: &Problem<'_>, aims: &Aims) -> (Vec<u16>, bool) {
+        if aims.within == Within::Hashed {
+            return (self.hashed(problem), false);
         }
+        let even = rescale(&self.rescaling, aims.weights);
+        let buckets = self.rescaling.buckets().iter().zip(&even);
+        let leave = buckets
+            .map(|(bucket, &to)| (usize::from(bucket.from), usize::from(to), bucket.bytes))
+            .filter(|(from, ..)| !problem.stays[*from]);
+        let seconds = self.seconds(leave);
+        match aims.deadline.is_some_and(|deadline| seconds > deadline.as_secs_f64()) {
+            true => (soonest(&self.rescaling), true),
+            false => (even, false),
+        }
+    }
+
+    fn hashed(&self, problem: &Problem<'_>) -> Vec<u16> {
         let hosts = self.rescaling.hosts();
         let hashed = |(bucket, &partition): (&Bucket, &Partition)| {
             let able = (0..hosts.len()).filter(|&at| hosts[at].takes(bucket.home));
@@ -196,12 +225,12 @@ impl Stated {
         buckets.filter_map(draft).collect()
     }
 
-    /// How long the busiest link is busy with these moves.
-    fn seconds(&self, drafts: &[Draft]) -> f64 {
+    /// How long the busiest link is busy with moves from a node to another of so many bytes.
+    fn seconds(&self, moves: impl Iterator<Item = (usize, usize, u64)>) -> f64 {
         let mut moved = vec![(0_u64, 0_u64); self.rescaling.hosts().len()];
-        for draft in drafts {
-            moved[draft.from].0 += draft.step.bytes;
-            moved[draft.to].1 += draft.step.bytes;
+        for (from, to, bytes) in moves {
+            moved[from].0 += bytes;
+            moved[to].1 += bytes;
         }
         let hosts = self.rescaling.hosts().iter();
         let seconds = moved
@@ -223,39 +252,4 @@ impl Stated {
         let all = self.rescaling.bytes() as f64;
         (0..self.rescaling.hosts().len()).map(|at| self.rescaling.part(at) * all).collect()
     }
-}
-
-fn hosts(problem: &Problem<'_>, aims: &Aims) -> Vec<Host> {
-    let nodes = problem.inventory.nodes();
-    let bandwidth = |at: usize| {
-        let known = aims.bandwidths.get(&nodes[at].id).copied();
-        known.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(BANDWIDTH_UNKNOWN)
-    };
-    let weight = |at: usize| match aims.capacity {
-        Capacity::Memory => problem.memory[at].max(1) as f64,
-        Capacity::Bandwidth => bandwidth(at),
-    };
-    let all = |class: NodeClass| -> f64 {
-        let of = (0..nodes.len()).filter(|&at| problem.stays[at] && nodes[at].class == class);
-        of.map(weight).sum()
-    };
-    let (own, victim) = (all(NodeClass::Own), all(NodeClass::Victim));
-    // Each class gets its share, each node its part of that; a share of nothing is next to nothing.
-    let factor = |class: NodeClass| match aims.own_share {
-        Some(share) if own > 0.0 && victim > 0.0 => match class {
-            NodeClass::Own => share.clamp(0.001, 0.999) / own,
-            NodeClass::Victim => (1.0 - share.clamp(0.001, 0.999)) / victim,
-        },
-        _ => 1.0,
-    };
-    let room = problem.room();
-    let host = |(at, node): (usize, &crate::observation::Node)| Host {
-        class: node.class,
-        stays: problem.stays[at],
-        newcomer: node.partitions == 0,
-        weight: weight(at) * factor(node.class),
-        bandwidth: bandwidth(at),
-        limit_bytes: (room[at].limit_bytes + problem.content(at)).saturating_sub(node.used_bytes),
-    };
-    nodes.iter().enumerate().map(host).collect()
 }
