@@ -10,15 +10,32 @@ use tidefs_sim::scenarios::Scenario;
 
 use crate::elasticity::NodeRange;
 
+/// What a scenario has of its own.
+const OF_WORKFLOWS: [&str; 13] = [
+    "workflow",
+    "policy",
+    "nodes",
+    "node_memory",
+    "slots",
+    "compute",
+    "disturb",
+    "bandwidth",
+    "boot",
+    "suspend",
+    "dump",
+    "fixed",
+    "report",
+];
+
 #[derive(Debug, Args)]
 pub struct Sim {
-    /// montage, blast, broadband, cybershake, or a file in WfFormat
+    /// montage, blast, broadband, cybershake, or a file: WfFormat, or what snakemake --dry-run printed
     #[arg(long, value_name = "NAME | FILE", required_unless_present = "scenario")]
     pub workflow: Option<String>,
 
-    /// An evaluation of a paper, its figures beside those here: memefs, table-3.2, memfss, clouds;
-    /// nothing but --seed and --json changes it
-    #[arg(long, value_name = "NAME", conflicts_with = "workflow")]
+    /// An evaluation of a paper, its figures beside those here: memefs, table-3.2, memfss, clouds,
+    /// cloud-workflows, cloud-changes; nothing but --seed and --json changes it
+    #[arg(long, value_name = "NAME", conflicts_with_all = OF_WORKFLOWS)]
     pub scenario: Option<Scenario>,
 
     /// Policies, one run each; every one is compared with a static run
@@ -49,7 +66,7 @@ pub struct Sim {
     pub disturb: Disturbance,
 
     /// What each node's link carries in a second
-    #[arg(long, value_name = "SIZE", default_value = "1GB")]
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = rate)]
     pub bandwidth: ByteSize,
 
     /// Seconds from the wish for a node to its service
@@ -62,7 +79,7 @@ pub struct Sim {
     pub suspend: bool,
 
     /// What a node brings to files and sends in a second, where partitions move in files, as in MemEFS
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub dump: Option<ByteSize>,
 
     /// Nodes of the static run [default: the most]
@@ -80,4 +97,9 @@ pub struct Sim {
     /// Write index.html there, and a report for each policy
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+}
+
+fn rate(text: &str) -> Result<ByteSize, String> {
+    let rate = text.parse::<ByteSize>().map_err(|error| error.to_string())?;
+    if rate.0 == 0 { Err("give more than 0 bytes a second".to_owned()) } else { Ok(rate) }
 }

@@ -59,10 +59,10 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         slots: options.slots,
         compute: options.compute,
         disturbance: options.disturb,
-        bandwidth: (options.bandwidth.0 as f64).max(1.0),
+        bandwidth: options.bandwidth.0 as f64,
         boot_seconds: options.boot.into(),
         suspends: options.suspend,
-        dump: options.dump.map(|dump| (dump.0 as f64).max(1.0)),
+        dump: options.dump.map(|dump| dump.0 as f64),
         seed: options.seed,
     };
     let run = |setup: &Setup| {
@@ -162,12 +162,12 @@ fn print(view: &View) {
         100.0 * view.oracle_improvement,
     ));
     say::answer(format!(
-        "{:<10}{:>12}{:>8}{:>10}{:>12}{:>8}{:>8}",
+        "{:<10}{:>12}{:>8}{:>12}{:>12}{:>8}{:>8}",
         "policy", "makespan s", "RUI %", "overhead %", "node-hours", "nodes", "changes"
     ));
     for line in &view.policies {
         say::answer(format!(
-            "{:<10}{:>12.0}{:>8.1}{:>10.1}{:>12.1}{:>8}{:>8}",
+            "{:<10}{:>12.0}{:>8.1}{:>12.1}{:>12.1}{:>8}{:>8}",
             line.policy,
             line.makespan_seconds,
             100.0 * line.resource_usage_improvement,

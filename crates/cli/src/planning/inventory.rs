@@ -12,6 +12,13 @@ use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass};
 
 use super::{Question, id};
 
+/// No memory is larger, nor all partitions together: 2^60 bytes.
+const BYTES_MOST: u64 = 1 << 60;
+/// No load is larger: sums of more say nothing.
+const LOAD_MOST: f64 = 1e15;
+/// Bytes a second of a link, at least and at most.
+const BANDWIDTHS: std::ops::RangeInclusive<f64> = 1.0..=1e15;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -65,18 +72,30 @@ pub enum InventoryError {
     NoOwnNode,
     #[error("two nodes are called {0:?}; give each a name of its own")]
     SameName(String),
+    #[error("{0:?} is no name of a node; give it letters, and nothing that does not print")]
+    Name(String),
     #[error("node {0:?} has no memory")]
     NoMemory(String),
-    #[error("the bandwidth of node {0:?} must be above 0")]
+    #[error(
+        "node {node:?} has {bytes} bytes of memory, more than the 2^60 that can be planned for"
+    )]
+    Memory { node: String, bytes: u64 },
+    #[error("node {node:?} uses {used} and has {memory}")]
+    Used { node: String, used: ByteSize, memory: ByteSize },
+    #[error("the bandwidth of node {0:?} must be above 0, from 1 to 1e15 bytes a second")]
     Bandwidth(String),
     #[error("partition {partition} lies on {node:?}, which is not among the nodes")]
     UnknownNode { partition: usize, node: String },
     #[error("partition {partition} holds metadata and lies on {node:?}, which is a victim")]
     MetadataOnVictim { partition: usize, node: String },
-    #[error("the load of partition {partition} must be 0 or more")]
+    #[error("the load of partition {partition} must be 0 or more, and at most 1e15")]
     Load { partition: usize },
     #[error("node {node:?} holds {held} in partitions and has {memory}")]
     TooMuchData { node: String, held: ByteSize, memory: ByteSize },
+    #[error(
+        "all partitions together have {bytes} bytes, more than the 2^60 that can be planned for"
+    )]
+    AllBytes { bytes: u64 },
     #[error("there is no node {0:?} in the inventory that could leave")]
     NobodyToLeave(String),
     #[error("{0}")]
@@ -109,6 +128,10 @@ fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError
     }
     if held.is_empty() {
         return Err(InventoryError::NoPartitions);
+    }
+    let bytes = held_bytes.iter().fold(0, |all: u64, held| all.saturating_add(*held));
+    if bytes > BYTES_MOST {
+        return Err(InventoryError::AllBytes { bytes });
     }
     for (node, &bytes) in file.nodes.iter().zip(&held_bytes) {
         if bytes > node.memory_capacity_bytes {
@@ -159,14 +182,30 @@ fn check_nodes(nodes: &[FileNode]) -> Result<(), InventoryError> {
     if let Some(twins) = nodes.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(InventoryError::SameName(twins[0].name.clone()));
     }
-    if let Some(node) = nodes.iter().find(|node| node.memory_capacity_bytes == 0) {
-        return Err(InventoryError::NoMemory(node.name.clone()));
+    nodes.iter().try_for_each(check_node)
+}
+
+fn check_node(node: &FileNode) -> Result<(), InventoryError> {
+    let name = || node.name.clone();
+    if node.name.trim().is_empty() || node.name.chars().any(char::is_control) {
+        return Err(InventoryError::Name(name()));
     }
-    let unsound = |node: &&FileNode| node.bandwidth_bytes_per_second.is_some_and(|it| it <= 0.0);
-    match nodes.iter().find(unsound) {
-        Some(node) => Err(InventoryError::Bandwidth(node.name.clone())),
-        None => Ok(()),
+    let bytes = node.memory_capacity_bytes;
+    if bytes == 0 {
+        return Err(InventoryError::NoMemory(name()));
     }
+    if bytes > BYTES_MOST {
+        return Err(InventoryError::Memory { node: name(), bytes });
+    }
+    if let Some(used) = node.memory_used_bytes.filter(|&used| used > bytes) {
+        let (used, memory) = (ByteSize(used), ByteSize(bytes));
+        return Err(InventoryError::Used { node: name(), used, memory });
+    }
+    let unsound = |it: f64| !BANDWIDTHS.contains(&it);
+    if node.bandwidth_bytes_per_second.is_some_and(unsound) {
+        return Err(InventoryError::Bandwidth(name()));
+    }
+    Ok(())
 }
 
 fn check_partition(
@@ -179,7 +218,11 @@ fn check_partition(
         let node = node.name.clone();
         return Err(InventoryError::MetadataOnVictim { partition, node });
     }
-    if entry.load < 0.0 { Err(InventoryError::Load { partition }) } else { Ok(()) }
+    if !(0.0..=LOAD_MOST).contains(&entry.load) {
+        Err(InventoryError::Load { partition })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -241,6 +284,41 @@ mod tests {
             (
                 &format!("{{{}, \"partitions\": []}}", NODES.replace(": 5}", ": 0}")),
                 "bandwidth of node \"a\"",
+            ),
+            (
+                r#"{"nodes": [{"name": "a", "memory_capacity_bytes": 18446744073709551615}], "partitions": []}"#,
+                "\"a\" has 18446744073709551615 bytes of memory",
+            ),
+            (
+                r#"{"nodes": [{"name": "a", "memory_capacity_bytes": 9, "memory_used_bytes": 10}], "partitions": []}"#,
+                "\"a\" uses 10 B and has 9 B",
+            ),
+            (
+                r#"{"nodes": [{"name": "", "memory_capacity_bytes": 9}], "partitions": []}"#,
+                "\"\" is no name",
+            ),
+            (
+                r#"{"nodes": [{"name": "a\nb", "memory_capacity_bytes": 9}], "partitions": []}"#,
+                "no name of a node",
+            ),
+            (
+                &format!("{{{}, \"partitions\": []}}", NODES.replace(": 5}", ": 1e-300}")),
+                "bandwidth of node \"a\"",
+            ),
+            (
+                &format!(
+                    "{{{NODES}, \"partitions\": [{{\"node\": \"a\", \"bytes\": 1, \"load\": 1e300}}]}}"
+                ),
+                "load of partition 0",
+            ),
+            (
+                &format!(
+                    "{{{}, \"partitions\": [{{\"node\": \"a\", \"bytes\": {}}}, {{\"node\": \"b\", \"bytes\": {}}}]}}",
+                    NODES.replace("1000", "1152921504606846976"),
+                    1_u64 << 60,
+                    1_u64 << 60
+                ),
+                "all partitions together",
             ),
         ] {
             let message = asked(text).unwrap_err();

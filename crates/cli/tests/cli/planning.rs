@@ -52,6 +52,11 @@ fn an_inventory_is_read_and_what_is_wrong_with_it_is_named() {
     write("negative.json", file(nodes, r#"{"node": "a", "bytes": -1}"#));
     write("stranger.json", file(nodes, r#"{"node": "c", "bytes": 1}"#));
     write("victims.json", file(&victims, sound));
+    let slow =
+        nodes.replacen("1000000000", "1000000000, \"bandwidth_bytes_per_second\": 1e-300", 1);
+    write("slow.json", file(&slow, sound));
+    let used = nodes.replacen("1000000000", "1000000000, \"memory_used_bytes\": 5000000000", 1);
+    write("used.json", file(&used, sound));
     write("full.json", file(nodes, r#"{"node": "a", "bytes": 1000000}"#));
     world.note();
     let plan = json(world.run(["plan", "sound.json", "--json"]));
@@ -69,7 +74,10 @@ fn an_inventory_is_read_and_what_is_wrong_with_it_is_named() {
         (&["plan", "sound.json", "--leave", "a", "--deadline", "0.001"], "give more time"),
         (&["plan", "--nodes", "3", "--decommission", "3"], "at least one must stay"),
         (&["plan", "--strategy", "all"], "is not a strategy"),
-        (&["plan", "--own-share", "1.5"], "from 0 to 1"),
+        (&["plan", "--own-share", "1.5"], "from 0 (all of it on victim nodes) to 1"),
+        (&["plan", "--node-memory", "1KiB"], "1 KiB a node is too little"),
+        (&["plan", "slow.json", "--leave", "a", "--deadline", "9"], "bandwidth of node \"a\""),
+        (&["plan", "used.json"], "\"a\" uses"),
         (&["plan", "bench", "--servers", "4"], "--commission"),
         (&["plan", "bench", "--servers", "4", "--decommission", "4"], "at least one must stay"),
     ] {
@@ -201,6 +209,11 @@ fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
     ] {
         world.run(words).refused(2, &[part]);
     }
+    for (option, part) in [("--bandwidth", "more than 0"), ("--dump", "more than 0")] {
+        world.run(["sim", "--workflow", "pairs.json", option, "0"]).refused(2, &[part]);
+    }
+    let beside = ["sim", "--scenario", "clouds", "--policy", "nso"];
+    world.run(beside).refused(2, &["cannot be used with"]);
     world.run(["sim", "--scenario", "mosaic"]).refused(2, &["there are memefs, table-3.2"]);
     world.run(["sim"]).refused(2, &["--workflow"]);
     let clouds = || world.run(["sim", "--scenario", "clouds", "--json"]).succeeded().stdout;
