@@ -8,30 +8,29 @@
 //! Every registration raises a counter, so that a mount can claim to be alone only if nobody came
 //! since it looked.
 
-use std::collections::BTreeMap;
+mod others;
+mod register;
+mod solitude;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidefs_model::{MountId, Time};
-use tidefs_store::{Batch, Cursor, Store};
+use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
-use crate::inode::u64_at;
 use crate::keys;
+use others::Others;
+use register::{BEATS, CHANGES, SHARES, decode, number, registration};
+pub(crate) use register::{Member, QUESTION, members, remove};
+pub use solitude::Solitude;
 
 /// How long a kernel may answer from its caches while its mount is alone.
 pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);
 /// A mount whose registration has not moved for so long is taken for dead.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(12);
 const HEARTBEAT: Duration = Duration::from_secs(1);
-
-const CHANGES: &[u8] = b"changes";
-/// The number of the census that is under way; see [`crate::census`].
-pub(crate) const QUESTION: &[u8] = b"question";
-/// Offsets in the record of a mount: its heartbeat, and 1 once it acknowledged that it shares.
-const BEATS: u32 = 0;
-const SHARES: u32 = 8;
 
 /// This mount's view of the others.
 #[derive(Debug)]
@@ -53,44 +52,13 @@ pub struct Membership {
     state: Mutex<State>,
 }
 
-/// Whether a mount is alone. Whoever relies on that asks for it again on the way, so it is read
-/// without a lock.
-#[derive(Debug, Default)]
-pub struct Solitude {
-    /// Which time of being alone this is, from 1 on; 0 with company.
-    time: AtomicU64,
-    /// When the store said last that nobody had come.
-    seen: AtomicU64,
-}
-
-impl Solitude {
-    fn time_alone(&self) -> Option<u64> {
-        Some(self.time.load(Ordering::SeqCst)).filter(|time| *time > 0)
-    }
-
-    /// Which time of being alone this is, unless so much time has passed since the store said so
-    /// that others may soon take this mount for dead.
-    pub fn time_alone_for_sure(&self, now: Time) -> Option<u64> {
-        let alone = self.time_alone()?;
-        let seen = Time(self.seen.load(Ordering::SeqCst));
-        (now - seen < LIFETIME_ALONE).then_some(alone)
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     changes_seen: u64,
     last_beat: Time,
     /// When this mount registered anew, because its registration was lost with a node.
     rejoined: Option<Time>,
-    /// When each other mount's heartbeat was seen to move last, and its value then.
-    others: BTreeMap<MountId, (Time, u64)>,
-}
-
-pub(crate) struct Member {
-    pub mount: MountId,
-    pub beats: u64,
-    pub shares: bool,
+    others: Others,
 }
 
 impl Membership {
@@ -151,7 +119,7 @@ impl Membership {
     pub fn is_acknowledged(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         let members = members(store)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = state.living(self.mount, &members, now);
+        let living = state.others.living(self.mount, &members, now);
         drop(state);
         if living.is_empty() {
             self.claim(store, now)?;
@@ -228,14 +196,13 @@ impl Membership {
     /// How long a mount has not been seen to move; `None` where it is not known to be registered.
     pub fn silence_of(&self, mount: MountId, now: Time) -> Option<Duration> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.others.get(&mount).map(|(seen, _)| now - *seen)
+        state.others.silence_of(mount, now)
     }
 
     /// The other mounts that are registered and not taken for dead.
     pub fn others(&self, now: Time) -> Vec<MountId> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = state.others.iter().filter(|(_, (seen, _))| now - *seen < SILENCE_MAX);
-        living.map(|(mount, _)| *mount).collect()
+        state.others.not_silent(now).collect()
     }
 
     /// Ends the registration of a mount that was taken for dead, so that it notices if it is not.
@@ -247,7 +214,7 @@ impl Membership {
         let beats = decode(&field, &record).map(|member| member.beats);
         let seen = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.others.get(&mount).map(|(_, beats)| *beats)
+            state.others.beats_of(mount)
         };
         if seen != beats {
             return Ok(false);
@@ -261,7 +228,7 @@ impl Membership {
         let members = members(store)?;
         let nobody_else = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let nobody_else = state.living(self.mount, &members, now).is_empty();
+            let nobody_else = state.others.living(self.mount, &members, now).is_empty();
             if nobody_else && self.is_alone() {
                 state.changes_seen = changes;
             }
@@ -291,7 +258,7 @@ impl Membership {
         let still_nobody = {
             let members = members(store)?;
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.living(self.mount, &members, now).is_empty()
+            state.others.living(self.mount, &members, now).is_empty()
         };
         if !still_nobody {
             return Ok(());
@@ -327,69 +294,4 @@ impl Membership {
         }
         Ok(())
     }
-}
-
-fn registration(mount: MountId, shares: bool) -> Batch {
-    let mut record = [0; 16];
-    record[SHARES as usize + 7] = shares.into();
-    Batch::new().put(keys::mount(mount), record).add(CHANGES, 0, 1).reclaims()
-}
-
-impl State {
-    /// The other mounts that are not known to be dead. A heartbeat counts by moving, not by its
-    /// value, so that no two machines' clocks are compared.
-    fn living<'a>(&mut self, me: MountId, members: &'a [Member], now: Time) -> Vec<&'a Member> {
-        self.others.retain(|mount, _| members.iter().any(|member| member.mount == *mount));
-        members
-            .iter()
-            .filter(|member| member.mount != me)
-            .filter(|member| {
-                let seen = self.others.entry(member.mount).or_insert((now, member.beats));
-                if seen.1 != member.beats {
-                    *seen = (now, member.beats);
-                }
-                now - seen.0 < SILENCE_MAX
-            })
-            .collect()
-    }
-}
-
-/// All that are registered.
-pub(crate) fn members(store: &impl Store) -> Result<Vec<Member>, Error> {
-    let mut members = Vec::new();
-    let mut cursor = Some(Cursor::default());
-    while let Some(from) = cursor {
-        let page = store.list(&[(keys::MOUNTS, from)])?.pop().unwrap_or_default();
-        members.extend(page.fields.iter().filter_map(|(field, record)| decode(field, record)));
-        cursor = page.next;
-    }
-    Ok(members)
-}
-
-/// Ends the registration of a mount that died, if its heartbeat is still the same.
-pub(crate) fn remove(store: &impl Store, mount: MountId, beats: u64) -> Result<bool, Error> {
-    let field = keys::mount(mount);
-    let batch = Batch::new()
-        .at_least(field.clone(), BEATS, beats)
-        .at_most(field.clone(), BEATS, beats)
-        .delete(field)
-        .add(CHANGES, 0, 1)
-        .reclaims();
-    Ok(store.batch(keys::MOUNTS, &batch)?.applied())
-}
-
-fn decode(field: &[u8], record: &[u8]) -> Option<Member> {
-    let mount = field.strip_prefix(b"m").and_then(|id| id.try_into().ok())?;
-    let mut padded = [0; 16];
-    let known = record.len().min(16);
-    padded[..known].copy_from_slice(&record[..known]);
-    Some(Member {
-        mount: MountId(u64::from_be_bytes(mount)),
-        beats: u64_at(&padded, BEATS),
-        shares: u64_at(&padded, SHARES) == 1,
-    })
-}
-
-fn number(record: Option<Vec<u8>>) -> u64 {
-    record.filter(|record| record.len() >= 8).map_or(0, |record| u64_at(&record, 0))
 }
