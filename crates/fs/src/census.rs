@@ -68,7 +68,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn answer_census(&self) -> Result<(), Error> {
         let question = self.membership.question();
         if question == self.census.answered.load(Ordering::SeqCst) {
-            self.census.release_if(|held| self.now() - held.since > HELD_MAX);
+            self.census.release_if(|held| self.steady() - held.since > HELD_MAX);
             return Ok(());
         }
         self.census.release_if(|_| true);
@@ -79,7 +79,7 @@ impl<S: Store> Fs<S> {
                 return Ok(());
             }
             // Who comes from here on waits; who came before is seen below.
-            self.census.hold(&inos, self.now());
+            self.census.hold(&inos, self.steady());
             let used: Vec<_> = inos.into_iter().filter(|&ino| self.is_in_use(ino)).collect();
             self.census.let_go(&used);
             let answer = encode(number, used);

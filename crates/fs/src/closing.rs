@@ -100,7 +100,7 @@ impl<S: Store> Fs<S> {
             return self.clear_shards(directory);
         }
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        closed.push_back((self.now(), directory));
+        closed.push_back((self.steady(), directory));
         let oldest = (closed.len() > CLOSED_MAX).then(|| closed.pop_front()).flatten();
         drop(closed);
         oldest.map_or(Ok(()), |(_, directory)| self.clear_shards(directory))
@@ -110,7 +110,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn clear_closed(&self, age: Duration) -> Result<(), Error> {
         for _ in 0..CLEARED_PER_CALL {
             let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_due = closed.front().is_some_and(|(since, _)| self.now() - *since >= age);
+            let is_due = closed.front().is_some_and(|(since, _)| self.steady() - *since >= age);
             let due = if is_due { closed.pop_front() } else { None };
             drop(closed);
             let Some((_, directory)) = due else { return Ok(()) };

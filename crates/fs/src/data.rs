@@ -165,7 +165,7 @@ impl<S: Store> DataPath<S> {
     /// The same after a while, for an inode of any kind that other mounts may just have found.
     pub fn delete_later(&self, home: ShardKey, ino: Ino, size: u64) {
         let removed = Removed { home, ino, size };
-        let gone = self.lingering.add(removed, self.clock.now());
+        let gone = self.lingering.add(removed, self.clock.steady());
         let gone = if gone.is_empty() { gone } else { self.unused(gone) };
         gone.into_iter().for_each(|removed| self.delete_removed(removed));
     }
@@ -207,7 +207,7 @@ impl<S: Store> DataPath<S> {
 
     /// Has removed files freed whose time has come.
     pub fn free_due(&self) {
-        let due = self.unused(self.lingering.due(self.clock.now()));
+        let due = self.unused(self.lingering.due(self.clock.steady()));
         due.into_iter().for_each(|removed| self.delete_removed(removed));
         self.free_uncalled();
     }

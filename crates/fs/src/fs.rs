@@ -87,7 +87,7 @@ pub(crate) fn sealed<S: Store>(
 ) -> Sealed<S> {
     let Some(cipher) = format.cipher else { return Sealed::plain(store) };
     let circumstances = Circumstances {
-        time_alone: Box::new(move || solitude.time_alone_for_sure(clock.now())),
+        time_alone: Box::new(move || solitude.time_alone_for_sure(clock.steady())),
         losses: (keys::SUPERBLOCK, superblock::LOST_BELOW.to_vec()),
     };
     Sealed::new(store, cipher, config.sealing, format.stripe_size, circumstances)
@@ -133,7 +133,7 @@ impl<S: Store> Fs<S> {
         if format.cipher.is_some() && config.sealing.is_none() {
             return Err(Error::NoKey);
         }
-        let membership = Membership::join(&store, config.mount, clock.now())?;
+        let membership = Membership::join(&store, config.mount, clock.steady())?;
         Ok(Fs::with(store, config, clock, format, membership))
     }
 
@@ -188,7 +188,7 @@ impl<S: Store> Fs<S> {
     /// Every other mount knows of this one. To be asked again, up to every 50 ms, until it is so;
     /// a mount that died without a word delays it by 12 s.
     pub fn is_admitted(&self) -> Result<bool, Error> {
-        self.membership.is_acknowledged(&self.store, self.now())
+        self.membership.is_acknowledged(&self.store, self.steady())
     }
 
     pub fn format_of(&self) -> &Format {
@@ -257,7 +257,7 @@ impl<S: Store> Fs<S> {
         } else if let Err(error) = self.publish_locks() {
             tracing::debug!(%error, "another mount waits for locks that are held here");
         }
-        let news = self.membership.tick(&self.store, now);
+        let news = self.membership.tick(&self.store, self.steady());
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.assume_company();
@@ -276,11 +276,12 @@ impl<S: Store> Fs<S> {
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
-        self.check_locks(now);
-        self.data.set_others(self.membership.others(now));
+        let steady = self.steady();
+        self.check_locks(steady);
+        self.data.set_others(self.membership.others(steady));
         self.data.free_due();
         self.listed.give_up(now);
-        self.note_open_files(now);
+        self.note_open_files(steady);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }
@@ -337,6 +338,11 @@ impl<S: Store> Fs<S> {
 
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// For how long something takes: nobody sets it.
+    pub(crate) fn steady(&self) -> Time {
+        self.clock.steady()
     }
 
     /// A number that no other two-shard operation has: mounts draw their ids at random, and the

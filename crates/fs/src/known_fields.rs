@@ -62,7 +62,7 @@ impl KnownFields {
         if !batch.checks.is_empty() || !batch.updates.is_empty() || batch.reads.is_empty() {
             return None;
         }
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let alone = self.solitude.time_alone_for_sure(now)?;
         let stripe = self.stripe(shard);
         let known = |field: &[u8]| {
@@ -84,7 +84,7 @@ impl KnownFields {
 
     /// A batch is about to be sent.
     pub fn begin(&self, shard: ShardKey, batch: &Batch) -> Begun {
-        let since = self.clock.now();
+        let since = self.clock.steady();
         let alone = self.solitude.time_alone_for_sure(since);
         let mut stripe = self.stripe(shard);
         if !batch.only_reads() {

@@ -125,7 +125,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.membership.time_alone_for_sure(self.now());
+        let alone = self.membership.time_alone_for_sure(self.steady());
         let failures = self.store.failures();
         let mut memory = node.memory();
         if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone, failures)) {

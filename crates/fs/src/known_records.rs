@@ -39,7 +39,7 @@ impl<S: Store> Fs<S> {
         Before {
             alone: self.membership.time_alone(),
             changes: self.record_changes.load(Ordering::SeqCst),
-            since: self.now(),
+            since: self.steady(),
         }
     }
 
@@ -66,7 +66,7 @@ impl<S: Store> Fs<S> {
     /// Whether what a slot has is still right. `alone` was asked for before the slot was locked.
     pub(crate) fn is_record_known(&self, slot: &Slot<S>, alone: Option<u64>) -> bool {
         slot.known.as_ref().is_some_and(|known| {
-            alone == Some(known.alone) && self.now() - known.since < LIFETIME_ALONE
+            alone == Some(known.alone) && self.steady() - known.since < LIFETIME_ALONE
         })
     }
 

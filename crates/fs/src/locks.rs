@@ -37,7 +37,8 @@ pub(crate) struct Locks {
     count: AtomicUsize,
     waits: Mutex<Waits>,
     news: News,
-    /// Mounts that have locks in a record and no registration, and since when that is known.
+    /// Mounts that have locks in a record and no registration, and since when that is
+    /// known, in the time in which this mount looked.
     absent: Mutex<HashMap<MountId, Time>>,
     checked: Mutex<Time>,
 }

@@ -7,10 +7,13 @@
 //!
 //! Every registration raises a counter, so that a mount can claim to be alone only if nobody came
 //! since it looked.
+//!
+//! Each time that is handed in is of a clock that nobody sets.
 
 mod others;
 mod register;
 mod solitude;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -25,6 +28,7 @@ use others::Others;
 use register::{BEATS, CHANGES, SHARES, decode, number, registration};
 pub(crate) use register::{Member, QUESTION, members, remove};
 pub use solitude::Solitude;
+pub(crate) use watch::Watch;
 
 /// How long a kernel may answer from its caches while its mount is alone.
 pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);
@@ -56,7 +60,7 @@ pub struct Membership {
 struct State {
     changes_seen: u64,
     last_beat: Time,
-    /// When this mount registered anew, because its registration was lost with a node.
+    /// When this mount registered anew, in the time in which it looked at the others.
     rejoined: Option<Time>,
     others: Others,
 }
@@ -66,7 +70,7 @@ impl Membership {
     pub fn join(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
         store.batch(keys::MOUNTS, &registration(mount, true))?;
         Ok(Membership {
-            state: State { last_beat: now, ..State::default() }.into(),
+            state: State { last_beat: now, others: Others::from(now), ..State::default() }.into(),
             ..Membership::outside(mount)
         })
     }
@@ -119,7 +123,7 @@ impl Membership {
     pub fn is_acknowledged(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         let members = members(store)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = state.others.living(self.mount, &members, now);
+        let living = state.others.look(self.mount, &members, now).living;
         drop(state);
         if living.is_empty() {
             self.claim(store, now)?;
@@ -171,7 +175,7 @@ impl Membership {
         self.says_it_shares.store(!was_alone, Ordering::SeqCst);
         self.must_acknowledge.store(was_alone, Ordering::SeqCst);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.last_beat, state.rejoined) = (now, Some(now));
+        (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));
         Ok(was_alone)
     }
 
@@ -193,7 +197,13 @@ impl Membership {
         self.is_unready.store(!is_ready, Ordering::SeqCst);
     }
 
-    /// How long a mount has not been seen to move; `None` where it is not known to be registered.
+    /// The time in which this mount looked at the others.
+    pub fn watched(&self, now: Time) -> Time {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).others.watched(now)
+    }
+
+    /// How long this mount looked at another one that did not move; `None` where it is not known to be
+    /// registered, [`SILENCE_MAX`] where this mount has expelled it.
     pub fn silence_of(&self, mount: MountId, now: Time) -> Option<Duration> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.others.silence_of(mount, now)
@@ -220,7 +230,11 @@ impl Membership {
             return Ok(false);
         }
         let batch = Batch::new().equals(field.clone(), record).delete(field).add(CHANGES, 0, 1);
-        Ok(store.batch(keys::MOUNTS, &batch.reclaims())?.applied())
+        let is_expelled = store.batch(keys::MOUNTS, &batch.reclaims())?.applied();
+        if is_expelled {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).others.expelled(mount);
+        }
+        Ok(is_expelled)
     }
 
     /// `changes` was read before the members are.
@@ -228,7 +242,7 @@ impl Membership {
         let members = members(store)?;
         let nobody_else = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let nobody_else = state.others.living(self.mount, &members, now).is_empty();
+            let nobody_else = state.others.look(self.mount, &members, now).living.is_empty();
             if nobody_else && self.is_alone() {
                 state.changes_seen = changes;
             }
@@ -250,15 +264,18 @@ impl Membership {
 
     /// Claims to be alone, which fails if anybody registered since the members were read.
     fn claim(&self, store: &impl Store, now: Time) -> Result<(), Error> {
-        let rejoined = self.state.lock().unwrap_or_else(PoisonError::into_inner).rejoined;
-        if self.is_alone() || rejoined.is_some_and(|at| now - at < SILENCE_MAX) {
+        let came_just_now = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.rejoined.is_some_and(|at| state.others.watched(now) - at < SILENCE_MAX)
+        };
+        if self.is_alone() || came_just_now {
             return Ok(());
         }
         let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));
         let still_nobody = {
             let members = members(store)?;
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.others.living(self.mount, &members, now).is_empty()
+            state.others.look(self.mount, &members, now).living.is_empty()
         };
         if !still_nobody {
             return Ok(());

@@ -16,3 +16,4 @@ mod locks;
 mod remembering;
 mod round_trips;
 mod sharing;
+mod stopped;

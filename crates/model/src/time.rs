@@ -106,6 +106,12 @@ fn whole(duration: Duration) -> u64 {
 /// Where an object reads the time, so that a simulator and a test can own it.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Time;
+
+    /// For how long something takes: nobody sets it, and it goes on while the machine sleeps. It
+    /// begins anywhere, so it says nothing to other machines, nor after a restart.
+    fn steady(&self) -> Time {
+        self.now()
+    }
 }
 
 /// A clock that stands still until it is moved.

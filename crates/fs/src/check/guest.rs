@@ -20,7 +20,7 @@ impl<S: Store> Check<'_, S> {
     /// # Errors
     /// When a mount that lives does not take note, as none that works does.
     pub fn come(&self, living: &Living) -> Result<Guest, Error> {
-        let began = self.clock.now();
+        let began = self.clock.steady();
         let guest = Guest(Membership::join(self.store, self.name, began)?);
         loop {
             let members = membership::members(self.store)?;
@@ -28,7 +28,7 @@ impl<S: Store> Check<'_, S> {
             if !unaware.any(|member| living.has(member.mount)) {
                 return Ok(guest);
             }
-            if self.clock.now() - began > SILENCE_MAX {
+            if self.clock.steady() - began > SILENCE_MAX {
                 self.leave(guest)?;
                 return Err(Error::Contended);
             }
@@ -47,6 +47,6 @@ impl<S: Store> Check<'_, S> {
     }
 
     pub fn stay(&self, guest: &Guest) -> Result<(), Error> {
-        guest.0.tick(self.store, self.clock.now()).map(drop)
+        guest.0.tick(self.store, self.clock.steady()).map(drop)
     }
 }

@@ -11,7 +11,7 @@ use crate::census::{self, ASKED};
 use crate::error::Error;
 use crate::fs::is_transaction_of;
 use crate::keys;
-use crate::membership::{self, QUESTION, SILENCE_MAX};
+use crate::membership::{self, QUESTION, SILENCE_MAX, Watch};
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -19,6 +19,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Living {
     since: Time,
+    watch: Watch,
     members: BTreeMap<MountId, Member>,
 }
 
@@ -65,7 +66,8 @@ impl<S: Store> Check<'_, S> {
 
     /// Begins to watch the mounts.
     pub fn living(&self) -> Result<Living, Error> {
-        let mut living = Living { since: self.clock.now(), members: BTreeMap::new() };
+        let since = self.clock.steady();
+        let mut living = Living { since, watch: Watch::begun(since), members: BTreeMap::new() };
         living.look(&self.members()?);
         living.members.values_mut().for_each(|member| member.lives = false);
         Ok(living)
@@ -75,11 +77,11 @@ impl<S: Store> Check<'_, S> {
     pub fn dead_members(&self, living: &mut Living) -> Result<Vec<Finding>, Error> {
         loop {
             living.look(&self.members()?);
+            let watched = living.watch.look(self.clock.steady());
             let is_clear = |(&mount, member): (&MountId, &Member)| {
                 member.lives || self.surroundings.is_dead(mount)
             };
-            if living.members.iter().all(is_clear) || self.clock.now() - living.since > SILENCE_MAX
-            {
+            if living.members.iter().all(is_clear) || watched - living.since > SILENCE_MAX {
                 break;
             }
             self.surroundings.pause(LOOK_EVERY);
@@ -102,7 +104,7 @@ impl<S: Store> Check<'_, S> {
         if waiting.is_empty() || inos.is_empty() {
             return Ok(HashSet::new());
         }
-        let began = self.clock.now();
+        let began = self.clock.steady();
         let number = self.name.0 ^ began.0 | 1;
         let ask = Batch::new().put(ASKED, census::encode(number, inos.iter().copied())).reclaims();
         self.store.batch(keys::CENSUS, &ask)?;
@@ -110,7 +112,7 @@ impl<S: Store> Check<'_, S> {
         self.store.batch(keys::MOUNTS, &call)?;
         let mut used = HashSet::new();
         while !waiting.is_empty() {
-            if self.clock.now() - began > SILENCE_MAX {
+            if self.clock.steady() - began > SILENCE_MAX {
                 used.extend(inos);
                 break;
             }

@@ -166,14 +166,14 @@ impl<S: Store> Check<'_, S> {
         let fields = self.fields_of(&findings)?;
         let (mut done, mut left) = (Vec::new(), Vec::new());
         for some in findings.chunks(INODES_ASKED) {
-            let began = self.clock.now();
+            let began = self.clock.steady();
             let inos: Vec<_> = some.iter().filter_map(used_inode).collect();
             let used = self.in_use(&inos, living)?;
             for finding in some {
                 self.stay(guest)?;
                 let ino = used_inode(finding).unwrap_or(Ino::NONE);
                 let stripes = stripes.remove(&ino).unwrap_or_default();
-                let is_late = || self.clock.now() - began > HELD_MIN;
+                let is_late = || self.clock.steady() - began > HELD_MIN;
                 let repaired = !used.contains(&ino)
                     && !self.is_pinned(ino)
                     && self.repair_inode(finding, &stripes, &fields, &is_late)?;

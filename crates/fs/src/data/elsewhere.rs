@@ -24,7 +24,7 @@ impl<S: Store> DataPath<S> {
     /// later.
     pub(super) fn unused(&self, removed: Vec<Removed>) -> Vec<Removed> {
         let (unused, used) = self.parted(removed);
-        let now = self.clock.now();
+        let now = self.clock.steady();
         used.into_iter().for_each(|removed| self.lingering.hold(removed, now));
         unused
     }

@@ -3,7 +3,7 @@
 //! A change replaces the record if it is still what it was when the change was thought out. So a
 //! lock on a file that nobody else locks costs one round, and giving it back another.
 
-use tidefs_model::{MountId, Time};
+use tidefs_model::MountId;
 use tidefs_store::{Batch, Store, StoreError};
 
 use super::ranges::{Change, Held, LOCKS_MAX, in_the_way};
@@ -223,17 +223,14 @@ impl<S: Store> Fs<S> {
     /// A mount's locks count no more: it has left, or is taken for dead and cannot go on without
     /// noticing.
     fn is_gone(&self, mount: MountId) -> Result<bool, Error> {
-        let now = self.now();
+        let now = self.steady();
         let Some(silence) = self.membership.silence_of(mount, now) else {
-            return Ok(now - *self.locks.absent().entry(mount).or_insert(now) >= SILENCE_MAX);
+            let watched = self.membership.watched(now);
+            let since = *self.locks.absent().entry(mount).or_insert(watched);
+            return Ok(watched - since >= SILENCE_MAX);
         };
         self.locks.absent().remove(&mount);
-        let is_gone = silence >= SILENCE_MAX && self.membership.expel(&self.store, mount)?;
-        if is_gone {
-            // Its other locks need not wait again.
-            self.locks.absent().insert(mount, Time::default());
-        }
-        Ok(is_gone)
+        Ok(silence >= SILENCE_MAX && self.membership.expel(&self.store, mount)?)
     }
 }
 

@@ -42,6 +42,25 @@ impl Bed {
     pub fn pass(&self, time: Duration) {
         self.clock.advance(time);
     }
+
+    /// The same while mounts keep house, so that they look at the others.
+    pub fn pass_with(&self, seconds: u64, mounts: &[&Fs<Arc<Embedded>>]) {
+        for _ in 0..seconds {
+            self.pass(Duration::from_secs(1));
+            for mount in mounts {
+                mount.tick().expect("housekeeping");
+            }
+        }
+    }
+
+    /// Time passes while a mount waits to be admitted.
+    pub fn wait_outside(&self, seconds: u64, mount: &Fs<Arc<Embedded>>) {
+        for _ in 0..seconds {
+            self.pass(Duration::from_secs(1));
+            mount.tick().expect("a heartbeat");
+            mount.is_admitted().expect("the store answers");
+        }
+    }
 }
 
 /// A mount that is alone on a store that counts and fails, with stripes of the usual size.

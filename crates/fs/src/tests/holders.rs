@@ -29,12 +29,7 @@ fn read(fs: &Mount, handle: Handle) -> Vec<u8> {
 }
 
 fn pass(bed: &Bed, seconds: u64, mounts: &[&Mount]) {
-    for _ in 0..seconds {
-        bed.pass(Duration::from_secs(1));
-        for mount in mounts {
-            mount.tick().expect("housekeeping");
-        }
-    }
+    bed.pass_with(seconds, mounts);
 }
 
 /// Lets time pass until an inode is gone from the store.

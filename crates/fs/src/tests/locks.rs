@@ -41,12 +41,7 @@ fn two() -> (Bed, (Mount, Handle), (Mount, Handle)) {
 }
 
 fn pass(bed: &Bed, seconds: u64, mounts: &[&Mount]) {
-    for _ in 0..seconds {
-        bed.pass(Duration::from_secs(1));
-        for mount in mounts {
-            mount.tick().expect("housekeeping");
-        }
-    }
+    bed.pass_with(seconds, mounts);
 }
 
 /// Whether the store has locks on the file.

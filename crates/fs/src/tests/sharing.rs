@@ -54,7 +54,7 @@ fn a_mount_that_was_taken_for_dead_knows_nothing_any_more() {
     assert!(first.lookup(directory, b"old").is_ok());
     let second = bed.mount(2);
     assert_eq!(second.is_admitted(), Ok(false));
-    bed.pass(Duration::from_secs(13));
+    bed.wait_outside(13, &second);
     assert_eq!(second.is_admitted(), Ok(true));
     let there = second.lookup(Ino::ROOT, b"directory").expect("found").attr.ino;
     second.unlink(there, b"old").expect("removed");
@@ -72,9 +72,9 @@ fn a_mount_that_died_holds_newcomers_up_for_a_bounded_time() {
     assert_eq!(first.is_admitted(), Ok(true));
     let second = bed.mount(2);
     assert_eq!(second.is_admitted(), Ok(false));
-    bed.pass(first.lifetimes().entry);
+    bed.wait_outside(first.lifetimes().entry.as_secs(), &second);
     assert_eq!(second.is_admitted(), Ok(false), "the first one's kernel may still know something");
-    bed.pass(Duration::from_secs(3));
+    bed.wait_outside(3, &second);
     assert_eq!(second.is_admitted(), Ok(true));
 }
 
@@ -93,11 +93,9 @@ fn a_mount_whose_registration_was_lost_registers_again_and_keeps_nothing_for_a_w
     assert_eq!(first.tick(), Ok(false));
     assert_eq!(second.is_admitted(), Ok(true));
     second.unmount().expect("leaves");
-    bed.pass(Duration::from_secs(5));
-    assert_eq!(first.tick(), Ok(false));
+    bed.pass_with(5, &[&first]);
     assert_eq!(first.lifetimes().entry, Duration::ZERO, "others may not have registered yet");
-    bed.pass(Duration::from_secs(10));
-    assert_eq!(first.tick(), Ok(false));
+    bed.pass_with(10, &[&first]);
     assert!(first.lifetimes().entry > Duration::ZERO);
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_fs::{Config, Format, Fs};
-use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
+use tidefs_model::{ByteSize, Clock, ManualClock, MountId, StripeSize, Time};
 use tidefs_oracle::{Checked, Difference, Driver, Failure, Kind, Path, compare};
 use tidefs_sealed::{Cipher, Key, Sealing};
 use tidefs_store::{Embedded, Store};
@@ -79,16 +79,24 @@ impl<S: Store> World<S> {
                 fs.tick().expect("housekeeping");
             });
         }
-        let admitted = |fs: &Fs<S>| fs.is_admitted().expect("the store answers");
-        if !mounts.iter().all(admitted) {
-            self.pass(A_WHILE);
-        }
-        assert!(mounts.iter().all(admitted), "every mount is admitted in the end");
+        mounts.iter().for_each(|fs| self.wait_for_admission(fs, &mounts));
         mounts
     }
 
     pub fn mount(&mut self) -> Fs<S> {
         self.mount_over(self.store.clone())
+    }
+
+    /// Looks every second, as a mount has to that takes another one for dead.
+    fn wait_for_admission<L: Store>(&self, mount: &Fs<L>, beside: &[Fs<L>]) {
+        let give_up = self.clock.now() + A_WHILE;
+        while !mount.is_admitted().expect("the store answers") {
+            assert!(self.clock.now() < give_up, "a mount is admitted in the end");
+            self.pass(Duration::from_secs(1));
+            beside.iter().for_each(|fs| {
+                fs.tick().expect("housekeeping");
+            });
+        }
     }
 
     /// A mount that reaches the same store in its own way.
@@ -110,12 +118,7 @@ impl<S: Store> World<S> {
     pub fn driver_on_a_line(&mut self) -> (Arc<Line<S>>, FsDriver<Line<S>>) {
         let line = Arc::new(Line::new(self.store.clone()));
         let mount = self.mount_over(line.clone());
-        let mut admitted = mount.is_admitted().expect("the store answers");
-        if !admitted {
-            self.pass(A_WHILE);
-            admitted = mount.is_admitted().expect("the store answers");
-        }
-        assert!(admitted, "a mount is admitted in the end");
+        self.wait_for_admission(&mount, &[]);
         (line, FsDriver::new(vec![mount], self.clock.clone(), 1).syncing_names())
     }
 
