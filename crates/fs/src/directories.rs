@@ -53,7 +53,7 @@ impl<S: Store> Fs<S> {
         let none = (None, Generation::default());
         let Some(node) = self.table.find(directory) else { return none };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         let memory = node.memory();
         if let Some(record) = &memory.removed {
             return (Some((record.clone(), Vec::new())), Generation::default());
@@ -65,7 +65,7 @@ impl<S: Store> Fs<S> {
 
     /// Keeps what was read of a directory, if nothing changed since the generation was noted.
     pub(crate) fn remember(&self, directory: Ino, read_at: Generation, parts: Parts) {
-        let Some(alone) = self.membership.time_alone() else { return };
+        let Some(alone) = self.time_alone() else { return };
         let Some(node) = self.table.find(directory) else { return };
         let mut memory = node.memory();
         if memory.generation == read_at.changes {

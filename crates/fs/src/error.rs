@@ -56,6 +56,10 @@ pub enum Error {
     /// Other mounts kept changing the same entry until the attempts ran out.
     #[error("the entry kept changing; try again")]
     Contended,
+    /// This mount was taken for dead while it was stopped, and another one does not take note that
+    /// it is back.
+    #[error("other mounts have not taken note yet that this one is back")]
+    Unnoticed,
     /// The store holds no file system, or one of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },

@@ -26,7 +26,7 @@ use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::listed::Listed;
 use crate::locks::Locks;
-use crate::membership::{LIFETIME_ALONE, Membership, Solitude};
+use crate::membership::{Membership, Solitude};
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 
@@ -87,7 +87,7 @@ pub(crate) fn sealed<S: Store>(
 ) -> Sealed<S> {
     let Some(cipher) = format.cipher else { return Sealed::plain(store) };
     let circumstances = Circumstances {
-        time_alone: Box::new(move || solitude.time_alone_for_sure(clock.steady())),
+        time_alone: Box::new(move || solitude.time_alone(clock.steady())),
         losses: (keys::SUPERBLOCK, superblock::LOST_BELOW.to_vec()),
     };
     Sealed::new(store, cipher, config.sealing, format.stripe_size, circumstances)
@@ -191,6 +191,12 @@ impl<S: Store> Fs<S> {
         self.membership.is_acknowledged(&self.store, self.steady())
     }
 
+    /// Requests may be served. `false` when this mount was stopped for so long that others may have
+    /// taken it for dead; to be asked again until it is `true`, while [`Fs::beat`] goes on.
+    pub fn may_serve(&self) -> bool {
+        self.membership.may_serve(self.steady())
+    }
+
     pub fn format_of(&self) -> &Format {
         &self.format
     }
@@ -207,8 +213,7 @@ impl<S: Store> Fs<S> {
 
     /// Long while this is the only mount; zero as soon as there is another one.
     pub fn lifetimes(&self) -> Lifetimes {
-        let alone = self.membership.is_alone();
-        let lifetime = if alone { LIFETIME_ALONE } else { Duration::ZERO };
+        let lifetime = self.membership.lifetime(self.steady());
         Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
     }
 
@@ -260,7 +265,7 @@ impl<S: Store> Fs<S> {
         let news = self.membership.tick(&self.store, self.steady());
         if news.is_err() {
             // Without the register nobody knows who else is there.
-            self.membership.assume_company();
+            self.membership.could_not_ask(self.steady());
         }
         news
     }
@@ -334,6 +339,16 @@ impl<S: Store> Fs<S> {
             tracing::info!(%error, "the mount is still on the list of mounts");
         }
         first_error
+    }
+
+    /// No other mount is there, and none takes this one for dead.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.time_alone().is_some()
+    }
+
+    /// Which time of being alone this is.
+    pub(crate) fn time_alone(&self) -> Option<u64> {
+        self.membership.time_alone(self.steady())
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -61,7 +61,7 @@ impl<S: Store> Fs<S> {
         }
         *looked = now;
         // Held on, so that two looks do not meet.
-        let open: BTreeMap<Ino, ShardKey> = match self.membership.is_alone() {
+        let open: BTreeMap<Ino, ShardKey> = match self.is_alone() {
             true => BTreeMap::new(),
             false => self.open_files(),
         };

@@ -63,7 +63,7 @@ impl KnownFields {
             return None;
         }
         let now = self.clock.steady();
-        let alone = self.solitude.time_alone_for_sure(now)?;
+        let alone = self.solitude.time_alone(now)?;
         let stripe = self.stripe(shard);
         let known = |field: &[u8]| {
             let known = stripe.fields.get(&(shard, field.to_vec()))?;
@@ -85,7 +85,7 @@ impl KnownFields {
     /// A batch is about to be sent.
     pub fn begin(&self, shard: ShardKey, batch: &Batch) -> Begun {
         let since = self.clock.steady();
-        let alone = self.solitude.time_alone_for_sure(since);
+        let alone = self.solitude.time_alone(since);
         let mut stripe = self.stripe(shard);
         if !batch.only_reads() {
             stripe.changes += 1;

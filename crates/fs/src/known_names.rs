@@ -125,7 +125,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.membership.time_alone_for_sure(self.steady());
+        let alone = self.time_alone();
         let failures = self.store.failures();
         let mut memory = node.memory();
         if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone, failures)) {
@@ -138,7 +138,7 @@ impl<S: Store> Fs<S> {
     /// meanwhile, nobody has made anything in it.
     pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
         let (Some(alone), Some(node)) = (alone, self.table.find(directory.ino)) else { return };
-        if self.membership.time_alone() == Some(alone) && node.was_just_found() {
+        if self.time_alone() == Some(alone) && node.was_just_found() {
             let failures = self.store.failures();
             node.memory().names = Some(KnownNames::of_empty(alone, failures, &self.names_budget));
         }

@@ -37,7 +37,7 @@ impl<S: Store> Fs<S> {
     /// To be asked before a record is read that is to be kept.
     pub(crate) fn before_reading(&self) -> Before {
         Before {
-            alone: self.membership.time_alone(),
+            alone: self.time_alone(),
             changes: self.record_changes.load(Ordering::SeqCst),
             since: self.steady(),
         }

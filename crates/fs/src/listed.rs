@@ -156,7 +156,7 @@ impl<S: Store> Fs<S> {
     /// A name is about to be looked up: reads it and those that follow, where a program goes through
     /// the directory.
     pub(crate) fn read_names_ahead(&self, directory: Ino, name: &[u8]) {
-        if !self.listed.is_of(directory) || !self.membership.is_alone() {
+        if !self.listed.is_of(directory) || !self.is_alone() {
             return;
         }
         let entry = Batch::new().read(keys::entry(name));

@@ -24,7 +24,7 @@ use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
 use crate::keys;
-use others::Others;
+use others::{Company, Others};
 use register::{BEATS, CHANGES, SHARES, decode, number, registration};
 pub(crate) use register::{Member, QUESTION, members, remove};
 pub use solitude::Solitude;
@@ -51,6 +51,10 @@ pub struct Membership {
     is_unready: AtomicBool,
     /// The registration says that this mount shares.
     says_it_shares: AtomicBool,
+    /// This mount was taken off the list and has registered anew; others have yet to take note.
+    is_back: AtomicBool,
+    /// When the tick began that ended last.
+    ticked: AtomicU64,
     /// The census that was under way when this mount looked last; 0 for none.
     question: AtomicU64,
     state: Mutex<State>,
@@ -71,6 +75,7 @@ impl Membership {
         store.batch(keys::MOUNTS, &registration(mount, true))?;
         Ok(Membership {
             state: State { last_beat: now, others: Others::from(now), ..State::default() }.into(),
+            ticked: AtomicU64::new(now.0),
             ..Membership::outside(mount)
         })
     }
@@ -85,6 +90,8 @@ impl Membership {
             must_acknowledge: AtomicBool::new(false),
             is_unready: AtomicBool::new(false),
             says_it_shares: AtomicBool::new(true),
+            is_back: AtomicBool::new(false),
+            ticked: AtomicU64::new(0),
             question: AtomicU64::new(0),
             state: Mutex::default(),
         }
@@ -95,18 +102,25 @@ impl Membership {
         self.question.load(Ordering::SeqCst)
     }
 
-    pub fn is_alone(&self) -> bool {
-        self.time_alone().is_some()
+    /// No other mount is there, and none takes this one for dead.
+    pub fn is_alone(&self, now: Time) -> bool {
+        self.time_alone(now).is_some()
     }
 
-    /// Which time of being alone this is; `None` with company.
-    pub fn time_alone(&self) -> Option<u64> {
-        self.solitude.time_alone()
+    /// Which time of being alone this is; `None` with company, and where others may soon take this
+    /// mount for dead.
+    pub fn time_alone(&self, now: Time) -> Option<u64> {
+        self.solitude.time_alone(now)
     }
 
-    /// The same, if others cannot take this mount for dead yet.
-    pub fn time_alone_for_sure(&self, now: Time) -> Option<u64> {
-        self.solitude.time_alone_for_sure(now)
+    /// For how long the kernel may keep what it is told now.
+    pub fn lifetime(&self, now: Time) -> Duration {
+        if self.has_claimed() { self.solitude.left(now) } else { Duration::ZERO }
+    }
+
+    /// This mount has said that it is alone, and heard of nobody since.
+    fn has_claimed(&self) -> bool {
+        self.solitude.claimed().is_some()
     }
 
     pub fn solitude(&self) -> Arc<Solitude> {
@@ -114,17 +128,18 @@ impl Membership {
     }
 
     /// Runs `work` with the promise, if the answer is yes, that no other mount starts meanwhile.
-    pub fn while_alone<T>(&self, work: impl FnOnce(bool) -> T) -> T {
+    pub fn while_alone<T>(&self, now: Time, work: impl FnOnce(bool) -> T) -> T {
         let _relying = self.relying.read().unwrap_or_else(PoisonError::into_inner);
-        work(self.is_alone())
+        work(self.is_alone(now))
     }
 
     /// `true` when every other mount has acknowledged this one's arrival or is dead.
     pub fn is_acknowledged(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         let members = members(store)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = state.others.look(self.mount, &members, now).living;
-        drop(state);
+        let Company { living, silent } = self.look(&members, now);
+        if !self.expel_all(store, &silent)? {
+            return Ok(false);
+        }
         if living.is_empty() {
             self.claim(store, now)?;
         }
@@ -134,7 +149,16 @@ impl Membership {
     /// Keeps the registration alive and notices others. `true`: this mount is no longer alone, so
     /// the kernel must forget what it keeps before the next tick, which acknowledges.
     pub fn tick(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
+        let news = self.keep_registered(store, now)?;
+        self.ticked.store(now.0, Ordering::SeqCst);
+        Ok(news)
+    }
+
+    fn keep_registered(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         self.acknowledge(store)?;
+        if self.is_back.load(Ordering::SeqCst) && self.is_acknowledged(store, now)? {
+            self.is_back.store(false, Ordering::SeqCst);
+        }
         let (beat_due, seen) = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (now - state.last_beat >= HEARTBEAT, state.changes_seen)
@@ -151,32 +175,47 @@ impl Membership {
         self.question.store(number(outcome.take(1)), Ordering::SeqCst);
         let changes = number(outcome.take(0));
         if changes == seen {
-            self.solitude.seen.store(now.0, Ordering::SeqCst);
+            self.solitude.confirm(now);
         }
         if beat_due {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).last_beat = now;
         }
-        let look = if self.is_alone() { changes != seen } else { beat_due };
+        let look = if self.has_claimed() { changes != seen } else { beat_due };
         if look { self.look_around(store, changes, now) } else { Ok(false) }
     }
 
-    /// The store cannot say who else is there: nothing may be kept until it can.
+    /// The store could not say who else is there: nothing may be kept until it can.
+    pub fn could_not_ask(&self, now: Time) {
+        self.assume_company();
+        self.ticked.store(now.0, Ordering::SeqCst);
+    }
+
     pub fn assume_company(&self) {
         self.set_time_alone(0);
     }
 
-    /// Registers anew after the registrations were lost. Others have yet to do the same, so this
-    /// mount takes itself for one of several until they must have. `true`: as [`Membership::tick`].
+    /// Requests may be served. Not so while others may have taken this mount for dead, since it was
+    /// stopped, and until all take note that it is back.
+    pub fn may_serve(&self, now: Time) -> bool {
+        let ticked = Time(self.ticked.load(Ordering::SeqCst));
+        !self.is_back.load(Ordering::SeqCst) && now - ticked < LIFETIME_ALONE
+    }
+
+    /// Registers anew after the registrations were lost, or others have taken this mount for dead.
+    /// They have yet to do the same, or to take note, so this mount takes itself for one of several
+    /// until they must have. `true`: as [`Membership::tick`].
     fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
-        let was_alone = self.is_alone();
-        self.assume_company();
+        self.is_back.store(true, Ordering::SeqCst);
         // One that was alone says that it shares when its kernel has forgotten.
-        store.batch(keys::MOUNTS, &registration(self.mount, !was_alone))?;
-        self.says_it_shares.store(!was_alone, Ordering::SeqCst);
-        self.must_acknowledge.store(was_alone, Ordering::SeqCst);
+        let has_said = !self.has_claimed();
+        self.assume_company();
+        store.batch(keys::MOUNTS, &registration(self.mount, has_said))?;
+        self.look(&members(store)?, now);
+        self.says_it_shares.store(has_said, Ordering::SeqCst);
+        self.must_acknowledge.store(!has_said, Ordering::SeqCst);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));
-        Ok(was_alone)
+        Ok(!has_said)
     }
 
     /// Ends the registration.
@@ -240,19 +279,16 @@ impl Membership {
     /// `changes` was read before the members are.
     fn look_around(&self, store: &impl Store, changes: u64, now: Time) -> Result<bool, Error> {
         let members = members(store)?;
-        let nobody_else = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let nobody_else = state.others.look(self.mount, &members, now).living.is_empty();
-            if nobody_else && self.is_alone() {
-                state.changes_seen = changes;
+        let Company { living, silent } = self.look(&members, now);
+        if living.is_empty() && self.has_claimed() && silent.is_empty() {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
+            if self.time_alone(now).is_none() {
+                // Whoever came and went may have taken this mount for dead.
+                self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
             }
-            nobody_else
-        };
-        if nobody_else && self.is_alone() && self.solitude.time_alone_for_sure(now).is_none() {
-            // Whoever came and went may have taken this mount for dead.
-            self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
+            return Ok(false);
         }
-        if nobody_else {
+        if living.is_empty() && self.expel_all(store, &silent)? {
             self.claim(store, now)?;
             return Ok(false);
         }
@@ -262,22 +298,33 @@ impl Membership {
         Ok(news)
     }
 
-    /// Claims to be alone, which fails if anybody registered since the members were read.
+    fn look<'a>(&self, members: &'a [Member], now: Time) -> Company<'a> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.others.look(self.mount, members, now)
+    }
+
+    /// What serves from now on relies on it that those who were taken for dead find that out before
+    /// they serve. `false`: one of them has moved meanwhile.
+    fn expel_all(&self, store: &impl Store, silent: &[MountId]) -> Result<bool, Error> {
+        for mount in silent {
+            if !self.expel(store, *mount)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Claims to be alone, which fails if anybody else is registered.
     fn claim(&self, store: &impl Store, now: Time) -> Result<(), Error> {
         let came_just_now = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.rejoined.is_some_and(|at| state.others.watched(now) - at < SILENCE_MAX)
         };
-        if self.is_alone() || came_just_now {
+        if self.has_claimed() || came_just_now {
             return Ok(());
         }
         let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));
-        let still_nobody = {
-            let members = members(store)?;
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.others.look(self.mount, &members, now).living.is_empty()
-        };
-        if !still_nobody {
+        if members(store)?.iter().any(|member| member.mount != self.mount) {
             return Ok(());
         }
         let batch = Batch::new()
@@ -288,7 +335,7 @@ impl Membership {
         self.says_it_shares.store(false, Ordering::SeqCst);
         if store.batch(keys::MOUNTS, &batch)?.applied() {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).changes_seen = changes;
-            self.solitude.seen.store(now.0, Ordering::SeqCst);
+            self.solitude.confirm(now);
             self.set_time_alone(self.times_alone.fetch_add(1, Ordering::SeqCst) + 1);
         }
         Ok(())
@@ -297,15 +344,19 @@ impl Membership {
     /// Returns when nobody relies on what was before.
     fn set_time_alone(&self, time: u64) {
         let _nobody = self.relying.write().unwrap_or_else(PoisonError::into_inner);
-        self.solitude.time.store(time, Ordering::SeqCst);
+        self.solitude.set(time);
     }
 
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {
         let is_ready = !self.is_unready.load(Ordering::SeqCst);
         if is_ready && self.must_acknowledge.load(Ordering::SeqCst) {
-            let batch =
-                Batch::new().patch(keys::mount(self.mount), SHARES, 1_u64.to_be_bytes()).reclaims();
-            store.batch(keys::MOUNTS, &batch)?;
+            let mount = keys::mount(self.mount);
+            let batch = Batch::new().present(mount.clone());
+            let batch = batch.patch(mount, SHARES, 1_u64.to_be_bytes()).reclaims();
+            if !store.batch(keys::MOUNTS, &batch)?.applied() {
+                // The next heartbeat finds that, too.
+                return Ok(());
+            }
             self.says_it_shares.store(true, Ordering::SeqCst);
             self.must_acknowledge.store(false, Ordering::SeqCst);
         }

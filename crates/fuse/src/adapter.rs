@@ -14,6 +14,7 @@ mod locks;
 mod opening;
 mod reply;
 mod requests;
+mod stopped;
 mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,14 +89,18 @@ impl<S: Store> Adapter<S> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         let begun = Instant::now();
         let _served = self.following.serve(request.pid(), bytes, begun);
-        carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
+        carry_out(&self.kernel, request.pid(), begun, name, || {
+            stopped::wait_until_known(&self.fs)?;
+            work(&self.fs)
+        })
     }
 
-    /// Does what a request leaves to be done after its answer. Nobody is told what fails.
+    /// Does what nobody waits for: a request without an answer, or what one leaves to be done after it.
+    /// Nobody is told what fails.
     fn go_on(&self, work: impl FnOnce(&Fs<S>)) {
         let Some(_under_way) = self.kernel.begin() else { return };
         if catch_unwind(AssertUnwindSafe(|| work(&self.fs))).is_err() {
-            tracing::error!("what was left after an answer panicked");
+            tracing::error!("what nobody waits for panicked");
         }
     }
 

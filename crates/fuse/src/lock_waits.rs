@@ -182,6 +182,9 @@ impl<S: Store> LockWaits<S> {
             self.end(waiting, Err(Errno::EINTR));
             return None;
         }
+        if !self.fs.may_serve() {
+            return self.go_on(waiting);
+        }
         let is_known = !known.insert(request.ino);
         let tried = catch_unwind(AssertUnwindSafe(|| match is_known {
             true => self.fs.lock_as_known(request.handle, &request.wanted),

@@ -36,7 +36,9 @@ impl<S: Store> Striped<S> {
             drop(order);
             return self.settle();
         };
-        let both = membership.while_alone(|alone| alone.then(|| self.send_both(&group, &commit)));
+        let both = membership.while_alone(self.path.clock.steady(), |alone| {
+            alone.then(|| self.send_both(&group, &commit))
+        });
         // With a lost reply nobody knows.
         let applied = match &both {
             Some((_, Ok(_) | Err(Error::Store(StoreError::Indeterminate { .. })))) => true,

@@ -46,9 +46,9 @@ impl<S: Store> Fs<S> {
             return Err(Error::WouldBlock);
         }
         if change.only_ends() && change.applied_to(&state.held) == state.held {
-            return Ok(!self.membership.is_alone());
+            return Ok(!self.is_alone());
         }
-        let alone = self.membership.while_alone(|alone| {
+        let alone = self.membership.while_alone(self.steady(), |alone| {
             alone.then(|| {
                 self.withdraw(file, state)?;
                 state.held = bounded(change.applied_to(&state.held))?;
@@ -105,12 +105,14 @@ impl<S: Store> Fs<S> {
     fn others(&self, file: &LockedFile, state: &mut State) -> Result<Vec<Entry>, Error> {
         let entries = record::decode(file.ino, state.record.as_deref())?;
         let is_own = |entry: &Entry| entry.mount == self.config.mount;
-        let (own, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_own);
+        let (own, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_own);
         if !state.is_published && !state.held.is_empty() {
-            // They are from the time of being alone; whoever else has locks there was gone then.
-            return Ok(Vec::new());
+            // They are from the time of being alone. Who else has locks there was gone then, or came
+            // while this mount was taken for dead.
+            let living = self.membership.others(self.steady());
+            others.retain(|entry| living.contains(&entry.mount));
         }
-        if state.is_published && !is_same(&own, &state.held) {
+        if !is_same(&own, &state.held) {
             let before = state.held.len();
             state.held.retain(|held| holder(&others, held).is_none());
             if state.held.len() < before {

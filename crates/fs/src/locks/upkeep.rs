@@ -40,7 +40,7 @@ impl<S: Store> Fs<S> {
     /// Puts locks back that were lost with a node, or with this mount's registration.
     pub(crate) fn check_locks(&self, now: Time) {
         let mut checked = self.locks.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.membership.is_alone() || now - *checked < CHECK_EVERY {
+        if self.is_alone() || now - *checked < CHECK_EVERY {
             return;
         }
         *checked = now;

@@ -57,7 +57,7 @@ impl<S: Store> Fs<S> {
         mode: u32,
     ) -> Result<Entry, Error> {
         let new = New { kind: Kind::Directory, mode, rdev: 0, target: b"" };
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         let (reference, inode) = self.make(caller, parent, name, &new)?;
         let entry = self.enter(reference, &inode);
         self.know_empty(reference, alone);
@@ -100,7 +100,7 @@ impl<S: Store> Fs<S> {
             match made {
                 Ok((reference, inode)) => {
                     let entry = self.enter(reference, &inode);
-                    self.table.get(reference.ino)?.set_bare(self.membership.time_alone());
+                    self.table.get(reference.ino)?.set_bare(self.time_alone());
                     let opened = self.open_new(reference, &inode, open);
                     return opened.map(|opened| (entry, opened)).inspect_err(|_| {
                         self.forget(reference.ino, 1);
@@ -141,7 +141,7 @@ impl<S: Store> Fs<S> {
         let ino = self.new_ino(new.kind, inherited.layout)?;
         let reference = Reference { kind: new.kind, ino, home: place.shard };
         let inode = self.new_inode(caller, inherited, new);
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         self.add_entry(&place, reference, |batch| {
             batch.put(keys::inode(reference.ino), inode.encode())
         })?;
@@ -267,7 +267,7 @@ impl<S: Store> Fs<S> {
         reference: Reference,
         shard_was_empty: bool,
     ) -> Result<(), Error> {
-        if !shard_was_empty || self.membership.is_alone() {
+        if !shard_was_empty || self.is_alone() {
             return Ok(());
         }
         let parent = self.table.get(place.shard.directory)?.reference();

@@ -22,9 +22,8 @@ impl<S: Store> Fs<S> {
     /// to be free, or it is the change before it that waits. Otherwise which time of being alone
     /// this is.
     pub(crate) fn defer(&self, change: Change) -> Option<u64> {
-        let now = self.steady();
-        let (alone, waiting) = self.membership.while_alone(|_| {
-            let alone = self.membership.time_alone_for_sure(now)?;
+        let (alone, waiting) = self.membership.while_alone(self.steady(), |_| {
+            let alone = self.time_alone()?;
             let node = self.table.find(change.place().shard.directory)?;
             let failures = self.store.failures();
             let mut memory = node.memory();
@@ -59,7 +58,7 @@ impl<S: Store> Fs<S> {
 
     /// Others may have found an inode by its name while this mount did not know of them.
     pub(crate) fn free_nameless(&self) {
-        let alone = self.membership.time_alone_for_sure(self.steady()).is_some();
+        let alone = self.is_alone();
         self.data.free_nameless(!alone);
     }
 

@@ -46,7 +46,7 @@ impl<S: Store> Fs<S> {
     fn open_by_record(&self, node: &Arc<Node<S>>, mode: OpenMode) -> Result<Opened, Error> {
         let before = self.before_reading();
         let (inode, slot) = self.read_and_lock(node)?;
-        if inode.nlink == 0 && !node.is_open() && self.membership.is_alone() {
+        if inode.nlink == 0 && !node.is_open() && self.is_alone() {
             // It is removed; what is left of it is about to be freed.
             return Err(Error::Stale);
         }
@@ -78,14 +78,14 @@ impl<S: Store> Fs<S> {
     ) -> Result<Opened, Error> {
         let node = self.table.get(reference.ino)?;
         let mut slot = node.slot();
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         let file = self.file_in(&node, &mut slot, inode);
         Ok(self.open_file(&node, slot, file, alone, mode))
     }
 
     /// Opens a file whose record is known, or that is open already and nobody else's to change.
     fn open_by_memory(&self, node: &Arc<Node<S>>, mode: OpenMode) -> Option<Opened> {
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         let mut slot = node.slot();
         if self.config.passthrough || !self.is_record_known(&slot, alone) {
             return None;
@@ -146,7 +146,7 @@ impl<S: Store> Fs<S> {
             errors,
             wrote_once: AtomicBool::new(false),
         });
-        let uncached = mode.append && !self.membership.is_alone();
+        let uncached = mode.append && !self.is_alone();
         Opened { handle, keep_cache, uncached, pinned }
     }
 
@@ -158,7 +158,7 @@ impl<S: Store> Fs<S> {
         }
         let pinned = if self.config.passthrough { self.store.pin(node.ino) } else { None };
         // Another mount may have changed the file and let go of it since its record was read.
-        let again = pinned.as_ref().filter(|pin| pin.is_first && !self.membership.is_alone());
+        let again = pinned.as_ref().filter(|pin| pin.is_first && !self.is_alone());
         let again = again.and_then(|_| self.record_as_stored(node).ok()?);
         let inode = again.as_ref().unwrap_or(inode);
         let file = OpenFile::new(self.data.clone(), node.ino, node.home, inode, pinned);
@@ -222,10 +222,10 @@ impl<S: Store> Fs<S> {
             self.foresight.was_written_again();
         }
         let written = if let Some(at) = append {
-            if self.membership.is_alone() {
+            if self.is_alone() {
                 self.catch_up(&handle)?;
             }
-            let shared = self.membership.while_alone(|alone| {
+            let shared = self.membership.while_alone(self.steady(), |alone| {
                 if alone {
                     handle.file.place_alone(bytes.len(), at);
                 }
@@ -293,7 +293,7 @@ impl<S: Store> Fs<S> {
             return sent;
         }
         let done = if slot.unlinked {
-            file.discard(!self.membership.is_alone());
+            file.discard(!self.is_alone());
             self.remove_inode(node.reference())
         } else {
             sent.and(file.settle(&self.membership))

@@ -96,7 +96,7 @@ impl<S: Store> Fs<S> {
             if let Some(held) = state.in_the_way(&wanted.lock).next() {
                 return Ok(Some(held.lock.clone()));
             }
-            if self.membership.is_alone() {
+            if self.is_alone() {
                 return Ok(None);
             }
             let foreign = self.foreign_lock(file, state, &wanted)?;
@@ -129,7 +129,7 @@ impl<S: Store> Fs<S> {
     /// What was written through this mount is in the store before others may have the lock. A
     /// failure is told to the program at its next write, `fsync` or `close`.
     fn store_bytes(&self, handle: &FileHandle<S>) {
-        if self.membership.is_alone() || handle.node.slot().unlinked {
+        if self.is_alone() || handle.node.slot().unlinked {
             return;
         }
         let errors = ErrorCursor::new(&handle.file);

@@ -24,7 +24,7 @@ impl<S: Store> Fs<S> {
             return Err(Error::NotFound);
         }
         self.read_names_ahead(parent, name);
-        let before_hint = self.hints.before(&place, self.membership.time_alone());
+        let before_hint = self.hints.before(&place, self.time_alone());
         let Seen { before, reference, inode, settled } =
             self.find_now(&place)?.ok_or(Error::NotFound)?;
         self.hints.saw(&place, reference, settled, before_hint);

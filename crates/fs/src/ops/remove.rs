@@ -121,7 +121,7 @@ impl<S: Store> Fs<S> {
     /// Removes a name of a file that is not open, once the store comes to it. `noted`: the time of
     /// being alone since which the name is known to stand for that. `false`: nothing was done.
     fn remove_later(&self, place: &Place, reference: Reference, noted: Option<u64>) -> bool {
-        let current = noted.is_some() && noted == self.membership.time_alone();
+        let current = noted.is_some() && noted == self.time_alone();
         if !current || !self.may_defer() || reference.home != place.shard {
             return false;
         }
@@ -190,7 +190,7 @@ impl<S: Store> Fs<S> {
     /// leaves a record without links that says what is left to free.
     /// Other mounts may just have found it, so with company it all stays for a while.
     fn remove_record(&self, reference: Reference, size: u64) -> Result<(), Error> {
-        if !self.membership.is_alone() {
+        if !self.is_alone() {
             self.data.delete_later(reference.home, reference.ino, size);
             return Ok(());
         }
@@ -241,7 +241,7 @@ impl<S: Store> Fs<S> {
     ) -> Result<bool, Error> {
         // Where it cannot be read, whoever is in it learns that it is gone.
         let was = self.find_inode(directory).ok().flatten();
-        self.membership.while_alone(|alone| {
+        self.membership.while_alone(self.steady(), |alone| {
             let happened = match alone {
                 true if !self.is_empty(directory.ino)? => return Err(Error::NotEmpty),
                 true => step(None)?,
@@ -260,7 +260,7 @@ impl<S: Store> Fs<S> {
     /// A directory's record counts no links in the end, as any other's, so that it is known for
     /// removed while it is still there.
     fn remove_directory(&self, directory: Reference) -> Result<(), Error> {
-        if !self.membership.is_alone() {
+        if !self.is_alone() {
             let field = keys::inode(directory.ino);
             let batch =
                 Batch::new().present(field.clone()).patch(field, inode::NLINK, [0; 8]).reclaims();

@@ -99,7 +99,7 @@ impl<S: Store> Fs<S> {
             _ => {}
         }
         for settled in [Some(&moved), replaced.as_ref()].into_iter().flatten() {
-            if settled.reference.kind == Kind::Directory && !self.membership.is_alone() {
+            if settled.reference.kind == Kind::Directory && !self.is_alone() {
                 self.clear_closings(settled.reference)?;
             }
         }

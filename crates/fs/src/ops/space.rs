@@ -84,7 +84,7 @@ impl<S: Store> Fs<S> {
     /// For what depends on where the file ends: others may have changed that since its record was
     /// read last, with company or before it left.
     pub(crate) fn catch_up(&self, handle: &FileHandle<S>) -> Result<(), Error> {
-        let alone = self.membership.time_alone();
+        let alone = self.time_alone();
         if alone.is_some() && handle.file.is_as_of(alone) || handle.file.pinned().is_some() {
             return Ok(());
         }

@@ -22,7 +22,7 @@ impl<S: Store> Fs<S> {
         if name == PLACEMENT {
             return self.placement(ino);
         }
-        if self.table.get(ino)?.is_bare(self.membership.time_alone()) {
+        if self.table.get(ino)?.is_bare(self.time_alone()) {
             return Err(Error::NoAttribute);
         }
         let attributes = self.attributes(ino)?;

@@ -1,7 +1,6 @@
 //! Files that one mount removes while another one has them open.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidefs_model::Ino;
 use tidefs_store::{Batch, Embedded, Store};

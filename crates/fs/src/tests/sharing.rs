@@ -60,7 +60,7 @@ fn a_mount_that_was_taken_for_dead_knows_nothing_any_more() {
     second.unlink(there, b"old").expect("removed");
     second.mknod(ME, there, b"new", Kind::Fifo, 0o644, 0).expect("made");
     second.unmount().expect("left");
-    assert_eq!(first.tick(), Ok(false), "it is alone again");
+    assert_eq!(first.tick(), Ok(true), "it was taken for dead");
     assert_eq!(first.lookup(directory, b"old").err(), Some(Error::NotFound));
     assert!(first.lookup(directory, b"new").is_ok());
 }
@@ -122,7 +122,7 @@ fn a_mount_that_could_not_ask_for_a_while_still_lets_others_in() {
     let now = Time::from_unix(1_000_000, 0);
     let first = Membership::join(&store, MountId(1), now).expect("joins");
     assert_eq!(first.is_acknowledged(&store, now), Ok(true));
-    assert!(first.is_alone());
+    assert!(first.is_alone(now));
     let gone = StoreError::Unavailable { endpoint: "the node".into() };
     store.add(Fault::every(Operation::Batch, 1, gone));
     assert!(first.tick(&store, now).is_err());
@@ -141,19 +141,19 @@ fn who_relies_on_being_alone_may_ask_whether_it_is_while_that_is_about_to_change
     let bed = Bed::new();
     let fs = bed.mount(1);
     assert_eq!(fs.is_admitted(), Ok(true));
-    let membership = &fs.membership;
+    let fs = &fs;
     let (answer, answered) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            membership.while_alone(|alone| {
-                scope.spawn(|| membership.assume_company());
+            fs.membership.while_alone(fs.steady(), |alone| {
+                scope.spawn(|| fs.membership.assume_company());
                 // Most often the other thread waits by now; either way this one must not.
                 std::thread::sleep(Duration::from_millis(50));
-                answer.send((alone, membership.is_alone())).expect("somebody listens");
+                answer.send((alone, fs.is_alone())).expect("somebody listens");
             });
         });
         let answer = answered.recv_timeout(Duration::from_secs(30));
         assert_eq!(answer, Ok((true, true)), "it changes when nobody relies on it");
     });
-    assert!(!membership.is_alone());
+    assert!(!fs.is_alone());
 }

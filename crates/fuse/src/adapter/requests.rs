@@ -40,12 +40,9 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.reply_looked_up(reply, found);
     }
 
-    fn forget(&self, by: &Request, number: INodeNo, lookups: u64) {
-        // A forget has no answer.
-        let _ = self.run(by, "forget", |fs| {
-            fs.forget(ino(number), lookups);
-            Ok(())
-        });
+    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        // A forget has no answer, and cannot fail.
+        self.go_on(|fs| fs.forget(ino(number), lookups));
     }
 
     fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
