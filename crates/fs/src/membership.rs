@@ -206,12 +206,11 @@ impl Membership {
     /// until they must have. `true`: as [`Membership::tick`].
     fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         self.is_back.store(true, Ordering::SeqCst);
-        // One that was alone says that it shares when its kernel has forgotten.
-        let has_said = !self.has_claimed();
         self.assume_company();
+        // One whose kernel may keep something says that it shares when that has forgotten.
+        let has_said = self.says_it_shares.load(Ordering::SeqCst);
         store.batch(keys::MOUNTS, &registration(self.mount, has_said))?;
         self.look(&members(store)?, now);
-        self.says_it_shares.store(has_said, Ordering::SeqCst);
         self.must_acknowledge.store(!has_said, Ordering::SeqCst);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, Time};
-use tidefs_store::Embedded;
+use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{Bed, ME, WRITE};
 use crate::membership::Membership;
-use crate::{Config, Error, Fs, Kind, Lock, LockFamily, LockKind};
+use crate::{Config, Error, Fs, Kind, Lock, LockFamily, LockKind, keys};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -146,6 +146,27 @@ fn who_goes_on_has_lost_the_locks_that_others_took_and_takes_none_of_theirs() {
 fn whole(owner: u64) -> Lock {
     let (family, kind) = (LockFamily::Whole, LockKind::Exclusive);
     Lock { family, kind, owner, start: 0, last: u64::MAX, pid: 0 }
+}
+
+/// The store does not answer for a while, and has lost the list of mounts when it does.
+#[test]
+fn whose_registration_is_lost_after_an_error_lets_nobody_in_before_its_kernel_forgot() {
+    let bed = Bed::new();
+    let store = Faulty::new(bed.store.clone(), Vec::new());
+    let at = |seconds| Time::from_unix(seconds, 0);
+    let first = Membership::join(&store, MountId(1), at(0)).expect("joins");
+    assert_eq!(first.is_acknowledged(&store, at(0)), Ok(true));
+    let gone = StoreError::Unavailable { endpoint: "the node".into() };
+    store.add(Fault::every(Operation::Batch, 1, gone));
+    assert!(first.tick(&store, at(1)).is_err());
+    first.could_not_ask(at(1));
+    store.heal();
+    store.delete_shards(&[keys::MOUNTS]).expect("lost with a node");
+    let second = Membership::join(&store, MountId(2), at(2)).expect("joins");
+    assert_eq!(first.tick(&store, at(2)), Ok(true), "its kernel may still know something");
+    assert_eq!(second.is_acknowledged(&store, at(2)), Ok(false));
+    assert_eq!(first.tick(&store, at(3)), Ok(false));
+    assert_eq!(second.is_acknowledged(&store, at(3)), Ok(true));
 }
 
 /// A clock that somebody sets back, while the steady one goes on.
