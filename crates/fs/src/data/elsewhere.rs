@@ -13,6 +13,8 @@ use crate::keys;
 
 /// Files that are asked about in one round.
 const ASKED_AT_ONCE: usize = 256;
+/// Of those, so many may fail before the others are left for later.
+const FAILURES_MAX: u32 = 4;
 
 impl<S: Store> DataPath<S> {
     /// The mounts that may have files open besides this one.
@@ -44,7 +46,8 @@ impl<S: Store> DataPath<S> {
         (unused, used)
     }
 
-    /// Where the store does not answer, nothing can be freed either, and freeing says so.
+    /// Where the store does not answer, a file counts as used, and is asked about again: who has it open
+    /// reads its bytes on nodes that do answer.
     fn are_used(&self, files: &[Removed], others: &[MountId]) -> Vec<bool> {
         let read = |file: &Removed| (file.home, Batch::new().read(keys::holders(file.ino)));
         let batches: Vec<(ShardKey, Batch)> = files.iter().map(read).collect();
@@ -56,9 +59,17 @@ impl<S: Store> DataPath<S> {
                 outcomes.into_iter().map(|mut outcome| is_used(outcome.take(0))).collect()
             }
             Err(_) => {
-                let one = |(shard, batch): &(ShardKey, Batch)| self.store.batch(*shard, batch);
-                let record = |batch| one(batch).ok()?.take(0);
-                batches.iter().map(|batch| is_used(record(batch))).collect()
+                let mut failures = 0;
+                let mut is_used_or_silent = |(shard, batch): &(ShardKey, Batch)| {
+                    // Each that a node does not answer may take long.
+                    if failures == FAILURES_MAX {
+                        return true;
+                    }
+                    let outcome = self.store.batch(*shard, batch);
+                    failures += u32::from(outcome.is_err());
+                    outcome.map_or(true, |mut outcome| is_used(outcome.take(0)))
+                };
+                batches.iter().map(&mut is_used_or_silent).collect()
             }
         }
     }
