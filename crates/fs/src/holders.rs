@@ -69,9 +69,10 @@ impl<S: Store> Fs<S> {
         let known = self.holding.files().clone();
         let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
         let ended = known.into_iter().filter(|(ino, _)| !is_open(ino)).collect();
-        let noted = self.note(Wish::Enter, begun).and_then(|()| self.note(Wish::Leave, ended));
-        if let Err(error) = noted {
-            tracing::debug!(%error, "others do not know yet which files are open here");
+        for (wish, files) in [(Wish::Enter, begun), (Wish::Leave, ended)] {
+            if let Err(error) = self.note(wish, files) {
+                tracing::debug!(%error, "others do not know yet which files are open here");
+            }
         }
     }
 
@@ -80,7 +81,9 @@ impl<S: Store> Fs<S> {
         handles.iter().map(|handle| (handle.node.ino, handle.node.home)).collect()
     }
 
+    /// What fails keeps no other file from being noted.
     fn note(&self, wish: Wish, files: Vec<(Ino, ShardKey)>) -> Result<(), Error> {
+        let mut noted = Ok(());
         for files in files.chunks(ENTERED_AT_ONCE) {
             // Most files are open on one mount.
             let own = self.config.mount.0.to_be_bytes().to_vec();
@@ -90,19 +93,28 @@ impl<S: Store> Fs<S> {
                 if left.is_empty() {
                     break;
                 }
-                left = self.note_as_known(wish, left)?;
+                let (others, done) = self.note_as_known(wish, left);
+                (left, noted) = (others, noted.and(done));
             }
         }
-        Ok(())
+        noted
     }
 
-    /// Answers those whose records were not what they were thought to be, with what they are.
-    fn note_as_known(&self, wish: Wish, files: Vec<Thought>) -> Result<Vec<Thought>, Error> {
+    /// Answers those whose records were not what they were thought to be, with what they are; and why
+    /// others could not be noted.
+    fn note_as_known(&self, wish: Wish, files: Vec<Thought>) -> (Vec<Thought>, Result<(), Error>) {
         let batch =
             |((ino, home), known): &Thought| (*home, self.change_of(wish, *ino, known.as_deref()));
-        let outcomes = self.store.batches(&files.iter().map(batch).collect::<Vec<_>>())?;
-        let mut left = Vec::new();
-        for (((ino, home), _), mut outcome) in files.into_iter().zip(outcomes) {
+        let outcomes = self.batch_each(&files.iter().map(batch).collect::<Vec<_>>());
+        let (mut left, mut noted) = (Vec::new(), Ok(()));
+        for (((ino, home), _), outcome) in files.into_iter().zip(outcomes) {
+            let mut outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    noted = noted.and(Err(error.into()));
+                    continue;
+                }
+            };
             let (inode, record) = (outcome.take(0), outcome.take(1));
             if !outcome.applied() && inode.is_some() {
                 left.push(((ino, home), record));
@@ -111,10 +123,10 @@ impl<S: Store> Fs<S> {
             match wish {
                 // Also one that is gone, so that it is not tried again and again.
                 Wish::Enter => drop(self.holding.files().insert(ino, home)),
-                Wish::Leave => self.left(ino, home, inode.as_deref())?,
+                Wish::Leave => noted = noted.and(self.left(ino, home, inode.as_deref())),
             }
         }
-        Ok(left)
+        (left, noted)
     }
 
     fn change_of(&self, wish: Wish, ino: Ino, known: Option<&[u8]>) -> Batch {

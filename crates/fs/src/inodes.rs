@@ -38,7 +38,7 @@ impl<S: Store> Fs<S> {
         let unknown = references.iter().zip(&recalled).filter(|(_, (parts, _))| parts.is_none());
         let batches: Vec<_> =
             unknown.flat_map(|(reference, _)| self.reads_of(*reference)).collect();
-        let mut outcomes = self.read_each(&batches).into_iter();
+        let mut outcomes = self.batch_each(&batches).into_iter();
         let each = references.iter().zip(recalled);
         each.map(|(reference, (parts, generation))| {
             let parts = match parts {
@@ -131,7 +131,10 @@ impl<S: Store> Fs<S> {
     }
 
     /// All in one round; where that fails, each by itself.
-    fn read_each(&self, batches: &[(ShardKey, Batch)]) -> Vec<Result<Outcome, StoreError>> {
+    pub(crate) fn batch_each(
+        &self,
+        batches: &[(ShardKey, Batch)],
+    ) -> Vec<Result<Outcome, StoreError>> {
         let one_by_one = || batches.iter().map(|(shard, batch)| self.store.batch(*shard, batch));
         if batches.len() < 2 {
             return one_by_one().collect();

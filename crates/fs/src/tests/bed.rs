@@ -18,6 +18,8 @@ pub const WRITE: OpenMode = OpenMode {
     sync: false,
 };
 
+pub const SECOND: Duration = Duration::from_secs(1);
+
 pub struct Bed {
     pub store: Arc<Embedded>,
     pub clock: Arc<ManualClock>,

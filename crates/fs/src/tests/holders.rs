@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use tidefs_model::Ino;
-use tidefs_store::{Batch, Embedded, Store};
+use tidefs_model::{Ino, MountId};
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{Bed, ME, WRITE, eventually};
-use crate::{Error, Fs, Handle, RenameMode, keys};
+use crate::{Config, Error, Fs, Handle, RenameMode, keys};
 
 type Mount = Fs<Arc<Embedded>>;
+type Line = Faulty<Arc<Embedded>>;
 
-fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
+fn make<S: Store>(fs: &Fs<S>, name: &[u8], bytes: &[u8]) -> Ino {
     let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
     fs.write(opened.handle, 0, bytes, None, false).expect("written");
     fs.flush(opened.handle).expect("stored");
@@ -18,7 +19,7 @@ fn make(fs: &Mount, name: &[u8], bytes: &[u8]) -> Ino {
     entry.attr.ino
 }
 
-fn open(fs: &Mount, name: &[u8]) -> Handle {
+fn open<S: Store>(fs: &Fs<S>, name: &[u8]) -> Handle {
     let found = fs.lookup(Ino::ROOT, name).expect("found").attr.ino;
     fs.open(found, WRITE).expect("opened").handle
 }
@@ -148,4 +149,71 @@ fn a_file_that_is_open_for_a_while_leaves_nothing_behind() {
     pass(&bed, 1, &[&first, &second]);
     assert_eq!(holders(), 0);
     assert!(first.getattr(ino, None).is_ok(), "it has a name");
+}
+
+/// Two mounts, of which the first one's store fails when told to.
+fn one_on_a_faulty_store() -> (Bed, Arc<Line>, Fs<Line>, Mount) {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    (bed, store, first, second)
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable { endpoint: "the node".into() }
+}
+
+#[test]
+fn a_file_counts_as_open_elsewhere_while_its_home_does_not_answer() {
+    let (bed, store, first, second) = one_on_a_faulty_store();
+    let removed = make(&first, b"removed", b"one");
+    let handle = open(&second, b"removed");
+    for mount in [1, 2] {
+        bed.pass_with(1, &[&second]);
+        assert_eq!(first.tick(), Ok(false), "{mount}");
+    }
+    first.unlink(Ino::ROOT, b"removed").expect("removed");
+    bed.pass_with(3, &[&second]);
+    store.add(Fault::every(Operation::Batch, 1, gone()));
+    first.data.free_due();
+    first.data.free_waiting();
+    let freed = first.data.freed();
+    first.data.wait_for_room(freed);
+    store.heal();
+    assert_eq!(read(&second, handle), b"one");
+    second.release(handle).expect("closed");
+    eventually("the file is freed", || {
+        bed.pass_with(1, &[&second]);
+        first.tick().expect("housekeeping");
+        second.getattr(removed, None) == Err(Error::Stale)
+    });
+}
+
+#[test]
+fn a_file_whose_home_does_not_answer_keeps_no_other_from_being_known_as_open() {
+    let (bed, store, first, _second) = one_on_a_faulty_store();
+    let inos = [b"a", b"b", b"c"].map(|name| make(&first, name, b""));
+    let closed = open(&first, b"a");
+    first.note_open_files(first.steady());
+    first.release(closed).expect("closed");
+    let handles = [b"b", b"c"].map(|name| open(&first, name));
+    bed.pass(super::bed::SECOND);
+    // All at once, and one by itself.
+    let next = store.count(Operation::Batch) + 1;
+    store.add(Fault::nth(Operation::Batch, next, gone()));
+    store.add(Fault::nth(Operation::Batch, next + 1, gone()));
+    first.note_open_files(first.steady());
+    let holders = inos.map(|ino| {
+        let home = first.table.get(ino).expect("known").home;
+        let read = Batch::new().read(keys::holders(ino));
+        bed.store.batch(home, &read).expect("read").take(0)
+    });
+    let entered = Some(1_u64.to_be_bytes().to_vec());
+    assert_eq!(holders, [None, None, entered]);
+    for handle in handles {
+        first.release(handle).expect("closed");
+    }
 }
