@@ -201,6 +201,17 @@ impl Membership {
         !self.is_back.load(Ordering::SeqCst) && now - ticked < LIFETIME_ALONE
     }
 
+    /// Others may have taken what this mount had while they took it for dead, and are yet to say so in
+    /// the store. Of two that wait for each other so, both stop in the end.
+    pub fn yields(&self, now: Time) -> bool {
+        self.is_back.load(Ordering::SeqCst) && self.came_lately(now)
+    }
+
+    fn came_lately(&self, now: Time) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.rejoined.is_some_and(|at| state.others.watched(now) - at < SILENCE_MAX)
+    }
+
     /// Registers anew after the registrations were lost, or others have taken this mount for dead.
     /// They have yet to do the same, or to take note, so this mount takes itself for one of several
     /// until they must have. `true`: as [`Membership::tick`].
@@ -210,10 +221,12 @@ impl Membership {
         // One whose kernel may keep something says that it shares when that has forgotten.
         let has_said = self.says_it_shares.load(Ordering::SeqCst);
         store.batch(keys::MOUNTS, &registration(self.mount, has_said))?;
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));
+        }
         self.look(&members(store)?, now);
         self.must_acknowledge.store(!has_said, Ordering::SeqCst);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));
         Ok(!has_said)
     }
 
@@ -315,11 +328,7 @@ impl Membership {
 
     /// Claims to be alone, which fails if anybody else is registered.
     fn claim(&self, store: &impl Store, now: Time) -> Result<(), Error> {
-        let came_just_now = {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.rejoined.is_some_and(|at| state.others.watched(now) - at < SILENCE_MAX)
-        };
-        if self.has_claimed() || came_just_now {
+        if self.has_claimed() || self.came_lately(now) {
             return Ok(());
         }
         let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));

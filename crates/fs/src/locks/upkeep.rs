@@ -30,6 +30,9 @@ impl<S: Store> Fs<S> {
         for file in self.locks.all() {
             let mut state = file.state();
             if !state.is_over && !state.is_published && !state.held.is_empty() {
+                if self.membership.yields(self.steady()) {
+                    return Ok(());
+                }
                 self.renew(&file, &mut state)?;
             }
         }
