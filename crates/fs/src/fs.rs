@@ -294,10 +294,11 @@ impl<S: Store> Fs<S> {
 
     /// Another mount that is about to start appends behind what this one appended.
     fn tell_appends(&self) {
-        if !self.membership.is_about_to_share() {
-            return;
-        }
+        let is_about_to_share = self.membership.is_about_to_share();
         for handle in self.handles.all_files() {
+            if !is_about_to_share && !handle.file.owes_appends() {
+                continue;
+            }
             // It is tried again soon; what else there is to keep up does not wait for room.
             if let Err(error) = caller::without_waiting(|| handle.file.tell_appends()) {
                 tracing::debug!(%error, "what was appended is not in the store yet");

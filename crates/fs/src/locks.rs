@@ -74,6 +74,11 @@ impl State {
         ranges::in_the_way(&self.held, wanted)
     }
 
+    /// There are locks of which the store does not know.
+    pub fn is_unpublished(&self) -> bool {
+        !self.is_over && !self.is_published && !self.held.is_empty()
+    }
+
     /// The owner has a lock of the other kind there.
     pub fn has_other_kind(&self, wanted: &Lock) -> bool {
         ranges::has_other_kind(&self.held, wanted)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_store::Store;
+use tidefs_store::{Store, StoreError};
 
 use super::errors::ErrorCursor;
 use super::striped::Striped;
@@ -34,6 +34,15 @@ pub struct Appends {
     /// append where the others are.
     made: u64,
     told: u64,
+    /// The record lies where nothing answers: it is told as soon as something does.
+    owed: bool,
+}
+
+impl Appends {
+    /// One beyond the last byte that was promised to appends that have not ended.
+    fn promised_end(&self) -> u64 {
+        if self.promises > 0 { self.end } else { 0 }
+    }
 }
 
 /// A range that nobody else of this mount appends to.
@@ -65,13 +74,9 @@ impl<S: Store> Striped<S> {
         self: &Arc<Self>,
         errors: &ErrorCursor,
         bytes: &[u8],
-        shared: bool,
         at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         self.state().errors.report(errors)?;
-        if !shared {
-            self.place_alone(bytes.len(), at);
-        }
         let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = match &*place {
             Some(place) => place.offset,
@@ -112,37 +117,61 @@ impl<S: Store> Striped<S> {
         self.reserve(bytes)
     }
 
-    /// The store knows how far the file is promised.
+    /// The store knows how far the file is promised, or cannot be told.
     pub fn has_told_appends(&self) -> bool {
         let appends = self.appends();
         appends.told == appends.made
     }
 
-    /// Has the store know how far the file is written and promised, so that nobody else appends there:
-    /// the file is so long from now on, and what is not there yet is zeros.
-    pub fn tell_appends(self: &Arc<Self>) -> Result<(), Error> {
-        let (end, made) = {
-            let appends = self.appends();
-            if appends.told == appends.made {
-                return Ok(());
-            }
-            (appends.end.max(self.state().size()), appends.made)
-        };
-        match self.make_sure().and_then(|()| self.reach(end)) {
-            // It has been removed, and nobody opens it any more.
-            Ok(()) | Err(Error::Stale) => {}
-            Err(error) => return Err(error),
-        }
-        let mut appends = self.appends();
-        appends.told = appends.told.max(made);
-        Ok(())
+    /// The store is to be told as soon as it answers.
+    pub fn owes_appends(&self) -> bool {
+        self.appends().owed
     }
 
-    fn reach(&self, end: u64) -> Result<(), Error> {
-        let _order = self.committing();
-        let changed = self.state().changed;
-        let time = changed.unwrap_or_else(|| self.path.clock.now());
-        let stored = self.record.commit(end, &[], time)?;
+    /// Has the store know how far the file is written and promised, so that nobody else appends there:
+    /// the file is so long from now on, and what is not there yet is zeros.
+    ///
+    /// # Errors
+    /// Where the record's node does not answer, others need not wait for that any more.
+    pub fn tell_appends(self: &Arc<Self>) -> Result<(), Error> {
+        let made = {
+            let appends = self.appends();
+            if appends.told == appends.made && !appends.owed {
+                return Ok(());
+            }
+            appends.made
+        };
+        let told = match self.make_sure().and_then(|()| self.tell_size()) {
+            // It has been removed, and nobody opens it any more.
+            Err(Error::Stale) => Ok(made),
+            told => told,
+        };
+        let mut appends = self.appends();
+        let is_silent = matches!(told, Err(Error::Store(StoreError::Unavailable { .. })));
+        if told.is_ok() || is_silent {
+            appends.told = appends.told.max(*told.as_ref().unwrap_or(&made));
+            appends.owed = is_silent;
+        }
+        told.map(drop)
+    }
+
+    /// Answers how many promises the store knows now. Held up by a cut, so that it does not bring back
+    /// the size of before.
+    fn tell_size(&self) -> Result<u64, Error> {
+        let order = self.committing();
+        let (end, made) = {
+            let appends = self.appends();
+            (appends.promised_end().max(self.state().size()), appends.made)
+        };
+        if self.state().stored.size < end {
+            self.reach(&order, end)?;
+        }
+        Ok(made)
+    }
+
+    /// The record says that the file is so long. Nobody wrote to it, so its times stay.
+    fn reach(&self, _order: &MutexGuard<'_, ()>, end: u64) -> Result<(), Error> {
+        let stored = self.record.reach(end)?;
         self.adopt(&mut self.state(), stored);
         Ok(())
     }
@@ -163,13 +192,15 @@ impl<S: Store> Striped<S> {
         }
         for _ in 0..ATTEMPTS {
             let order = self.committing();
-            let least = self.state().pending_end();
+            let promised = self.appends().promised_end();
+            let least = self.state().pending_end().max(promised);
             let reserved = self.record.reserve(bytes, least, self.path.clock.now())?;
             if let Some(stored) = reserved {
                 self.adopt(&mut self.state(), stored);
                 return Ok(stored.size - bytes);
             }
-            // Another mount cut the file below what this one wrote.
+            // Another mount cut the file below what this one wrote or promised.
+            self.reach(&order, promised)?;
             drop(order);
             self.settle()?;
         }

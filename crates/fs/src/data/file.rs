@@ -73,17 +73,16 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// Writes at the file's end and answers where the bytes that were taken are. `shared`: other mounts may be
-    /// appending, so the store hands out the range.
+    /// Writes at the file's end and answers where the bytes that were taken are. Where the append has no
+    /// [place](Self::place_alone) yet the store hands one out.
     pub fn append(
         &self,
         errors: &ErrorCursor,
         bytes: &[u8],
-        shared: bool,
         at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.append(errors, bytes, shared, at),
+            Bytes::Striped(striped) => striped.append(errors, bytes, at),
             // It never waits for room, so what was appended is not begun again.
             Bytes::Pinned(pinned) => {
                 pinned.append(bytes).map(|offset| offset..offset + bytes.len() as u64)
@@ -96,6 +95,14 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.has_told_appends(),
             Bytes::Pinned(_) => true,
+        }
+    }
+
+    /// The store could not be told, and is to be.
+    pub fn owes_appends(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.owes_appends(),
+            Bytes::Pinned(_) => false,
         }
     }
 

@@ -57,7 +57,15 @@ impl<S: Store> Record<S> {
         self.applied(outcome)
     }
 
-    /// The same, and writes bytes at the same time; each succeeds or fails by itself.
+    /// The file reaches to `size` at least, with zeros where nothing was written.
+    pub fn reach(&self, size: u64) -> Result<Stored, Error> {
+        let field = keys::inode(self.ino);
+        let batch = self.covering(size).add(&*field, VERSION, 1).read(&*field).reclaims();
+        let outcome = self.noted(self.store.batch(self.home, &batch))?;
+        self.applied(outcome)
+    }
+
+    /// As [`Record::commit`], and writes bytes at the same time; each succeeds or fails by itself.
     pub fn commit_with(
         &self,
         writes: &[StripeWrite<'_>],

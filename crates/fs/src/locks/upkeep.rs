@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::Time;
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Store, StoreError};
 
 use super::ranges::Change;
 use super::shared::Known;
@@ -29,11 +29,15 @@ impl<S: Store> Fs<S> {
         self.membership.set_ready(false);
         for file in self.locks.all() {
             let mut state = file.state();
-            if !state.is_over && !state.is_published && !state.held.is_empty() {
+            if state.is_unpublished() {
                 if self.membership.yields(self.steady()) {
                     return Ok(());
                 }
-                self.renew(&file, &mut state)?;
+                match self.renew(&file, &mut state) {
+                    // Nobody can take them there. They are put there when it answers.
+                    Err(Error::Store(StoreError::Unavailable { .. })) => {}
+                    renewed => renewed?,
+                }
             }
         }
         self.membership.set_ready(true);
@@ -61,6 +65,9 @@ impl<S: Store> Fs<S> {
         for (file, mut outcome) in files.iter().zip(records) {
             let record = outcome.take(0);
             let mut state = file.state();
+            if state.is_unpublished() && !self.membership.yields(self.steady()) {
+                self.renew(file, &mut state)?;
+            }
             if state.is_published && !state.is_over && state.record != record {
                 // It was read before the state was locked, so it may be older than what is known.
                 state.record = self.read_locks(file)?;

@@ -225,13 +225,12 @@ impl<S: Store> Fs<S> {
             if self.is_alone() {
                 self.catch_up(&handle)?;
             }
-            let shared = self.membership.while_alone(self.steady(), |alone| {
+            self.membership.while_alone(self.steady(), |alone| {
                 if alone {
                     handle.file.place_alone(bytes.len(), at);
                 }
-                !alone
             });
-            let taken = handle.file.append(&handle.errors, bytes, shared, at)?;
+            let taken = handle.file.append(&handle.errors, bytes, at)?;
             (taken.end - taken.start) as usize
         } else {
             handle.file.write(&handle.errors, offset, bytes)?
@@ -275,8 +274,11 @@ impl<S: Store> Fs<S> {
     /// When the last descriptor of an open is closed.
     pub fn release(&self, handle: Handle) -> Result<(), Error> {
         let ended = self.end_locks_through(handle);
-        let handle = self.handles.remove_file(handle)?;
-        self.leave(&handle.node, &handle.file).and(ended)
+        let closing = self.handles.file(handle)?;
+        // Known until then: a mount that comes waits until the store knows of what was appended.
+        let left = self.leave(&closing.node, &closing.file);
+        self.handles.remove_file(handle)?;
+        left.and(ended)
     }
 
     /// One user less of an open file; the last one writes it back, or removes it if it has no name.

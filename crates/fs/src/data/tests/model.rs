@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::rig::{Rig, STRIPE, new_end, pattern, rig};
+use super::rig::{Rig, STRIPE, append, new_end, pattern, rig};
 use crate::data::{ErrorCursor, ReadAhead};
 use crate::{Error, Seek, SpaceMode};
 
@@ -133,7 +133,8 @@ impl World {
     fn append(&mut self, length: u64, shared: bool) {
         self.round += 1;
         let bytes = pattern(7, length as usize, self.round);
-        let offset = self.rig.file.append(&self.errors, &bytes, shared, &new_end()).unwrap().start;
+        let offset =
+            append(&self.rig.file, &self.errors, &bytes, shared, &new_end()).unwrap().start;
         assert_eq!(offset, self.bytes.len() as u64);
         self.put(offset, &bytes);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::MemfdFlags;
 use tidefs_store::Pin;
 
-use super::rig::{HOME, INO, Rig, STRIPE, TestStore, new_end, pattern, rig};
+use super::rig::{HOME, INO, Rig, STRIPE, TestStore, append, new_end, pattern, rig};
 use crate::data::{OpenFile, ReadAhead};
 use crate::{Error, Seek, SpaceMode};
 
@@ -34,7 +34,7 @@ fn reads_and_writes_act_on_the_file() {
     let mut seen = vec![0; 9100];
     memory.read_exact_at(&mut seen, 0).unwrap();
     assert_eq!(seen, wanted);
-    assert_eq!(rig.file.append(&rig.cursor(), b"end", false, &new_end()), Ok(9100..9103));
+    assert_eq!(append(&rig.file, &rig.cursor(), b"end", false, &new_end()), Ok(9100..9103));
     assert!(Arc::ptr_eq(&rig.file.pinned().unwrap(), &memory));
     assert_eq!(rig.stripes_stored(3), 0, "nothing goes through stripes");
 }
@@ -91,7 +91,7 @@ fn a_file_that_another_mount_has_pinned_keeps_the_size_that_it_has_there() {
     rig.file.truncate(10 * STRIPE).unwrap();
     let file = pinned_anew(&rig, false);
     assert_eq!(file.size(), 0, "the other mount has cut it and has not said so yet");
-    file.append(&rig.cursor(), b"longer", true, &new_end()).unwrap();
+    append(&file, &rig.cursor(), b"longer", true, &new_end()).unwrap();
     assert_eq!(file.size(), 6);
 }
 

@@ -1,5 +1,6 @@
 //! One mount's data path with one file in it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +22,20 @@ pub const HOME: ShardKey = ShardKey { directory: Ino::ROOT, index: 3 };
 /// For an append that is not begun again.
 pub fn new_end() -> AppendedAt {
     AppendedAt::default()
+}
+
+/// Appends; `shared`: other mounts may be there.
+pub fn append<S: Store>(
+    file: &OpenFile<S>,
+    errors: &ErrorCursor,
+    bytes: &[u8],
+    shared: bool,
+    at: &AppendedAt,
+) -> Result<Range<u64>, Error> {
+    if !shared {
+        file.place_alone(bytes.len(), at);
+    }
+    file.append(errors, bytes, at)
 }
 
 pub type TestStore = Faulty<Embedded>;

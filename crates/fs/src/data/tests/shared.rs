@@ -2,7 +2,7 @@
 
 use tidefs_store::Operation;
 
-use super::rig::{STRIPE, new_end, pattern, rig};
+use super::rig::{STRIPE, append, new_end, pattern, rig};
 use crate::data::ReadAhead;
 
 const S: usize = STRIPE as usize;
@@ -18,7 +18,7 @@ fn appends_from_several_mounts_neither_lose_nor_tear_nor_double_a_record() {
                 let cursor = mount.cursor();
                 for record in 0..records {
                     let bytes = [number as u8 * 64 + record + 1; 111];
-                    mount.file.append(&cursor, &bytes, true, &new_end()).unwrap();
+                    append(&mount.file, &cursor, &bytes, true, &new_end()).unwrap();
                 }
                 mount.file.flush(&cursor).unwrap();
             });
@@ -38,7 +38,7 @@ fn appends_from_several_mounts_neither_lose_nor_tear_nor_double_a_record() {
 fn an_append_after_a_write_that_is_not_committed_comes_behind_it() {
     let rig = rig(Vec::new());
     rig.write(0, b"plain ").unwrap();
-    assert_eq!(rig.file.append(&rig.cursor(), b"appended", true, &new_end()), Ok(6..14));
+    assert_eq!(append(&rig.file, &rig.cursor(), b"appended", true, &new_end()), Ok(6..14));
     assert_eq!(rig.all(), b"plain appended");
 }
 
@@ -50,15 +50,15 @@ fn an_append_that_is_begun_again_goes_to_where_it_went() {
         rig.write(0, b"first ").unwrap();
         rig.flush();
         let at = new_end();
-        let append = || rig.file.append(&rig.cursor(), b"second ", shared, &at);
-        assert_eq!(append(), Ok(6..13));
+        let second = || append(&rig.file, &rig.cursor(), b"second ", shared, &at);
+        assert_eq!(second(), Ok(6..13));
         rig.flush();
         if shared {
-            let third = other.file.append(&other.cursor(), b"third", shared, &new_end());
+            let third = append(&other.file, &other.cursor(), b"third", shared, &new_end());
             assert_eq!(third, Ok(13..18));
             other.flush();
         }
-        assert_eq!(append(), Ok(6..13));
+        assert_eq!(second(), Ok(6..13));
         rig.flush();
         let all: &[u8] = if shared { b"first second third" } else { b"first second " };
         assert_eq!(rig.other_mount().all(), all);

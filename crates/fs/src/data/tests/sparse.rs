@@ -3,7 +3,7 @@
 use tidefs_model::StripeKey;
 use tidefs_store::{Operation, Store};
 
-use super::rig::{HOME, INO, STRIPE, new_end, pattern, rig};
+use super::rig::{HOME, INO, STRIPE, append, new_end, pattern, rig};
 use crate::{Error, FILE_BYTES_MAX, Seek, SpaceMode};
 
 const S: usize = STRIPE as usize;
@@ -88,7 +88,7 @@ fn the_largest_file_takes_its_last_byte_and_no_more() {
     let beyond = rig.file.allocate(FILE_BYTES_MAX - 1, 2, SpaceMode::Allocate);
     assert_eq!(beyond, Err(Error::FileTooLarge));
     for shared in [false, true] {
-        let appended = rig.file.append(&rig.cursor(), b"z", shared, &new_end());
+        let appended = append(&rig.file, &rig.cursor(), b"z", shared, &new_end());
         assert_eq!(appended, Err(Error::FileTooLarge), "shared: {shared}");
     }
     rig.file.truncate(5).unwrap();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tidefs_model::StripeKey;
 use tidefs_store::{Operation, Store, When};
 
-use super::rig::{HOME, INO, Rig, STRIPE, eventually, new_end, pattern, rig};
+use super::rig::{HOME, INO, Rig, STRIPE, append, eventually, new_end, pattern, rig};
 use crate::SpaceMode;
 use crate::data::ErrorCursor;
 use crate::data::record::Record;
@@ -70,7 +70,7 @@ fn an_append_comes_behind_what_its_mount_wrote_before_another_one_cut_the_file()
     rig.flush();
     rig.other_mount().file.truncate(0).unwrap();
     rig.write(5 * STRIPE, b"plain ").unwrap();
-    let taken = rig.file.append(&rig.cursor(), b"appended", true, &new_end()).unwrap();
+    let taken = append(&rig.file, &rig.cursor(), b"appended", true, &new_end()).unwrap();
     assert_eq!(taken.start, 5 * STRIPE + 6);
     rig.flush();
     assert_eq!(rig.other_mount().read(5 * STRIPE, 20), b"plain appended");
@@ -209,7 +209,7 @@ fn take(mount: &Rig, errors: &ErrorCursor, step: &Step, bytes: &mut Vec<u8>, rou
         }
         Step::Append { length } => {
             let (end, new) = (bytes.len(), pattern(7, length, round));
-            let taken = mount.file.append(errors, &new, true, &new_end()).unwrap();
+            let taken = append(&mount.file, errors, &new, true, &new_end()).unwrap();
             assert_eq!((taken.start, taken.end), (end as u64, (end + new.len()) as u64));
             put(bytes, end, &new);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::rig::{STRIPE, new_end, pattern, rig};
+use super::rig::{STRIPE, append, new_end, pattern, rig};
 use crate::data::ReadAhead;
 
 #[test]
@@ -76,7 +76,7 @@ fn appenders_of_one_mount_never_meet() {
             scope.spawn(move || {
                 let cursor = rig.cursor();
                 for _ in 0..100 {
-                    rig.file.append(&cursor, &[writer; 333], false, &new_end()).unwrap();
+                    append(&rig.file, &cursor, &[writer; 333], false, &new_end()).unwrap();
                 }
             });
         }
