@@ -27,6 +27,10 @@ pub struct Spreading {
     pub step_bytes: u64,
     /// At most so many partitions are on their way at a time.
     pub step_partitions: u16,
+    /// Data is written while it is moved. So the first round moves this much of what it would, in per
+    /// cent, and what is left is planned once more, when it is known where most of it was written: then
+    /// it need not be moved back.
+    pub first_round_percent: u8,
     /// What the nodes' shares of the data follow.
     pub by: Capacity,
     /// What part of the data lies on own nodes while there are victim nodes, as far as memory allows;
@@ -47,6 +51,7 @@ impl Default for Spreading {
             fill_percent: 95,
             step_bytes: 128 << 20,
             step_partitions: 16_384,
+            first_round_percent: 90,
             by: Capacity::Memory,
             own_share: None,
         }

@@ -55,8 +55,8 @@ impl Plan {
     }
 
     /// Leaves out the last moves, so that what remains just brings this part of all bytes.
-    pub(crate) fn cut_to(&mut self, percent: u64) {
-        let most = self.bytes_moved() / 100 * percent;
+    pub(crate) fn cut_to(&mut self, percent: u8) {
+        let most = (u128::from(self.bytes_moved()) * u128::from(percent) / 100) as u64;
         let mut bytes = 0;
         for step in &mut self.steps {
             step.moves.retain(|it| {

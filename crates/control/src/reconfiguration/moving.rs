@@ -23,11 +23,6 @@ const TOO_UNEVEN_PERCENT: f64 = 15.0;
 /// most bytes, it may be that no plan does.
 const WORTH_A_ROUND: f64 = 0.75;
 
-/// Data is written while it is moved. So the first round moves this much of what it would, in per cent,
-/// and what is left is planned once more, when it is known where most of it was written: then it need
-/// not be moved back.
-const FIRST_ROUND_PERCENT: u64 = 90;
-
 /// Data is written while it is moved, so a spread may be uneven again; then another plan follows,
 /// but not without end.
 const ROUNDS_TO_SPREAD: u32 = 3;
@@ -74,7 +69,7 @@ impl Reconfiguration {
         let stays = |node: &&Node| !leaving.contains(&node.id);
         self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
         match self.planned_onward(inventory, &leaving, settings) {
-            Ok(plan) => self.planned(plan, inventory, tasks),
+            Ok(plan) => self.planned(plan, inventory, settings, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),
         }
     }
@@ -120,7 +115,13 @@ impl Reconfiguration {
         self.record.leaving.iter().filter(there).copied().collect()
     }
 
-    fn planned(&mut self, mut plan: Plan, inventory: &Inventory, tasks: &mut Tasks) {
+    fn planned(
+        &mut self,
+        mut plan: Plan,
+        inventory: &Inventory,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
         self.imbalance_percent = Some(plan.imbalance_percent_before);
         if let Some(finding) = check(&plan, inventory).first() {
             return self.give_up(format!("the plan is unsound: {finding}"), tasks);
@@ -146,7 +147,7 @@ impl Reconfiguration {
         }
         if self.rounds == 0 && !self.precedence.is_lenders {
             let planned = plan.partitions_moved();
-            plan.cut_to(FIRST_ROUND_PERCENT);
+            plan.cut_to(settings.spreading.first_round_percent);
             self.held_back = plan.partitions_moved() < planned;
         }
         self.rounds += 1;
