@@ -40,9 +40,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
+# Examples are compiled by the lints, and the documentation has none that run.
 unit:
 	cargo build --release --locked -p tidefs-cli
-	TIDEFS_BINARY=$(abspath $(TIDEFS)) cargo test --workspace --locked
+	TIDEFS_BINARY=$(abspath $(TIDEFS)) cargo test --workspace --locked --lib --bins --tests
 
 workflows:
 	cargo build --release --locked -p tidefs-cli
