@@ -56,10 +56,6 @@ pub enum Error {
     /// Other mounts kept changing the same entry until the attempts ran out.
     #[error("the entry kept changing; try again")]
     Contended,
-    /// This mount was taken for dead while it was stopped, and another one does not take note that
-    /// it is back.
-    #[error("other mounts have not taken note yet that this one is back")]
-    Unnoticed,
     /// The store holds no file system, or one of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },
@@ -68,4 +64,24 @@ pub enum Error {
     NoKey,
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Error {
+    /// Whoever holds what was asked for does not say what it holds, so nobody can change it there
+    /// either.
+    pub(crate) fn is_of_silence(&self) -> bool {
+        let Error::Store(error) = self else { return false };
+        match error {
+            StoreError::Unavailable { .. }
+            | StoreError::Unplaced { .. }
+            | StoreError::Lost { .. }
+            | StoreError::Denied { .. }
+            | StoreError::Malformed { .. } => true,
+            StoreError::Full { .. }
+            | StoreError::Interrupted { .. }
+            | StoreError::Indeterminate { .. }
+            | StoreError::Forged { .. }
+            | StoreError::TooLarge { .. } => false,
+        }
+    }
 }

@@ -191,10 +191,10 @@ impl<S: Store> Fs<S> {
         self.membership.is_acknowledged(&self.store, self.steady())
     }
 
-    /// Requests may be served. `false` when this mount was stopped for so long that others may have
-    /// taken it for dead; to be asked again until it is `true`, while [`Fs::beat`] goes on.
-    pub fn may_serve(&self) -> bool {
-        self.membership.may_serve(self.steady())
+    /// `false` when this mount was stopped for so long that others may have taken it for dead; to be
+    /// asked again until it is `true`, while [`Fs::beat`] goes on. It takes no lock until then.
+    pub fn is_known_to_others(&self) -> bool {
+        self.membership.is_known_to_others(self.steady())
     }
 
     pub fn format_of(&self) -> &Format {

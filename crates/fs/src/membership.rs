@@ -194,9 +194,9 @@ impl Membership {
         self.set_time_alone(0);
     }
 
-    /// Requests may be served. Not so while others may have taken this mount for dead, since it was
-    /// stopped, and until all take note that it is back.
-    pub fn may_serve(&self, now: Time) -> bool {
+    /// Not so while others may have taken this mount for dead, since it was stopped, and until all take
+    /// note that it is back.
+    pub fn is_known_to_others(&self, now: Time) -> bool {
         let ticked = Time(self.ticked.load(Ordering::SeqCst));
         !self.is_back.load(Ordering::SeqCst) && now - ticked < LIFETIME_ALONE
     }

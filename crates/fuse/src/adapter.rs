@@ -14,7 +14,6 @@ mod locks;
 mod opening;
 mod reply;
 mod requests;
-mod stopped;
 mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,10 +88,7 @@ impl<S: Store> Adapter<S> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         let begun = Instant::now();
         let _served = self.following.serve(request.pid(), bytes, begun);
-        carry_out(&self.kernel, request.pid(), begun, name, || {
-            stopped::wait_until_known(&self.fs)?;
-            work(&self.fs)
-        })
+        carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
     }
 
     /// Does what nobody waits for: a request without an answer, or what one leaves to be done after it.

@@ -39,7 +39,6 @@ pub fn of(error: &Error) -> Errno {
         Error::Stale => Errno::ESTALE,
         Error::NoKey => Errno::EACCES,
         Error::Corrupt { .. } | Error::CorruptEntry { .. } => Errno::EIO,
-        Error::Unnoticed => Errno::EIO,
         // Unlink, rmdir and rename may say so; programs retry it more often than EAGAIN, which
         // they take for a descriptor that does not block.
         Error::Contended => Errno::EBUSY,

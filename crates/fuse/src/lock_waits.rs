@@ -182,7 +182,7 @@ impl<S: Store> LockWaits<S> {
             self.end(waiting, Err(Errno::EINTR));
             return None;
         }
-        if !self.fs.may_serve() {
+        if !self.fs.is_known_to_others() {
             return self.go_on(waiting);
         }
         let is_known = !known.insert(request.ino);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_store::{Store, StoreError};
+use tidefs_store::Store;
 
 use super::errors::ErrorCursor;
 use super::striped::Striped;
@@ -147,7 +147,7 @@ impl<S: Store> Striped<S> {
             told => told,
         };
         let mut appends = self.appends();
-        let is_silent = matches!(told, Err(Error::Store(StoreError::Unavailable { .. })));
+        let is_silent = told.as_ref().is_err_and(Error::is_of_silence);
         if told.is_ok() || is_silent {
             appends.told = appends.told.max(*told.as_ref().unwrap_or(&made));
             appends.owed = is_silent;

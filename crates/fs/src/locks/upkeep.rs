@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::Time;
-use tidefs_store::{Batch, Store, StoreError};
+use tidefs_store::{Batch, Outcome, Store};
 
 use super::ranges::Change;
 use super::shared::Known;
@@ -35,7 +35,7 @@ impl<S: Store> Fs<S> {
                 }
                 match self.renew(&file, &mut state) {
                     // Nobody can take them there. They are put there when it answers.
-                    Err(Error::Store(StoreError::Unavailable { .. })) => {}
+                    Err(error) if error.is_of_silence() => {}
                     renewed => renewed?,
                 }
             }
@@ -61,20 +61,27 @@ impl<S: Store> Fs<S> {
 
     fn check_files(&self, files: &[Arc<LockedFile>]) -> Result<(), Error> {
         let read = |file: &Arc<LockedFile>| (file.home, Batch::new().read(keys::locks(file.ino)));
-        let records = self.store.batches(&files.iter().map(read).collect::<Vec<_>>())?;
-        for (file, mut outcome) in files.iter().zip(records) {
-            let record = outcome.take(0);
-            let mut state = file.state();
-            if state.is_unpublished() && !self.membership.yields(self.steady()) {
+        let records = self.batch_each(&files.iter().map(read).collect::<Vec<_>>());
+        let mut checked = Ok(());
+        for (file, outcome) in files.iter().zip(records) {
+            let one = outcome.map_err(Error::from).and_then(|it| self.check_file(file, it));
+            checked = checked.and(one);
+        }
+        checked
+    }
+
+    fn check_file(&self, file: &Arc<LockedFile>, mut outcome: Outcome) -> Result<(), Error> {
+        let record = outcome.take(0);
+        let mut state = file.state();
+        if state.is_unpublished() && !self.membership.yields(self.steady()) {
+            self.renew(file, &mut state)?;
+        }
+        if state.is_published && !state.is_over && state.record != record {
+            // It was read before the state was locked, so it may be older than what is known.
+            state.record = self.read_locks(file)?;
+            if !self.is_intact(file, &state)? {
                 self.renew(file, &mut state)?;
-            }
-            if state.is_published && !state.is_over && state.record != record {
-                // It was read before the state was locked, so it may be older than what is known.
-                state.record = self.read_locks(file)?;
-                if !self.is_intact(file, &state)? {
-                    self.renew(file, &mut state)?;
-                    self.locks.leave_if_free(file, &mut state);
-                }
+                self.locks.leave_if_free(file, &mut state);
             }
         }
         Ok(())

@@ -66,17 +66,17 @@ fn who_goes_on_has_the_others_know_before_it_serves() {
     for was_alone in [false, true] {
         let (bed, first, second) = stopped(was_alone);
         assert!(second.lifetimes().entry > Duration::ZERO, "it is alone");
-        assert!(!first.may_serve() && !first.is_alone());
+        assert!(!first.is_known_to_others() && !first.is_alone());
         assert_eq!(first.lifetimes().entry, Duration::ZERO);
         assert_eq!(first.tick(), Ok(was_alone));
-        assert!(!first.may_serve(), "the second one's kernel may know something");
+        assert!(!first.is_known_to_others(), "the second one's kernel may know something");
         assert_eq!(second.tick(), Ok(true));
         first.tick().expect("housekeeping");
-        assert!(!first.may_serve(), "it has yet to forget that");
+        assert!(!first.is_known_to_others(), "it has yet to forget that");
         assert_eq!(second.tick(), Ok(false));
         assert_eq!(second.lifetimes().entry, Duration::ZERO);
         first.tick().expect("housekeeping");
-        assert!(first.may_serve());
+        assert!(first.is_known_to_others());
         first.mknod(ME, Ino::ROOT, b"x", Kind::File, 0o600, 0).expect("made");
         bed.pass_with(2, &[&first, &second]);
         let lifetimes = [&first, &second].map(|mount| mount.lifetimes().entry);
@@ -93,12 +93,12 @@ fn a_newcomer_beside_others_has_the_silent_ones_know() {
     let third = bed.mount(3);
     bed.pass_with(13, &[&second, &third]);
     assert_eq!(third.is_admitted(), Ok(true));
-    assert!(!first.may_serve());
+    assert!(!first.is_known_to_others());
     assert_eq!(first.tick(), Ok(false));
     let count = first.membership.others(first.steady()).len();
     assert_eq!((count, first.membership.is_alone(first.steady())), (2, false));
     first.tick().expect("housekeeping");
-    assert!(first.may_serve());
+    assert!(first.is_known_to_others());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_kernel_keeps_nothing_for_longer_than_others_wait() {
     assert_eq!(fs.is_admitted(), Ok(true));
     bed.pass(Duration::from_secs(7));
     assert_eq!(fs.lifetimes().entry, Duration::from_secs(3));
-    assert!(fs.may_serve());
+    assert!(fs.is_known_to_others());
     assert_eq!(fs.tick(), Ok(false));
     assert_eq!(fs.lifetimes().entry, Duration::from_secs(10));
 }
@@ -131,7 +131,7 @@ fn who_goes_on_has_lost_the_locks_that_others_took_and_takes_none_of_theirs() {
         first.tick().expect("housekeeping");
         second.tick().expect("housekeeping");
     }
-    assert!(first.may_serve());
+    assert!(first.is_known_to_others());
     bed.pass_with(2, &[&first, &second]);
     assert_eq!(first.lock(mine, &lock).err(), Some(Error::WouldBlock));
     let third = bed.mount(3);

@@ -9,7 +9,6 @@ use tidefs_store::Store;
 
 use super::convert::file_attr;
 use super::reply::reply_empty;
-use super::stopped::wait_until_known;
 use super::{Adapter, carry_out};
 use crate::errno;
 use crate::waiting_room::Place;
@@ -58,10 +57,7 @@ impl<S: Store> Adapter<S> {
         let bytes = bytes.to_vec();
         place.wait(move || match kernel.begin() {
             Some(_under_way) => {
-                answer(carry_out(&kernel, asker, begun, name, || {
-                    wait_until_known(&fs)?;
-                    work(&fs, &bytes)
-                }));
+                answer(carry_out(&kernel, asker, begun, name, || work(&fs, &bytes)));
             }
             None => answer(Err(errno::MOUNT_OVER)),
         });
