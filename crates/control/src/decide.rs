@@ -166,9 +166,22 @@ pub fn decide(situation: &Situation<'_>) -> Verdict {
     if nodes == 0 {
         return Verdict::Hold(Hold::NobodyServes);
     }
-    if let Some(verdict) = settings.policy.scale_out.and_then(|out| grow(situation, &out, nodes)) {
-        return verdict;
+    let grown = settings.policy.scale_out.and_then(|out| grow(situation, &out, nodes));
+    match grown {
+        // More room is wanted and cannot be had: no reason to leave undone what else is to be done.
+        Some(hold @ Verdict::Hold(_)) if situation.full.is_none() => {
+            match otherwise(situation, nodes) {
+                Verdict::Hold(_) => hold,
+                verdict => verdict,
+            }
+        }
+        Some(verdict) => verdict,
+        None => otherwise(situation, nodes),
     }
+}
+
+fn otherwise(situation: &Situation<'_>, nodes: u16) -> Verdict {
+    let Situation { settings, .. } = situation;
     let advice = situation.advice.filter(|_| situation.full.is_none());
     if let Some(verdict) = advice.and_then(|advice| grow_as_advised(situation, advice, nodes)) {
         return verdict;
@@ -251,7 +264,9 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         return Some(Verdict::Hold(Hold::AtMaximum { max }));
     }
     if there >= max {
-        let silent = own_nodes(observed).find(|node| !node.is_serving())?.id;
+        let is_late =
+            |node: &&Node| !node.is_serving() && !situation.silence.is_dead(node.id, situation.now);
+        let silent = own_nodes(observed).find(is_late)?.id;
         return Some(Verdict::Hold(Hold::Silent { node: silent, max }));
     }
     let add = scale_out.step(settings.nodes_initial, nodes).min(max - there);

@@ -270,6 +270,16 @@ impl fmt::Display for Cause {
     }
 }
 
+impl Hold {
+    /// In a row, of what waits for its next try.
+    pub(crate) fn failures(&self) -> u32 {
+        match self {
+            Hold::BackOff { failures, .. } => *failures,
+            _ => 0,
+        }
+    }
+}
+
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

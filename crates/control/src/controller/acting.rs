@@ -5,7 +5,7 @@ use tidefs_model::{NodeId, Time};
 use super::{Controller, State};
 use crate::bandwidth::Shift;
 use crate::decide::{May, Situation, decide};
-use crate::decision::{Cause, Decision, Numbers, Verdict};
+use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
 use crate::planner::Capacity;
@@ -23,14 +23,17 @@ impl Controller {
 
     /// `full`: a writer waits for room; on this node, where it is known.
     pub(super) fn verdict(&self, now: Time, full: Option<Option<NodeId>>) -> Verdict {
-        let (mut may, mut waits) = (May::ALL, None);
+        let (mut may, mut waits) = (May::ALL, None::<Hold>);
         loop {
             let verdict = decide(&self.situation(now, full, may));
             let Some(hold) = self.held.back_off(now, &verdict) else {
                 let is_hold = matches!(verdict, Verdict::Hold(_));
                 return waits.filter(|_| is_hold).map_or(verdict, Verdict::Hold);
             };
-            waits.get_or_insert(hold);
+            // Whoever waits for room hopes for what has failed least.
+            if waits.as_ref().is_none_or(|other| hold.failures() < other.failures()) {
+                waits = Some(hold);
+            }
             // What waits for its next try keeps nothing else from being done.
             match verdict {
                 Verdict::Grow { .. } => may.grow = false,

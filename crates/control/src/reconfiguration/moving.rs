@@ -83,12 +83,22 @@ impl Reconfiguration {
         settings: &Settings,
     ) -> Result<Plan, Refusal> {
         let spreading = self.spreading(settings);
-        let course = self.least.course(self.moved.bytes);
-        let onward = plan_on(inventory, leaving, &spreading, &course)?;
-        match onward.imbalance_percent_after > TOO_UNEVEN_PERCENT {
-            true => plan_on(inventory, leaving, &spreading, &Course::default()),
-            false => Ok(onward),
+        let anywhere = || plan_on(inventory, leaving, &spreading, &Course::default());
+        if self.record.undoing {
+            // To go back is what it is for.
+            return anywhere();
         }
+        let course = self.least.course(self.moved.bytes);
+        let Ok(onward) = plan_on(inventory, leaving, &spreading, &course) else {
+            return anywhere();
+        };
+        let off = onward.imbalance_percent_after;
+        if off <= TOO_UNEVEN_PERCENT {
+            return Ok(onward);
+        }
+        let plan = anywhere()?;
+        let is_better = plan.imbalance_percent_after < off * WORTH_A_ROUND;
+        Ok(if is_better { plan } else { onward })
     }
 
     /// A lender waits, and nothing that could be heard between two steps comes first.
@@ -145,7 +155,7 @@ impl Reconfiguration {
         if self.rounds >= rounds {
             return self.give_up("the nodes that leave are filled again and again".into(), tasks);
         }
-        if self.rounds == 0 && !self.precedence.is_lenders {
+        if self.rounds == 0 && !self.precedence.is_lenders && !self.record.undoing {
             let planned = plan.partitions_moved();
             plan.cut_to(settings.spreading.first_round_percent);
             self.held_back = plan.partitions_moved() < planned;
@@ -164,7 +174,11 @@ impl Reconfiguration {
         let empty = |id: &NodeId| {
             inventory.observation().node(*id).is_some_and(|node| node.partitions == 0)
         };
-        let useless: Vec<_> = self.joined.iter().copied().filter(empty).collect();
+        // What came in place of a lender's node is of use when the lender asks again.
+        let useless: Vec<_> = match self.gives_back() {
+            true => Vec::new(),
+            false => self.joined.iter().copied().filter(empty).collect(),
+        };
         self.nodes_after = self.nodes_after.saturating_sub(useless.len() as u16);
         self.outcome = Outcome::Failed { why };
         self.remove(useless, tasks);
