@@ -87,12 +87,15 @@ impl<'w> World<'w> {
     fn new(workflow: &'w Workflow, setup: Setup) -> Result<World<'w>, Stuck> {
         // While everything stands still, there is nobody to be heard between two steps, and nothing is
         // written during a round.
-        let (at_a_time, first_round_percent) =
-            if setup.suspends { (u64::from(setup.nodes_max), 100) } else { (1, 90) };
+        let usual = Spreading::default();
+        let (at_a_time, first_round_percent) = match setup.suspends {
+            true => (u64::from(setup.nodes_max), 100),
+            false => (1, usual.first_round_percent),
+        };
         let step_bytes = at_a_time * setup.node_memory.0;
         let settings = Settings {
             nodes_initial: setup.nodes_initial,
-            spreading: Spreading { step_bytes, first_round_percent, ..Spreading::default() },
+            spreading: Spreading { step_bytes, first_round_percent, ..usual },
             ..Settings::new(setup.policy, 1, setup.nodes_max, setup.node_memory)
         };
         let mut random = Random::new(setup.seed);
