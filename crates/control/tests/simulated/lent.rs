@@ -308,9 +308,7 @@ fn a_lender_does_not_wait_for_what_a_successor_goes_on_with() {
     world.kill();
     world.faults.step = 0;
     world.submit(Request::GiveBack(lent));
-    world.run_until(30, |world| world.summaries.iter().any(crate::world::is_rolled_back));
-    world.slowness = 0;
-    world.run_until(30, |world| !world.cluster.victims.contains(&lent));
+    ends_for_the_lender(&mut world, lent);
 }
 
 /// A shrink that was asked for by hand gives no way; what it becomes when a writer needs the room does.
@@ -328,6 +326,11 @@ fn a_lender_does_not_wait_for_what_is_spread_back_after_it_asked() {
     assert!(world.shrinking(), "somebody asked for it");
     let own = world.first_node();
     world.alarm(own);
+    ends_for_the_lender(&mut world, lent);
+}
+
+/// What is under way is given up although its moves are slow, and the node is given back.
+fn ends_for_the_lender(world: &mut World, lent: NodeId) {
     world.run_until(30, |world| world.summaries.iter().any(crate::world::is_rolled_back));
     world.slowness = 0;
     world.run_until(30, |world| !world.cluster.victims.contains(&lent));
