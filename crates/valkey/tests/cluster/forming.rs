@@ -1,6 +1,5 @@
 //! Starting and ending clusters, and what is said where that fails.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -118,27 +117,41 @@ on_each_server![
     one_of_two_nodes_outlives_the_other,
 ];
 
-/// Where Cargo puts the examples, seen from a test.
-fn example(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    tests.ancestors().nth(2).unwrap().join("examples").join(name)
+/// Names the folder for the nodes of the starter that a test starts.
+const FOLDER: &str = "TIDEFS_STARTER_FOLDER";
+
+/// The starter: names the processes of its two nodes, a line each, and waits for its end. It does
+/// nothing unless a test has started it.
+#[test]
+#[ignore = "it is the starter of another test"]
+fn starter() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let (spec, _) = spec(Kind::Valkey, 2).or_else(|| spec(Kind::Redis, 2)).unwrap();
+    let spec = tidefs_valkey::ClusterSpec { directory: folder.into(), ..spec };
+    let cluster = Cluster::start(&spec).unwrap();
+    for node in &cluster.description().nodes {
+        println!("\nnode {}", node.process.pid);
+    }
+    let _ended = std::io::stdin().lines().count();
 }
 
 #[test]
 fn nodes_end_with_a_starter_that_is_killed() {
-    let Some(server) = Kind::Valkey.server().or_else(|| Kind::Redis.server()) else { return };
+    if Kind::Valkey.server().or_else(|| Kind::Redis.server()).is_none() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
-    let mut starter = Command::new(example("nodes"))
-        .args([OsStr::new("2"), directory.path().as_os_str()])
-        .env("TIDEFS_SERVER", server)
+    let mut starter = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "forming::starter", "--ignored", "--nocapture"])
+        .env(FOLDER, directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(starter.stdout.take().unwrap()).lines().take(2);
-    let nodes: Vec<_> = lines
-        .map(|line| line.unwrap().split(' ').next().unwrap().parse::<u32>().unwrap())
-        .collect();
+    let lines = BufReader::new(starter.stdout.take().unwrap()).lines();
+    let pid = |line: std::io::Result<String>| line.unwrap().strip_prefix("node ")?.parse().ok();
+    let nodes: Vec<u32> = lines.filter_map(pid).take(2).collect();
+    assert_eq!(nodes.len(), 2, "the starter did not start its nodes");
     let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
     assert!(nodes.iter().all(is_there));
     starter.kill().unwrap();
