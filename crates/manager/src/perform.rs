@@ -36,11 +36,11 @@ where
         }
         match action {
             Action::Record(record) => {
-                self.noted(self.journal.write(&record)).map(|()| Done::Recorded)
+                self.note(|journal| journal.write(&record)).map(|()| Done::Recorded)
             }
             Action::Erase(summary) => {
                 let ended = (&summary).into();
-                self.noted(self.journal.erase(&ended)).map(|()| Done::Erased)
+                self.note(|journal| journal.erase(&ended)).map(|()| Done::Erased)
             }
             Action::Recover => self.recover().map(|()| Done::Recovered),
             Action::Survey => self.survey().map(Done::Surveyed),
@@ -52,6 +52,21 @@ where
             Action::Move(step) => Ok(self.carry(&step)),
             Action::RemoveNode(node) => self.remove_node(node).map(|()| Done::Removed),
         }
+    }
+
+    /// Nothing moves meanwhile. The journal may lie on a node that has ended, and without it nothing
+    /// that is under way would ever end.
+    fn note(
+        &self,
+        note: impl Fn(&Journal<'_, S>) -> Result<(), JournalError>,
+    ) -> Result<(), Failure> {
+        let mut result = note(self.journal);
+        let is_out_of_reach = matches!(result, Err(JournalError::Store(_)));
+        if is_out_of_reach && !self.provisioner.ended()?.is_empty() {
+            put_right(self.hands, self.provisioner)?;
+            result = note(self.journal);
+        }
+        self.noted(result)
     }
 
     fn noted(&self, result: Result<(), JournalError>) -> Result<(), Failure> {

@@ -68,6 +68,32 @@ fn where_there_is_no_hope_for_room_writers_are_told_so() {
     }
 }
 
+/// The journal is opened, written, confirmed and erased; its node ends at each of these.
+#[test]
+fn a_node_that_ends_with_the_journal_holds_nothing_up() {
+    for uses in 1..=4 {
+        let stage = stage("static", 1, 4, 3);
+        let node = *lock(&stage.world).members.iter().next().expect("a node");
+        lock(&stage.world).journal = Some((node, uses));
+        let running = stage.start(&Life::without_end());
+        let say = || format!("after {uses} uses: {:?} {:?}", running.handle.status(), stage.world);
+        let ask = |nodes| {
+            let asked = running.handle.request(Request::Scale(nodes)).expect("a queue");
+            asked.wait(LONG).expect("an answer")
+        };
+        ask(2);
+        ask(4);
+        let is_buried = || !lock(&stage.world).losses.is_empty();
+        until("the loss", || is_buried() && running.handle.progress().is_none(), say);
+        ask(4);
+        assert!(matches!(ask(3), Answer::Finished(_)), "{}", say());
+        assert_eq!((stage.nodes(), stage.journal_is_empty()), (3, true));
+        let lost: Vec<_> = lock(&stage.world).losses.iter().map(|loss| loss.node).collect();
+        assert_eq!(lost, [node], "after {uses} uses");
+        running.stop().expect("a manager that is stopped");
+    }
+}
+
 #[test]
 fn whoever_asks_does_not_wait_for_the_next_observation() {
     let stage = stage("static", 1, 4, 1);

@@ -1,4 +1,4 @@
-//! A store that a dead manager cannot reach.
+//! A store that a dead manager cannot reach, and whose journal lies on a node that may end.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use tidefs_store::{
     StripeWrite,
 };
 
-use crate::world::Life;
+use crate::world::{Life, Shared, lock};
 
 /// Changes count as effects of the manager's life.
 pub struct Mortal {
     pub inner: Arc<Embedded>,
     pub life: Arc<Life>,
+    pub world: Shared,
 }
 
 impl Mortal {
@@ -26,7 +27,15 @@ impl Mortal {
 
 impl Store for Mortal {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
-        self.reach(batch.only_reads())?.batch(shard, batch)
+        let inner = self.reach(batch.only_reads())?;
+        let lost = lock(&self.world).use_journal();
+        if lost.has_ended {
+            inner.delete_shards(&[shard])?;
+        }
+        if lost.is_out_of_reach {
+            return Err(StoreError::Unavailable { endpoint: "the journal's node".into() });
+        }
+        inner.batch(shard, batch)
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {

@@ -81,6 +81,16 @@ pub struct World {
     /// No move begins.
     pub moves_rest: bool,
     pub losses: Vec<Loss>,
+    /// The node that the journal lies on, and how often it is used until the node ends.
+    pub journal: Option<(NodeId, u32)>,
+}
+
+/// What a use of the journal comes upon.
+pub struct JournalUse {
+    /// Its node ends now.
+    pub has_ended: bool,
+    /// Nobody else holds it yet.
+    pub is_out_of_reach: bool,
 }
 
 impl World {
@@ -152,6 +162,19 @@ impl World {
         self.processes.remove(&node);
         self.content.insert(node, BTreeMap::new());
         self.half = self.half.filter(|&(_, from, to)| node != from && node != to);
+    }
+
+    pub fn use_journal(&mut self) -> JournalUse {
+        let Some((node, left)) = self.journal else {
+            return JournalUse { has_ended: false, is_out_of_reach: false };
+        };
+        let has_ended = left == 0 && self.processes.contains(&node);
+        if has_ended {
+            self.kill(node);
+        }
+        self.journal = Some((node, left.saturating_sub(1)));
+        let is_dead = self.members.contains(&node) && !self.processes.contains(&node);
+        JournalUse { has_ended, is_out_of_reach: is_dead }
     }
 
     /// Members that have no process any more.
@@ -397,7 +420,8 @@ impl Stage {
 
     pub fn start_looking_every(&self, life: &Arc<Life>, interval: Duration) -> Running {
         let arms = Arms { world: Arc::clone(&self.world), life: Arc::clone(life) };
-        let store = Mortal { inner: Arc::clone(&self.store), life: Arc::clone(life) };
+        let world = Arc::clone(&self.world);
+        let store = Mortal { inner: Arc::clone(&self.store), life: Arc::clone(life), world };
         let parts = Parts { hands: arms.clone(), provisioner: arms, store, clock: SystemClock };
         let (manager, handle) =
             Manager::new(parts, self.settings, interval).expect("sound settings");
