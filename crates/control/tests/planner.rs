@@ -101,6 +101,33 @@ fn id(byte: u8) -> NodeId {
     NodeId([byte; 20])
 }
 
+/// A growth that ended when the bytes were even: the newcomer has its stripes and hardly a partition.
+#[test]
+fn partitions_are_evened_where_bytes_cannot_be() {
+    let nodes = (1..4).map(|byte| (byte, NodeClass::Own, 256 * MIB)).collect();
+    let counts = [8_012, 8_014, 358];
+    let owners: Vec<_> =
+        counts.iter().enumerate().flat_map(|(at, &count)| vec![at; count]).collect();
+    let mut sizes = vec![0; owners.len()];
+    for (node, stripes) in [(0, 13), (1, 13), (2, 14)] {
+        let here = (2_000..owners.len()).filter(|&at| owners[at] == node);
+        here.take(stripes).for_each(|at| sizes[at] = MIB);
+    }
+    // Names weigh something, and not much.
+    sizes.iter_mut().take(1_000).step_by(7).for_each(|size| *size = 200);
+    let world = World::new(nodes, &owners, &sizes);
+    let plan = plan_of(&world, &[false; 3]).expect("there is room");
+    let after = world.after(&plan);
+    for metadata in [true, false] {
+        let numbers: Vec<_> = after.range(metadata).into_iter().map(|(_, n)| n).collect();
+        let (least, most) = (numbers.iter().min().unwrap(), numbers.iter().max().unwrap());
+        assert!(most - least <= 2 + most / 50, "{numbers:?}: {plan}");
+    }
+    assert!(plan.bytes_moved() < MIB, "no stripe has to move: {plan}");
+    let again = plan_of(&after, &[false; 3]).expect("there is room");
+    assert_eq!(again.moves().count(), 0, "{again}");
+}
+
 fn leaving(world: &World, mask: &[bool]) -> BTreeSet<NodeId> {
     let leaves = world.nodes.iter().zip(mask).filter(|(_, leaves)| **leaves);
     leaves.map(|(node, _)| node.id).collect()

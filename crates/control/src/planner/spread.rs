@@ -257,8 +257,11 @@ fn choose(
             .filter(|&(size, _)| size as f64 <= 2.0 * bytes + tolerance)
             .or_else(|| largest_up_to(bytes));
     }
-    // Among those that weigh next to nothing, the last, so that what stays is in one run.
+    // Among those that weigh next to nothing, the last, so that what stays is in one run. What all of
+    // them together weigh next to nothing makes no node lack more than it does.
     let smallest = held.first()?.0;
     let last = held.range(..=(smallest, usize::MAX)).next_back().copied();
-    last.filter(|&(size, _)| bytes - size as f64 >= -tolerance)
+    last.filter(|&(size, _)| {
+        bytes - size as f64 >= -tolerance || size as f64 * number as f64 <= tolerance
+    })
 }
