@@ -107,7 +107,7 @@ fn carry_out(admin: &Admin, pace: Pace, moves: &[Move]) -> anyhow::Result<u64> {
     let stop = AtomicBool::new(false);
     let options = MoveOptions { pace, ..MoveOptions::default() };
     let report = admin.move_partitions(moves, options, &|_| {}, &stop)?;
-    anyhow::ensure!(report.failures.is_empty(), "{report:?}");
+    anyhow::ensure!(report.failures.is_empty() && report.broken.is_none(), "{report:?}");
     Ok(report.bytes)
 }
 

@@ -192,7 +192,8 @@ impl Hands for ClusterHands {
             }
         };
         let moved = Moved { partitions: report.partitions as u32, bytes: report.bytes };
-        let failure = report.failures.first().map(|failure| Failure::new(&failure.error));
+        let failures = report.failures.iter().map(|failure| &failure.error);
+        let failure = failures.chain(&report.broken).next().map(Failure::new);
         Carried { moved, failure }
     }
 

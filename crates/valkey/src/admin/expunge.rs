@@ -55,7 +55,10 @@ impl Admin {
         }
         for id in dead {
             let text = id.to_string();
-            known.iter().try_for_each(|(other, _)| forget(other, &text))?;
+            // One of them may still answer, and no node forgets itself.
+            let others = known.iter().map(|(other, _)| other);
+            let mut others = others.filter(|other| !dead.contains(&other.id()));
+            others.try_for_each(|other| forget(other, &text))?;
             self.manage(*id, None);
         }
         Ok(held)

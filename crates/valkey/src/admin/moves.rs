@@ -78,6 +78,8 @@ pub struct MoveReport {
     pub failures: Vec<MoveFailure>,
     /// Not everything was begun, because of the request to stop.
     pub stopped: bool,
+    /// What ended it before its time: nodes did not do as they were told before or after the moves.
+    pub broken: Option<AdminError>,
 }
 
 #[derive(Debug)]
@@ -153,11 +155,19 @@ impl Admin {
             let phase = take_phase(&mut pairs);
             match self.prepare(&phase) {
                 Ok(()) => self.run_phase(phase, &work, &mut report),
-                Err(error) => pairs.extend(leave_out(phase, error, &mut report)?),
+                Err(error) => match leave_out(phase, error, &mut report) {
+                    Ok(left) => pairs.extend(left),
+                    Err(error) => {
+                        report.broken = Some(error);
+                        break;
+                    }
+                },
             }
         }
-        report.stopped |= !pairs.is_empty();
-        self.settle_epochs()?;
+        report.stopped |= !pairs.is_empty() && report.broken.is_none();
+        if let Err(error) = self.settle_epochs() {
+            report.broken.get_or_insert(error);
+        }
         tracing::debug!(
             partitions = report.partitions, bytes = report.bytes, took = ?begun.elapsed(),
             "partitions moved"

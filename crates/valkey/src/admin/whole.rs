@@ -75,8 +75,12 @@ pub fn move_slots(
     if work.is_stopped() {
         return Ok(None);
     }
-    work.limit.giving(from.id(), stopped, || run_jobs(carriage, slots, bytes))?;
-    Ok(Some(bytes))
+    // Others may have had their turn meanwhile.
+    let run = || match work.is_stopped() {
+        true => Ok(None),
+        false => run_jobs(carriage, slots, bytes).map(|()| Some(bytes)),
+    };
+    work.limit.giving(from.id(), stopped, run)
 }
 
 /// Until the servers have done it.

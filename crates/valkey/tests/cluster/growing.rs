@@ -42,7 +42,7 @@ pub fn carry_out(admin: &Admin, moves: &[Move]) -> MoveReport {
 
 /// All moves went well, and each partition has exactly one owner.
 pub fn assert_whole(admin: &Admin, report: &MoveReport) {
-    assert!(report.failures.is_empty(), "{report:?}");
+    assert!(report.failures.is_empty() && report.broken.is_none(), "{report:?}");
     assert_eq!(admin.placement().unwrap().disputed(), []);
     assert_eq!(admin.unfinished().unwrap(), []);
 }
