@@ -262,6 +262,10 @@ impl Controller {
         let growth = self.growth_instead(now, node);
         match &mut self.state {
             State::Busy(reconfiguration) => {
+                let takes_away = reconfiguration.kind() == Kind::Decommission;
+                if let Some(forecaster) = self.forecaster.as_mut().filter(|_| takes_away) {
+                    forecaster.node_full(now);
+                }
                 reconfiguration.hurry(node);
                 if growth.is_some_and(|growth| reconfiguration.is_worse_than(growth, node)) {
                     reconfiguration.cut_short();
@@ -369,8 +373,12 @@ impl Controller {
             }
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
                 self.bandwidths.disown();
-                let grew =
-                    reconfiguration.is_growth() && summary.nodes_after > summary.nodes_before;
+                // Nodes that hold nothing help nobody.
+                let is_of_use = summary.partitions_moved > 0
+                    || matches!(summary.outcome, Outcome::Partly { .. });
+                let grew = reconfiguration.is_growth()
+                    && is_of_use
+                    && summary.nodes_after > summary.nodes_before;
                 let held = self.held.of(Aim::of(reconfiguration));
                 held.failed(now, why.clone(), grew, &self.settings.back_off);
             }
@@ -401,7 +409,10 @@ impl Controller {
             }
         }
         self.changed_at = Some(now);
-        self.quiet.reset();
+        // What changed nothing says nothing of how long there has been rest.
+        if summary.partitions_moved > 0 || summary.nodes_after != summary.nodes_before {
+            self.quiet.reset();
+        }
         self.uneven.reset();
         self.shares.reset();
         self.full = None;

@@ -209,7 +209,9 @@ fn otherwise(situation: &Situation<'_>, nodes: u16) -> Verdict {
 
 fn reason_to_spread(situation: &Situation<'_>) -> Option<Cause> {
     let Situation { observed, .. } = situation;
-    if let Some(node) = over_budget(observed).filter(|_| !paused(situation, BUDGET_PAUSE)) {
+    let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
+    let too_soon = in_vain || paused(situation, BUDGET_PAUSE);
+    if let Some(node) = over_budget(observed).filter(|_| !too_soon) {
         return Some(Cause::OverBudget { node });
     }
     let is_time = situation.uneven.lasts(situation.now) || only_spreading_helps(situation);
@@ -343,7 +345,11 @@ fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     if too_soon {
         return None;
     }
-    unevenness(observed, &settings.spreading, points, situation.in_vain)
+    // Where a writer waits, it is tried now and then all the same.
+    let is_new = |cause: &Cause| {
+        situation.full.is_some() || !situation.in_vain.is_some_and(|it| it.covers(observed, cause))
+    };
+    unevenness(observed, &settings.spreading, points, situation.in_vain).filter(is_new)
 }
 
 /// A writer waits for room, and no node may be added: files of local directories fill one node while
@@ -368,7 +374,8 @@ fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> 
 /// that is no reason to refuse a write, or to grow.
 fn full_for_its_bandwidth(situation: &Situation<'_>) -> Option<Cause> {
     let spreading = &situation.settings.spreading;
-    let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some();
+    let in_vain = is_within(situation, situation.moved_nothing, REBALANCE_PAUSE);
+    let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some() && !in_vain;
     let uneven = || unevenness(situation.observed, spreading, UNEVEN_POINTS, situation.in_vain);
     wanted.then(uneven).flatten()
 }

@@ -232,6 +232,12 @@ impl Reconfiguration {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time, tasks: &mut Tasks) {
+        let waits = self.retry_at.is_some() && self.phase == Phase::Starting;
+        if waits && self.joined.is_empty() && self.is_cut_short() {
+            self.retry_at = None;
+            let why = self.last_failure.as_ref().map_or(String::new(), |it| it.what.clone());
+            return self.end(Outcome::Failed { why }, tasks);
+        }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
             self.ask(tasks);

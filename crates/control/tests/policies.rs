@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidefs_control::{
-    Cause, Hold, May, Node, NodeState, Observation, Quiet, Refused, Request, Settings, SharesHeld,
-    Silence, Situation, Uneven, Verdict, decide, grant,
+    Capacity, Cause, Hold, May, Node, NodeState, Observation, Quiet, Refused, Request, Settings,
+    SharesHeld, Silence, Situation, Uneven, Verdict, decide, grant,
 };
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
 
@@ -234,6 +234,25 @@ fn a_spread_that_stays_uneven_is_made_anew_and_one_of_a_moment_is_not() {
     assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict}");
     let verdict = after(5, &settings, &nodes(&[55, 45]), false);
     assert!(matches!(verdict, Verdict::Hold(_)), "{verdict}");
+}
+
+/// A node that took its share of a fast link is full, and spreading moved nothing off it a moment ago.
+#[test]
+fn a_writer_does_not_wait_for_what_was_in_vain() {
+    let mut lent = nodes(&[100, 10, 10]).nodes().to_vec();
+    lent[1..].iter_mut().for_each(|node| node.class = NodeClass::Victim);
+    let lent = Observation::new(lent);
+    let verdict = |max: u16, moved_nothing: Option<Time>| {
+        let mut settings = settings("nso", 1, max, 1);
+        settings.spreading.by = Capacity::Bandwidth;
+        after_rebalance(5, &settings, &lent, true, (moved_nothing, moved_nothing))
+    };
+    let spreads = verdict(4, None);
+    assert!(matches!(spreads, Verdict::Rebalance { .. }), "{spreads}");
+    let just_now = Some(Time::from_unix(1_004, 0));
+    assert_eq!(size_of(&verdict(4, just_now)), 1);
+    let at_most = verdict(1, just_now);
+    assert_eq!(at_most, Verdict::Hold(Hold::AtMaximum { max: 1 }));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use tidefs_model::{NodeId, Time};
 
-use super::{Controller, State};
+use super::{Controller, IN_A_ROW_MOST, State};
 use crate::bandwidth::Shift;
 use crate::decide::{May, Situation, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
+use crate::in_vain::InVain;
 use crate::planner::Capacity;
 use crate::reconfiguration::{Precedence, Reconfiguration};
 use crate::record::{Kind, Record};
@@ -54,12 +55,18 @@ impl Controller {
             shares: &self.shares,
             full,
             last_rebalance: self.last_rebalance,
-            moved_nothing: self.moved_nothing,
+            moved_nothing: self.moved_nothing.filter(|_| self.is_as_in_vain()),
             in_vain: self.in_vain.as_ref(),
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
             may,
         }
+    }
+
+    /// What could not be spread better then cannot now, or it was tried too often.
+    fn is_as_in_vain(&self) -> bool {
+        let as_it_was = |in_vain: &InVain| in_vain.is_as_it_was(&self.observed);
+        self.in_a_row >= IN_A_ROW_MOST || self.in_vain.as_ref().is_some_and(as_it_was)
     }
 
     fn shift(&self, now: Time) -> Option<Shift> {

@@ -13,15 +13,19 @@ pub(super) struct HeldBack {
     growing: Held,
     shrinking: Held,
     spreading: Held,
+    taking_in: Held,
     giving_back: Held,
 }
 
-/// What a change of the nodes is for. To take in a lender's node is to spread to it.
+/// What a change of the nodes is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Aim {
     Grow,
     Shrink,
     Spread,
+    /// A lender's node that was offered: who offers is not held back, and an offer that was withdrawn
+    /// says nothing of other changes.
+    TakeIn,
     /// A lender's node, to the lender: who asks is not held back, but others are not ended for it.
     GiveBack,
 }
@@ -31,7 +35,8 @@ impl Aim {
         match reconfiguration.kind() {
             _ if reconfiguration.gives_back() => Aim::GiveBack,
             Kind::Commission if reconfiguration.is_growth() => Aim::Grow,
-            Kind::Commission | Kind::Rebalance => Aim::Spread,
+            Kind::Commission => Aim::TakeIn,
+            Kind::Rebalance => Aim::Spread,
             Kind::Decommission => Aim::Shrink,
         }
     }
@@ -58,6 +63,7 @@ impl HeldBack {
             Aim::Grow => &mut self.growing,
             Aim::Shrink => &mut self.shrinking,
             Aim::Spread => &mut self.spreading,
+            Aim::TakeIn => &mut self.taking_in,
             Aim::GiveBack => &mut self.giving_back,
         }
     }
@@ -72,8 +78,11 @@ impl HeldBack {
         let held = match verdict {
             Verdict::Grow { .. } => &self.growing,
             Verdict::Shrink { .. } => &self.shrinking,
-            Verdict::TakeIn | Verdict::Rebalance { .. } => &self.spreading,
-            Verdict::Hold(_) | Verdict::Expunge { .. } | Verdict::Replace { .. } => return None,
+            Verdict::Rebalance { .. } => &self.spreading,
+            Verdict::Hold(_)
+            | Verdict::Expunge { .. }
+            | Verdict::Replace { .. }
+            | Verdict::TakeIn => return None,
         };
         let (until, why) = held.until.as_ref().filter(|(until, _)| *until > now)?;
         let failures = held.failures;
@@ -106,6 +115,10 @@ mod tests {
         };
         assert_eq!((left, why.as_str()), (back_off.wait(9), "no room"));
         assert_eq!(held.back_off(now + left, &spread), None);
+        // Offers that were withdrawn keep no writer from room.
+        let mut offered = HeldBack::default();
+        offered.of(Aim::TakeIn).failed(now, "no offer".to_owned(), false, &back_off);
+        assert_eq!(offered.back_off(now, &spread), None);
         // What added some nodes begins to count anew.
         for helped in [false, false, true] {
             held.of(Aim::Grow).failed(now, "one host is full".to_owned(), helped, &back_off);

@@ -52,6 +52,9 @@ impl Reconfiguration {
             // What they held is given up first, and then it is measured again.
             return self.enter(Phase::Recovering, tasks);
         }
+        let leaving = self.leaving_in(inventory);
+        let stays = |node: &&Node| !leaving.contains(&node.id);
+        self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
         if self.is_cut_short() {
             return self.end_early(tasks);
         }
@@ -65,9 +68,6 @@ impl Reconfiguration {
             let failure = Failure::new("a node that was started is not among the nodes yet");
             return self.failed(Phase::Surveying, failure, now, settings, tasks);
         }
-        let leaving = self.leaving_in(inventory);
-        let stays = |node: &&Node| !leaving.contains(&node.id);
-        self.nodes_after = inventory.observation().serving().filter(stays).count() as u16;
         match self.planned_onward(inventory, &leaving, settings) {
             Ok(plan) => self.planned(plan, inventory, settings, tasks),
             Err(refusal) => self.refused(refusal, inventory, tasks),

@@ -33,7 +33,8 @@ impl Reconfiguration {
         }
         self.failures += 1;
         let too_often = self.failures >= settings.tries;
-        if !(too_often || some && self.precedence.urgent) {
+        let no_longer = self.is_cut_short();
+        if !(too_often || no_longer || some && self.precedence.urgent) {
             return self.retry(now, settings);
         }
         let why = self.last_failure.as_ref().map_or(String::new(), |failure| failure.what.clone());

@@ -3,6 +3,7 @@
 use tidefs_control::{Answer, Kind, Outcome, OwnShare, Refused, Request, Settings};
 use tidefs_model::NodeId;
 
+use crate::cluster::MIB;
 use crate::settings;
 use crate::world::{Faults, World};
 
@@ -91,6 +92,37 @@ fn a_lender_does_not_wait_until_the_others_are_even() {
     world.submit(Request::GiveBack(lent));
     world.run_until(30, |world| !world.cluster.victims.contains(&lent));
     assert_eq!(world.own_nodes(), 2);
+}
+
+/// The offer is tried again and again, for seconds, while a lender counts them.
+#[test]
+fn a_lender_does_not_wait_for_an_offer_that_was_withdrawn() {
+    let mut world = World::new(with_share("static", 2, 2, "0.5"), 2, Faults::NONE, 71);
+    let lent = take_in(&mut world);
+    world.wish_mib(100);
+    world.run(60);
+    world.faults.start = 100;
+    world.submit(Request::TakeIn);
+    // The first try has failed, and the next is not due.
+    world.run(4);
+    assert!(!world.is_idle());
+    world.submit(Request::GiveBack(lent));
+    world.run_until(2, |world| world.moving() || !world.cluster.victims.contains(&lent));
+}
+
+/// Names lie on own nodes only, so the fullest is far above the mean whatever is spread.
+#[test]
+fn what_stays_uneven_is_let_be_and_nodes_leave_all_the_same() {
+    let mut world = World::new(settings("nso+asi", 1, 4), 2, Faults::NONE, 73);
+    (0..2).for_each(|_| _ = take_in(&mut world));
+    for number in 0..195 {
+        world.cluster.write(number * 5, MIB).expect("there is room");
+    }
+    world.wish_mib(195);
+    world.run(240);
+    assert_eq!(world.own_nodes(), 1, "{}", world.decision());
+    let rebalances = world.summaries.iter().filter(|it| it.kind == Kind::Rebalance).count();
+    assert!(rebalances <= 4, "{rebalances} rebalances: {:#?}", world.summaries);
 }
 
 /// As many nodes as are allowed would not be enough.

@@ -20,6 +20,35 @@ fn settings(policy: &str, min: u16, max: u16) -> Settings {
     settings
 }
 
+/// A file that cannot be cut fills a node; then it is gone, and others fill it that can be spread.
+#[test]
+fn what_was_in_vain_is_tried_again_when_nodes_are_less_full() {
+    let mut world = World::new(settings("nso", 2, 2), 2, Faults::NONE, 79);
+    let full = world.first_node();
+    let here = |world: &World| -> Vec<u16> {
+        let owners = world.cluster.owners.iter().enumerate().skip(1_024);
+        owners.filter(|(_, owner)| **owner == full).map(|(at, _)| at as u16).collect()
+    };
+    let there = |world: &World| {
+        (1_024..).find(|at| world.cluster.owners[usize::from(*at)] != full).expect("one")
+    };
+    let (one, other) = (here(&world)[0], there(&world));
+    world.cluster.write(one, 220 * cluster::MIB).expect("there is room");
+    world.cluster.write(other, 100 * cluster::MIB).expect("there is room");
+    world.wish_mib(320);
+    world.alarm(full);
+    world.run_until(20, |world| !world.summaries.is_empty() && world.is_idle());
+    assert!(world.summaries.iter().all(|it| it.bytes_moved == 0), "{:#?}", world.summaries);
+    world.cluster.bytes.fill(0);
+    for number in here(&world).into_iter().take(220) {
+        world.cluster.write(number, cluster::MIB).expect("there is room");
+    }
+    world.wish_mib(220);
+    world.run(2);
+    world.alarm(full);
+    world.run_until(5, |world| world.summaries.last().is_some_and(|it| it.bytes_moved > 0));
+}
+
 #[test]
 fn it_grows_with_the_data_and_shrinks_to_one_node() {
     let mut world = World::new(settings("nso+asi", 1, 6), 1, Faults::NONE, 1);
