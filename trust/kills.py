@@ -221,7 +221,8 @@ def walk(system: System, stride: int, each: str) -> list[float]:
 
 
 def settle(system: System, nodes: int | None) -> None:
-    """Until nothing is under way and each partition has one owner, as all nodes and the mount say."""
+    """Until nothing is under way and each partition has one owner, as all nodes and the mount say; and
+    until all hold as many of them, where a number of nodes was asked for."""
     # While no manager answers, the status is the last one's; the mount hears of nodes a moment later.
     end = time.monotonic() + SETTLED_SECONDS_MAX
     while (wrong := unsettled(system, nodes)) is not None:
@@ -240,8 +241,9 @@ def unsettled(system: System, nodes: int | None) -> str | None:
         return f"no manager has decided anything since the restart: {status}"
     if nodes not in (None, len(status["nodes"])):
         return f"{len(status['nodes'])} nodes instead of {nodes}: {status}"
+    instance = system.state / "up"
     try:
-        return owners.odd(system.state / "up")
+        return owners.odd(instance) or (owners.uneven(instance) if nodes else None)
     except (AssertionError, OSError) as error:
         return str(error)
 

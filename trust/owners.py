@@ -8,17 +8,34 @@ PARTITIONS = 16_384
 ANSWER_SECONDS_MAX = 30
 
 
+# A node's number of partitions may be off its share by this part: bytes come first.
+NUMBER_OFF_MOST = 0.1
+
+
 def odd(instance: Path) -> str | None:
     """The partitions that no node says are its own, or two; `None` where each has one owner."""
     counts = [0] * PARTITIONS
-    nodes = json.loads((instance / "cluster.json").read_text())["nodes"]
-    secret = (instance / "secret").read_text()
-    for node in nodes:
-        for first, last in held(node["socket"], secret):
+    for ranges in by_node(instance):
+        for first, last in ranges:
             for partition in range(first, last + 1):
                 counts[partition] += 1
     found = [number for number, count in enumerate(counts) if count != 1]
     return f"partitions without an owner or with two: {found[:10]}" if found else None
+
+
+def uneven(instance: Path) -> str | None:
+    """How many partitions each node says it holds, where one of equal nodes is far off its share."""
+    counts = [sum(last + 1 - first for first, last in ranges) for ranges in by_node(instance)]
+    share = PARTITIONS / len(counts)
+    far = any(abs(count - share) > NUMBER_OFF_MOST * share for count in counts)
+    return f"partitions are uneven in number: {counts}" if far else None
+
+
+def by_node(instance: Path) -> list[list[tuple[int, int]]]:
+    """The ranges of partitions that each node says it holds."""
+    nodes = json.loads((instance / "cluster.json").read_text())["nodes"]
+    secret = (instance / "secret").read_text()
+    return [held(node["socket"], secret) for node in nodes]
 
 
 def held(path: str, secret: str) -> list[tuple[int, int]]:
