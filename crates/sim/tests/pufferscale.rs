@@ -67,18 +67,18 @@ fn the_heuristic_of_the_paper_is_beaten() {
     assert!(ours.duration_ratio.p50 <= theirs.duration_ratio.p50 * 1.02, "{ours:?} {theirs:?}");
 }
 
-/// Load, bytes and time at once within a tenth of the optimum, in 95 of 100 cases: half of them grow.
+/// Load, bytes and time at once within a tenth of the optimum, in 95 % of the cases: half of them grow.
 #[test]
 fn small_cases_are_near_the_optimum() {
     let near = |grows| {
-        let (cases, _) = compare_with_exact(Planner::Tidefs, grows, 50, 4);
+        let (cases, _) = compare_with_exact(Planner::Tidefs, grows, 20, 4);
         cases.iter().filter(|case| case.is_within(0.1)).count()
     };
     let (grown, shrunk) = std::thread::scope(|scope| {
         let grown = scope.spawn(|| near(true));
         (near(false), grown.join().expect("cases are compared"))
     });
-    assert!(grown + shrunk >= 95, "{grown} and {shrunk} of 50");
+    assert!(grown + shrunk >= 38, "{grown} and {shrunk} of 20");
 }
 
 #[test]
