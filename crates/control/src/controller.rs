@@ -16,7 +16,7 @@ use tidefs_model::{NodeId, Time};
 
 pub use self::asking::Growth;
 
-use self::held_back::{Aim, Held, HeldBack};
+use self::held_back::{Aim, HeldBack};
 use self::lenders::LENDERS_MOST;
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
@@ -262,8 +262,8 @@ impl Controller {
         let growth = self.growth_instead(now, node);
         match &mut self.state {
             State::Busy(reconfiguration) => {
-                let takes_away = reconfiguration.kind() == Kind::Decommission;
-                if let Some(forecaster) = self.forecaster.as_mut().filter(|_| takes_away) {
+                let shrank_by_itself = reconfiguration.takes_away_unasked();
+                if let Some(forecaster) = self.forecaster.as_mut().filter(|_| shrank_by_itself) {
                     forecaster.node_full(now);
                 }
                 reconfiguration.hurry(node);
@@ -368,8 +368,8 @@ impl Controller {
         }
         match &summary.outcome {
             Outcome::RolledBack { why } if reconfiguration.gave_up() => {
-                let held = self.held.of(Aim::of(reconfiguration));
-                held.failed(now, why.clone(), false, &self.settings.back_off);
+                let aim = Aim::of(reconfiguration);
+                self.held.failed(aim, now, why.clone(), false, &self.settings.back_off);
             }
             Outcome::Failed { why } | Outcome::Partly { why, .. } => {
                 self.bandwidths.disown();
@@ -379,11 +379,11 @@ impl Controller {
                 let grew = reconfiguration.is_growth()
                     && is_of_use
                     && summary.nodes_after > summary.nodes_before;
-                let held = self.held.of(Aim::of(reconfiguration));
-                held.failed(now, why.clone(), grew, &self.settings.back_off);
+                let aim = Aim::of(reconfiguration);
+                self.held.failed(aim, now, why.clone(), grew, &self.settings.back_off);
             }
             Outcome::Completed | Outcome::RolledBack { .. } => {
-                *self.held.of(Aim::of(reconfiguration)) = Held::default();
+                self.held.succeeded(Aim::of(reconfiguration));
             }
         }
         if summary.partitions_moved > 0 {

@@ -140,6 +140,8 @@ pub struct Situation<'a> {
     pub moved_nothing: Option<Time>,
     /// And how things were then, where nothing has moved since.
     pub in_vain: Option<&'a InVain>,
+    /// Nodes are as full as then, or spreading was tried too often.
+    pub is_as_in_vain: bool,
     /// A bandwidth is another than the shares rest on.
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
@@ -209,8 +211,9 @@ fn otherwise(situation: &Situation<'_>, nodes: u16) -> Verdict {
 
 fn reason_to_spread(situation: &Situation<'_>) -> Option<Cause> {
     let Situation { observed, .. } = situation;
-    let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
-    let too_soon = in_vain || paused(situation, BUDGET_PAUSE);
+    let as_it_was = situation.in_vain.is_some_and(|it| it.is_as_it_was(observed));
+    let pause = if as_it_was { SHARE_PAUSE } else { BUDGET_PAUSE };
+    let too_soon = paused(situation, pause);
     if let Some(node) = over_budget(observed).filter(|_| !too_soon) {
         return Some(Cause::OverBudget { node });
     }
@@ -251,7 +254,7 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     };
     // Room that is there, and that the wanted share does not let anybody use. Where partitions are too
     // large for the share it stays off, and the writer needs another node.
-    let in_vain = is_within(situation, situation.moved_nothing, SHARE_PAUSE);
+    let in_vain = was_in_vain(situation, SHARE_PAUSE);
     let may_spread = situation.may.spread;
     if let Some(off) = situation.shares.off().filter(|_| full.is_some() && !in_vain && may_spread) {
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
@@ -336,10 +339,7 @@ fn uneven(situation: &Situation<'_>) -> Option<Cause> {
     let Situation { observed, settings, .. } = *situation;
     let (too_soon, points) = match only_spreading_helps(situation) {
         // What was spread a moment ago is spread again, as long as there is anything to move.
-        true => {
-            let in_vain = is_within(situation, situation.moved_nothing, REBALANCE_PAUSE);
-            (in_vain, UNEVEN_POINTS_AT_MAXIMUM)
-        }
+        true => (was_in_vain(situation, REBALANCE_PAUSE), UNEVEN_POINTS_AT_MAXIMUM),
         false => (paused(situation, REBALANCE_PAUSE), UNEVEN_POINTS),
     };
     if too_soon {
@@ -362,6 +362,13 @@ fn only_spreading_helps(situation: &Situation<'_>) -> bool {
     full.is_some() && !may_grow
 }
 
+/// Spreading moved nothing a moment ago. Where no node may be added, files that were deleted since may
+/// have made room that only spreading gives a writer.
+fn was_in_vain(situation: &Situation<'_>, pause: Duration) -> bool {
+    is_within(situation, situation.moved_nothing, pause)
+        && (situation.is_as_in_vain || !only_spreading_helps(situation))
+}
+
 fn paused(situation: &Situation<'_>, pause: Duration) -> bool {
     is_within(situation, situation.last_rebalance, pause)
 }
@@ -374,7 +381,7 @@ fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> 
 /// that is no reason to refuse a write, or to grow.
 fn full_for_its_bandwidth(situation: &Situation<'_>) -> Option<Cause> {
     let spreading = &situation.settings.spreading;
-    let in_vain = is_within(situation, situation.moved_nothing, REBALANCE_PAUSE);
+    let in_vain = was_in_vain(situation, REBALANCE_PAUSE);
     let wanted = spreading.by == Capacity::Bandwidth && situation.full.is_some() && !in_vain;
     let uneven = || unevenness(situation.observed, spreading, UNEVEN_POINTS, situation.in_vain);
     wanted.then(uneven).flatten()

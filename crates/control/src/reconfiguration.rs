@@ -273,6 +273,7 @@ impl Reconfiguration {
     fn count(&mut self, result: &Result<Done, Failure>) {
         match result {
             // Of what is asked for together, the last to end counts.
+            Ok(Done::Moved { moved, .. }) if moved.partitions > 0 => self.in_vain = 0,
             Err(_) | Ok(Done::Moved { failure: Some(_), .. }) if self.pending.is_empty() => {
                 self.in_vain += 1;
             }

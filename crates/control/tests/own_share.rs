@@ -212,6 +212,7 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
             last_rebalance,
             moved_nothing,
             in_vain: None,
+            is_as_in_vain: true,
             shift: None,
             advice: None,
             may: May::ALL,

@@ -128,6 +128,27 @@ fn partitions_are_evened_where_bytes_cannot_be() {
     assert_eq!(again.moves().count(), 0, "{again}");
 }
 
+/// Nodes whose bytes are a little off one way and whose numbers are off the other way.
+#[test]
+fn numbers_move_few_bytes_beyond_what_bytes_ask_for() {
+    let nodes = (1..5).map(|byte| (byte, NodeClass::Own, 4_096 * MIB)).collect();
+    let counts = [180, 200, 200, 220];
+    let data = counts.iter().enumerate().flat_map(|(at, &count)| vec![at; count]);
+    let owners: Vec<_> = (0..1_024).map(|at| at % 4).chain(data).collect();
+    let mut sizes = vec![0; 1_024];
+    for (at, &count) in counts.iter().enumerate() {
+        // From a tenth of the mean to nearly twice it.
+        let all = 1_015 * MIB - 10 * MIB * at as u64;
+        let weights = (1..=count as u64).map(|nth| count as u64 / 8 + nth);
+        let sum: u64 = weights.clone().sum();
+        sizes.extend(weights.map(|weight| all * weight / sum));
+    }
+    let world = World::new(nodes, &owners, &sizes);
+    let plan = plan_of(&world, &[false; 4]).expect("there is room");
+    let most = plan.bytes_minimum + plan.bytes_minimum / 20 + world.largest();
+    assert!(plan.bytes_moved() <= most, "{} of {most}: {plan}", plan.bytes_moved());
+}
+
 fn leaving(world: &World, mask: &[bool]) -> BTreeSet<NodeId> {
     let leaves = world.nodes.iter().zip(mask).filter(|(_, leaves)| **leaves);
     leaves.map(|(node, _)| node.id).collect()

@@ -86,6 +86,7 @@ fn while_held_back(
         last_rebalance,
         moved_nothing,
         in_vain: None,
+        is_as_in_vain: true,
         shift: None,
         advice,
         may,

@@ -61,8 +61,10 @@ where
         note: impl Fn(&Journal<'_, S>) -> Result<(), JournalError>,
     ) -> Result<(), Failure> {
         let mut result = note(self.journal);
-        let is_out_of_reach = matches!(result, Err(JournalError::Store(_)));
-        if is_out_of_reach && !self.provisioner.ended()?.is_empty() {
+        if let Err(error @ JournalError::Store(_)) = &result
+            && self.provisioner.ended().is_ok_and(|ended| !ended.is_empty())
+        {
+            tracing::warn!(%error, "a node has ended, and the journal with it");
             put_right(self.hands, self.provisioner)?;
             result = note(self.journal);
         }

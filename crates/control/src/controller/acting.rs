@@ -55,15 +55,15 @@ impl Controller {
             shares: &self.shares,
             full,
             last_rebalance: self.last_rebalance,
-            moved_nothing: self.moved_nothing.filter(|_| self.is_as_in_vain()),
+            moved_nothing: self.moved_nothing,
             in_vain: self.in_vain.as_ref(),
+            is_as_in_vain: self.is_as_in_vain(),
             shift: self.shift(now),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
             may,
         }
     }
 
-    /// What could not be spread better then cannot now, or it was tried too often.
     fn is_as_in_vain(&self) -> bool {
         let as_it_was = |in_vain: &InVain| in_vain.is_as_it_was(&self.observed);
         self.in_a_row >= IN_A_ROW_MOST || self.in_vain.as_ref().is_some_and(as_it_was)

@@ -13,7 +13,6 @@ pub(super) struct HeldBack {
     growing: Held,
     shrinking: Held,
     spreading: Held,
-    taking_in: Held,
     giving_back: Held,
 }
 
@@ -23,22 +22,22 @@ pub(super) enum Aim {
     Grow,
     Shrink,
     Spread,
-    /// A lender's node that was offered: who offers is not held back, and an offer that was withdrawn
-    /// says nothing of other changes.
-    TakeIn,
     /// A lender's node, to the lender: who asks is not held back, but others are not ended for it.
     GiveBack,
 }
 
 impl Aim {
-    pub fn of(reconfiguration: &Reconfiguration) -> Aim {
-        match reconfiguration.kind() {
+    /// `None`: whoever offers a lender's node is not held back, and an offer that was withdrawn says
+    /// nothing of other changes.
+    pub fn of(reconfiguration: &Reconfiguration) -> Option<Aim> {
+        let aim = match reconfiguration.kind() {
             _ if reconfiguration.gives_back() => Aim::GiveBack,
             Kind::Commission if reconfiguration.is_growth() => Aim::Grow,
-            Kind::Commission => Aim::TakeIn,
+            Kind::Commission => return None,
             Kind::Rebalance => Aim::Spread,
             Kind::Decommission => Aim::Shrink,
-        }
+        };
+        Some(aim)
     }
 }
 
@@ -50,20 +49,38 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// `helped`: not for nothing.
-    pub fn failed(&mut self, now: Time, why: String, helped: bool, back_off: &BackOff) {
+    fn failed(&mut self, now: Time, why: String, helped: bool, back_off: &BackOff) {
         self.failures = if helped { 1 } else { self.failures + 1 };
         self.until = Some((now + back_off.wait(self.failures), why));
     }
 }
 
 impl HeldBack {
-    pub fn of(&mut self, aim: Aim) -> &mut Held {
+    /// `helped`: not for nothing.
+    pub fn failed(
+        &mut self,
+        aim: Option<Aim>,
+        now: Time,
+        why: String,
+        helped: bool,
+        back_off: &BackOff,
+    ) {
+        if let Some(aim) = aim {
+            self.of(aim).failed(now, why, helped, back_off);
+        }
+    }
+
+    pub fn succeeded(&mut self, aim: Option<Aim>) {
+        if let Some(aim) = aim {
+            *self.of(aim) = Held::default();
+        }
+    }
+
+    fn of(&mut self, aim: Aim) -> &mut Held {
         match aim {
             Aim::Grow => &mut self.growing,
             Aim::Shrink => &mut self.shrinking,
             Aim::Spread => &mut self.spreading,
-            Aim::TakeIn => &mut self.taking_in,
             Aim::GiveBack => &mut self.giving_back,
         }
     }
@@ -115,9 +132,8 @@ mod tests {
         };
         assert_eq!((left, why.as_str()), (back_off.wait(9), "no room"));
         assert_eq!(held.back_off(now + left, &spread), None);
-        // Offers that were withdrawn keep no writer from room.
         let mut offered = HeldBack::default();
-        offered.of(Aim::TakeIn).failed(now, "no offer".to_owned(), false, &back_off);
+        offered.failed(None, now, "no offer".to_owned(), false, &back_off);
         assert_eq!(offered.back_off(now, &spread), None);
         // What added some nodes begins to count anew.
         for helped in [false, false, true] {

@@ -127,7 +127,8 @@ impl Forecaster {
         }
     }
 
-    /// A writer met a full node although nobody was on the way: it was not foreseen.
+    /// A writer met a full node although nothing was under way, or nodes were being taken away: it was
+    /// not foreseen.
     pub fn node_full(&mut self, now: Time) {
         let now = seconds(now);
         if self.last_alarm.is_none_or(|last| now - last >= ALARM_SECONDS) {

@@ -15,6 +15,8 @@ use super::shares::whole_shares;
 /// A node is even enough when its bytes are off by at most this part of its share, or of the part of
 /// its memory below which bytes do not matter. What several nodes may have too much, one may lack.
 const TOLERANCE: f64 = 0.005;
+/// So much of its tolerance a node gives away for an even number of partitions although it lacks bytes.
+const SPARE_PART: f64 = 0.1;
 /// A range that takes less than this part of all memory is spread by number rather than by bytes.
 pub const SMALL_PART_OF_MEMORY: f64 = 0.02;
 /// How much an uneven number weighs beside uneven bytes.
@@ -207,8 +209,12 @@ fn release(mut held: BTreeSet<(u64, usize)>, goal: &Goal) -> (Vec<(u64, usize)>,
         return (held.into_iter().collect(), gap);
     }
     let mut released = Vec::new();
-    while let Some(pick) = choose(&held, -gap.bytes, -gap.number, goal.tolerance) {
+    let mut spare = goal.tolerance * SPARE_PART;
+    while let Some(pick) = choose(&held, -gap.bytes, -gap.number, (goal.tolerance, spare)) {
         held.remove(&pick);
+        if gap.bytes > goal.tolerance {
+            spare -= pick.0 as f64;
+        }
         gap.bytes += pick.0 as f64;
         gap.number += 1;
         released.push(pick);
@@ -216,12 +222,13 @@ fn release(mut held: BTreeSet<(u64, usize)>, goal: &Goal) -> (Vec<(u64, usize)>,
     (released, gap)
 }
 
-/// The partition to release next from a node with this many bytes and partitions too many.
+/// The partition to release next from a node with this many bytes and partitions too many. A node that
+/// lacks bytes already may lack so many more.
 fn choose(
     held: &BTreeSet<(u64, usize)>,
     bytes: f64,
     number: i64,
-    tolerance: f64,
+    (tolerance, spare): (f64, f64),
 ) -> Option<(u64, usize)> {
     let largest_up_to = |most: f64| {
         if most < 0.0 {
@@ -257,11 +264,8 @@ fn choose(
             .filter(|&(size, _)| size as f64 <= 2.0 * bytes + tolerance)
             .or_else(|| largest_up_to(bytes));
     }
-    // Among those that weigh next to nothing, the last, so that what stays is in one run. What all of
-    // them together weigh next to nothing makes no node lack more than it does.
+    // Among those that weigh next to nothing, the last, so that what stays is in one run.
     let smallest = held.first()?.0;
     let last = held.range(..=(smallest, usize::MAX)).next_back().copied();
-    last.filter(|&(size, _)| {
-        bytes - size as f64 >= -tolerance || size as f64 * number as f64 <= tolerance
-    })
+    last.filter(|&(size, _)| bytes - size as f64 >= -tolerance || size as f64 <= spare)
 }

@@ -69,6 +69,12 @@ impl Reconfiguration {
         }
     }
 
+    /// The policy takes nodes away that nobody asked it to.
+    pub fn takes_away_unasked(&self) -> bool {
+        let takes_away = self.kind() == Kind::Decommission && !self.record.undoing;
+        takes_away && self.precedence.gives_way
+    }
+
     /// The rest of the plan takes bytes off this node.
     fn is_to_give(&self, node: NodeId) -> bool {
         let steps = self.plan.iter().flat_map(|plan| plan.steps.iter().skip(self.next_step));

@@ -212,6 +212,7 @@ impl Reconfiguration {
             return;
         }
         if broken_off {
+            self.held_back = true;
             self.rounds = self.rounds.saturating_sub(1);
             return self.enter(Phase::Surveying, tasks);
         }
@@ -225,6 +226,7 @@ impl Reconfiguration {
     fn step_failed(&mut self, failure: Failure, now: Time, settings: &Settings, tasks: &mut Tasks) {
         self.phase = Phase::Recovering;
         self.plan = None;
+        self.held_back = true;
         // A round that failed is not one in which nodes were filled again.
         self.rounds = self.rounds.saturating_sub(1);
         self.failed(Phase::Moving, failure, now, settings, tasks);

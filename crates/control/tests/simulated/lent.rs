@@ -110,6 +110,30 @@ fn a_lender_does_not_wait_for_an_offer_that_was_withdrawn() {
     world.run_until(2, |world| world.moving() || !world.cluster.victims.contains(&lent));
 }
 
+/// A file that cannot be cut keeps the share off; meanwhile others go on writing.
+#[test]
+fn a_writer_gets_a_node_after_one_try_to_spread() {
+    let mut world = World::new(with_share("nso", 1, 4, "0.5"), 1, Faults::NONE, 83);
+    let lent = take_in(&mut world);
+    let own = *world.cluster.members.keys().find(|id| **id != lent).expect("an own node");
+    let of = |world: &World, node: NodeId| {
+        let data = world.cluster.owners.iter().enumerate().skip(1_024);
+        data.filter(|(_, owner)| **owner == node).map(|(at, _)| at as u16).next().expect("one")
+    };
+    world.cluster.write(of(&world, own), 240 * MIB).expect("there is room");
+    let (mut written, before) = (240, world.summaries.len());
+    for _ in 0..10 {
+        world.cluster.write(of(&world, lent), 4 * MIB).expect("there is room");
+        written += 4;
+        world.wish_mib(written);
+        world.alarm(own);
+        world.run(1);
+    }
+    let rebalances = world.summaries[before..].iter().filter(|it| it.kind == Kind::Rebalance);
+    assert!(rebalances.count() <= 1, "{:#?}", &world.summaries[before..]);
+    assert!(world.own_nodes() > 1, "{}", world.decision());
+}
+
 /// Names lie on own nodes only, so the fullest is far above the mean whatever is spread.
 #[test]
 fn what_stays_uneven_is_let_be_and_nodes_leave_all_the_same() {

@@ -20,6 +20,32 @@ fn settings(policy: &str, min: u16, max: u16) -> Settings {
     settings
 }
 
+/// What is left of a growth are partitions that hold nothing when a step of it fails.
+#[test]
+fn a_growth_that_fails_in_between_ends_even_in_number() {
+    let mut world = World::new(settings("static", 1, 4), 2, Faults::NONE, 89);
+    for number in (1_030..).step_by(9).take(40) {
+        world.cluster.write(number, cluster::MIB).expect("there is room");
+    }
+    world.wish_mib(40);
+    world.submit(Request::Scale(3));
+    let next_step = |world: &mut World| {
+        let carried = world.carried;
+        world.run_until(60, |world| world.carried > carried);
+        world.run_until(60, |world| world.moving() || world.is_idle());
+    };
+    next_step(&mut world);
+    assert!(world.moving(), "there was only one round");
+    world.faults.step = 100;
+    world.run_until(60, |world| !world.moving());
+    world.faults.step = 0;
+    world.run_until(120, |world| world.is_idle() && world.nodes() == 3);
+    let observed = world.cluster.observe();
+    let numbers: Vec<_> = observed.nodes().iter().map(|node| node.partitions).collect();
+    let (least, most) = (numbers.iter().min().unwrap(), numbers.iter().max().unwrap());
+    assert!(most - least <= 2 + most / 50, "{numbers:?}");
+}
+
 /// A file that cannot be cut fills a node; then it is gone, and others fill it that can be spread.
 #[test]
 fn what_was_in_vain_is_tried_again_when_nodes_are_less_full() {

@@ -68,7 +68,7 @@ fn where_there_is_no_hope_for_room_writers_are_told_so() {
     }
 }
 
-/// The journal is opened, written, confirmed and erased; its node ends at each of these.
+/// The journal is opened, and then written, confirmed and erased; its node ends at each of these.
 #[test]
 fn a_node_that_ends_with_the_journal_holds_nothing_up() {
     for uses in 1..=4 {

@@ -82,6 +82,14 @@ pub struct MoveReport {
     pub broken: Option<AdminError>,
 }
 
+impl MoveReport {
+    /// The first counts.
+    fn broken_by(&mut self, error: AdminError) {
+        tracing::warn!(%error, "moving partitions has ended early");
+        self.broken.get_or_insert(error);
+    }
+}
+
 #[derive(Debug)]
 pub struct MoveFailure {
     pub from: NodeId,
@@ -158,7 +166,7 @@ impl Admin {
                 Err(error) => match leave_out(phase, error, &mut report) {
                     Ok(left) => pairs.extend(left),
                     Err(error) => {
-                        report.broken = Some(error);
+                        report.broken_by(error);
                         break;
                     }
                 },
@@ -166,7 +174,7 @@ impl Admin {
         }
         report.stopped |= !pairs.is_empty() && report.broken.is_none();
         if let Err(error) = self.settle_epochs() {
-            report.broken.get_or_insert(error);
+            report.broken_by(error);
         }
         tracing::debug!(
             partitions = report.partitions, bytes = report.bytes, took = ?begun.elapsed(),

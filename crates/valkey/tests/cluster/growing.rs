@@ -1,7 +1,7 @@
 //! Nodes come and go, and partitions move, while clients write and read without a pause.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidefs_model::{ByteSize, NodeId, PARTITIONS, Partition, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
@@ -186,11 +186,36 @@ fn a_request_to_stop_leaves_nothing_half_done(kind: Kind) {
     };
     let report = admin.move_partitions(&moves, options, &stop_soon, &stop).unwrap();
     assert!(report.stopped && report.partitions > 0 && report.partitions < moves.len());
+    assert!(report.broken.is_none(), "{report:?}");
     assert_whole(&admin, &report);
     let placement = admin.placement().unwrap();
     let arrived = moves.iter().filter(|each| *placement.owner(each.partition) == Owner::One(to));
     assert_eq!(arrived.count(), report.partitions);
     load.end();
+}
+
+/// Several targets take turns at a source; who waited for its turn when all were stopped does not begin.
+fn a_request_to_stop_is_heard_by_those_that_wait_for_their_turn(kind: Kind) {
+    let Some(running) = start(kind, 4) else { return };
+    let admin = running.changer(&[]);
+    if !admin.server().abilities.atomic_slot_migration {
+        return;
+    }
+    let from = running.node(0).id;
+    let targets = [1, 2, 3].map(|number| running.node(number).id);
+    let each = drain(&admin, from).into_iter().zip(targets.into_iter().cycle());
+    let moves: Vec<_> = each.map(|(step, to)| Move { to, ..step }).collect();
+    let stop = AtomicBool::new(false);
+    let carried = AtomicUsize::new(0);
+    let stop_soon = |step: tidefs_valkey::Step| {
+        if step.kind == StepKind::Carried {
+            carried.fetch_add(1, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let report = admin.move_partitions(&moves, MoveOptions::default(), &stop_soon, &stop).unwrap();
+    assert!(report.stopped && report.broken.is_none() && report.failures.is_empty(), "{report:?}");
+    assert_eq!(carried.load(Ordering::Relaxed), 1, "{report:?}");
 }
 
 fn nodes_that_nobody_wrote_down_are_found(kind: Kind) {
@@ -276,4 +301,5 @@ on_each_server![
     what_is_observed_is_so,
     a_target_without_room_is_not_begun_with,
     a_request_to_stop_leaves_nothing_half_done,
+    a_request_to_stop_is_heard_by_those_that_wait_for_their_turn,
 ];
