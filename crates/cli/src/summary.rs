@@ -39,6 +39,7 @@ impl fmt::Display for Summary<'_> {
         if self.observed.nodes > 1 {
             write!(f, " on {} nodes", self.observed.nodes)?;
         }
+        self.changes(f)?;
         for lost in self.observed.dead.values() {
             write!(f, "\n{lost}")?;
         }
@@ -47,6 +48,23 @@ impl fmt::Display for Summary<'_> {
 }
 
 impl Summary<'_> {
+    /// How often nodes came and went.
+    fn changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let finished = &self.observed.finished;
+        let grew = finished.iter().filter(|one| one.nodes_after > one.nodes_before).count();
+        let shrank = finished.iter().filter(|one| one.nodes_after < one.nodes_before).count();
+        let mut before = "; ";
+        for (what, count) in [("grew", grew), ("shrank", shrank)] {
+            match count {
+                0 => continue,
+                1 => write!(f, "{before}{what} once")?,
+                _ => write!(f, "{before}{what} {count} times")?,
+            }
+            before = ", ";
+        }
+        Ok(())
+    }
+
     /// Bytes with the rate that they were moved at, over the whole run.
     fn amount(&self, bytes: u64) -> String {
         let rate = bytes as f64 / self.wall.as_secs_f64().max(0.001);
@@ -66,6 +84,8 @@ fn seconds(wall: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidefs_manager::ReportedReconfiguration;
+
     use super::*;
     use crate::view::LostView;
 
@@ -81,6 +101,23 @@ mod tests {
         }
     }
 
+    fn change(nodes_before: u16, nodes_after: u16) -> ReportedReconfiguration {
+        ReportedReconfiguration {
+            kind: "commission".to_owned(),
+            reason: String::new(),
+            started_unix_ns: 0,
+            seconds: 0.1,
+            nodes_before,
+            nodes_after,
+            partitions_moved: 0,
+            bytes_moved: 0,
+            bytes_minimum: 0,
+            imbalance_percent: None,
+            phases: Vec::new(),
+            outcome: "completed".to_owned(),
+        }
+    }
+
     #[test]
     fn a_summary_names_amounts_rates_and_dead_nodes() {
         let summary = Summary {
@@ -90,6 +127,7 @@ mod tests {
                 memory_capacity_bytes: 1 << 30,
                 nodes: 3,
                 dead: [(2, lost())].into(),
+                finished: vec![change(1, 2), change(2, 3), change(3, 3), change(3, 1)],
                 ..Observed::new()
             },
             lost: Some(Lost { files: vec!["a/b".into()], ..Lost::default() }),
@@ -98,7 +136,7 @@ mod tests {
         assert_eq!(
             summary.to_string(),
             "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
-             peak memory 6 MiB of 1 GiB on 3 nodes\n\
+             peak memory 6 MiB of 1 GiB on 3 nodes; grew 2 times, shrank once\n\
              node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors\n\
              1 file cannot be read in full any more:\n  a/b"
         );

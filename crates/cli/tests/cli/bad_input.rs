@@ -62,7 +62,7 @@ fn a_report_that_could_not_be_written_is_refused_before_the_run() {
     let Some(mut world) = World::new() else { return };
     fs::write(world.work().join("file"), "mine").unwrap();
     world.note();
-    for place in ["file", "file/report"] {
+    for place in ["file", "file/report", "/proc/report"] {
         let ran = world.run(["run", "--report", place, "--", "echo", "ran"]);
         assert_eq!(ran.refused(1, &[place, "--report"]).stdout, "");
     }
