@@ -102,6 +102,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress_view::ReconfigurationView;
 
     #[test]
     fn progress_keeps_to_one_row_of_the_terminal() {
@@ -109,5 +110,27 @@ mod tests {
         let row = in_a_row(&said, 200);
         assert_eq!(row, "failed once, trying again; nothing else is changed");
         assert_eq!(in_a_row(&said, 11), "failed onc");
+    }
+
+    /// As long as it gets with the words that there are, and as usual.
+    #[test]
+    fn a_terminal_of_80_columns_shows_the_time_left_and_the_bytes() {
+        let row = |nodes_before, seconds_left, bytes_planned| {
+            let under_way = ReconfigurationView {
+                kind: "decommission".to_owned(),
+                nodes_before,
+                phase: "moving partitions".to_owned(),
+                bytes_moved: bytes_planned / 9,
+                bytes_planned,
+                bytes_per_second: Some(bytes_planned / 10),
+                seconds_left: Some(seconds_left),
+                ..ReconfigurationView::default()
+            };
+            in_a_row(&under_way, 80)
+        };
+        let longest = row(64, 86_400.0, 1023 << 29);
+        assert!(longest.contains("86400 s left"), "{longest}");
+        let usual = row(4, 12.4, 126 << 20);
+        assert!(usual.contains("12 s left, 14 MiB of 126 MiB moved"), "{usual}");
     }
 }

@@ -44,6 +44,7 @@ mod reporting;
 mod say;
 mod signals;
 mod state;
+mod status_text;
 mod steady_clock;
 mod storage;
 mod summary;

@@ -85,19 +85,20 @@ fn next_try(f: &mut fmt::Formatter<'_>, seconds_to_retry: Option<f64>) -> fmt::R
     }
 }
 
+/// What people look for first comes first: a row of a terminal is cut at its end.
 impl fmt::Display for ReconfigurationView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = count_of_nodes(self.nodes_before);
-        write!(f, "{}, from {nodes}: {}", self.kind, self.phase)?;
+        write!(f, "{} from {nodes}: {}", self.kind, self.phase)?;
+        if let Some(left) = self.seconds_left {
+            write!(f, ", {left:.0} s left")?;
+        }
         if self.bytes_planned > 0 {
             let (moved, planned) = (ByteSize(self.bytes_moved), ByteSize(self.bytes_planned));
             write!(f, ", {moved} of {planned} moved")?;
         }
         if let Some(rate) = self.bytes_per_second {
             write!(f, " at {}/s", ByteSize(rate))?;
-        }
-        if let Some(left) = self.seconds_left {
-            write!(f, ", about {left:.0} s left")?;
         }
         if let Some(failure) = &self.last_failure {
             f.write_str("; ")?;
@@ -136,8 +137,8 @@ mod tests {
             seconds_left: Some(3.2),
             ..ReconfigurationView::default()
         };
-        let said = "decommission, from 1 node: moving partitions, 1 MiB of 2 MiB moved at 512 KiB/s, \
-                    about 3 s left";
+        let said = "decommission from 1 node: moving partitions, 3 s left, 1 MiB of 2 MiB moved \
+                    at 512 KiB/s";
         assert_eq!(under_way.to_string(), said);
         let starting = ReconfigurationView {
             kind: "commission".to_owned(),
@@ -147,7 +148,8 @@ mod tests {
             seconds_to_retry: Some(0.5),
             ..ReconfigurationView::default()
         };
-        let said = "commission, from 3 nodes: starting nodes; trying again in 0.5 s after: no port is free";
+        let said =
+            "commission from 3 nodes: starting nodes; trying again in 0.5 s after: no port is free";
         assert_eq!(starting.to_string(), said);
         let json = serde_json::to_value(&starting).unwrap();
         assert_eq!(

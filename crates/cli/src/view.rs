@@ -15,9 +15,6 @@ use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeRecord;
 
-/// What the store in one process calls itself.
-const EMBEDDED: &str = "embedded";
-
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusView {
     pub epoch: u64,
@@ -264,61 +261,6 @@ impl From<&NodeOverview> for NodeView {
             sent_bytes_per_second: None,
             share: None,
         }
-    }
-}
-
-impl fmt::Display for StatusView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "store      {}, epoch {}", self.store, self.epoch)?;
-        for mount in &self.mounts {
-            writeln!(f, "mount      {}", mount.display())?;
-        }
-        let width = self.nodes.iter().map(|node| node.endpoint.len()).max().unwrap_or(0).max(8);
-        let watched = self.nodes.iter().any(|node| node.share.is_some());
-        writeln!(
-            f,
-            "\nnode  {:width$}  class   state           used of capacity         partitions{}",
-            "endpoint",
-            if watched { "   bandwidth    received        sent  share" } else { "" }
-        )?;
-        for (at, node) in self.nodes.iter().enumerate() {
-            let number = if node.number == 0 { at + 1 } else { node.number };
-            let used = ByteSize(node.memory_used_bytes).to_string();
-            let capacity = ByteSize(node.memory_capacity_bytes).to_string();
-            write!(
-                f,
-                "{number:<4}  {:width$}  {:<6}  {:<8}  {used:>9} of {capacity:<15}  {:>10}",
-                node.endpoint, node.class, node.state, node.partitions,
-            )?;
-            if let Some(ShareView { percent, reason }) = &node.share {
-                let said = |rate: Option<u64>| {
-                    rate.map_or("-".to_owned(), |rate| format!("{}/s", ByteSize(rate)))
-                };
-                let link = said(node.bandwidth_bytes_per_second);
-                let received = said(node.received_bytes_per_second);
-                let sent = said(node.sent_bytes_per_second);
-                write!(f, "  {link:>10}  {received:>10}  {sent:>10}  {percent:.1} % by {reason}")?;
-            }
-            writeln!(f)?;
-        }
-        for lost in &self.lost_nodes {
-            write!(f, "\nlost       {lost}{}\n", lost.advice())?;
-        }
-        if let Some(under_way) = &self.reconfiguration {
-            write!(f, "\nunder way  {under_way}\n           because: {}\n", under_way.reason)?;
-        }
-        if let Some(recovery) = &self.recovery {
-            write!(f, "\nrecovery   {recovery}\n")?;
-        }
-        match &self.last_decision {
-            Some(DecisionView { what, why, .. }) => write!(f, "\ndecision   {what}: {why}\n")?,
-            None if self.nodes_may_change => {
-                f.write_str("\ndecision   none yet: the nodes have not all been looked at\n")?;
-            }
-            None if self.store == EMBEDDED => {}
-            None => f.write_str("\ndecision   none: the number of nodes is fixed\n")?,
-        }
-        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::state;
+use crate::view::StatusView;
 
 /// The manager looks as often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
         };
         // From the upper left corner, and nothing of the last look stays behind.
         let text = match terminal {
-            true => format!("\x1b[H{}\x1b[J", cut(&status.to_string(), size())),
+            true => format!("\x1b[H{}\x1b[J", on_screen(&status, size())),
             false => format!("{status}\n"),
         };
         if std::io::stdout().write_all(text.as_bytes()).is_err() {
@@ -63,6 +64,12 @@ fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
     size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()))
+}
+
+/// The last column stays free: what clears the rest of a row would take a letter there.
+fn on_screen(status: &StatusView, (rows, columns): (usize, usize)) -> String {
+    let columns = columns.saturating_sub(1);
+    cut(&status.text(columns), (rows, columns))
 }
 
 /// The first lines, as far as they go, and how many there are besides: more would scroll.

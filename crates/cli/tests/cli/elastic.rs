@@ -230,7 +230,10 @@ fn a_writer_on_another_mount_makes_it_grow_too() {
     world.shell(&script).succeeded();
     let seen = status(&world);
     assert!(seen["nodes"].as_array().unwrap().len() >= 2, "{seen}");
-    world.run(["top", "-n", "1"]).succeeded();
+    let top = world.run(["top", "-n", "1"]).succeeded().stdout;
+    for said in ["first", "second", "bandwidth", "by memory: ", "decision", "% in use on "] {
+        assert!(top.contains(said), "no {said:?} in {top}");
+    }
     // The writer goes on as soon as there is room, which is before the data is even.
     let wait = "log=\"$XDG_RUNTIME_DIR\"/tidefs/up/log; for i in $(seq 600); do \
                 grep -q kind=commission $log && break; sleep 0.1; done; cat $log";

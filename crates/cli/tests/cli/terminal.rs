@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use crate::world::{World, wanted};
 
 /// The side of a terminal where the person sits.
 struct Terminal {
@@ -18,12 +18,17 @@ struct Terminal {
 impl Terminal {
     /// Starts `tidefs` on a new terminal.
     fn start(world: &World, words: &[&str]) -> (Terminal, Child) {
+        Terminal::start_on(world, words, 80)
+    }
+
+    /// The same with so many columns.
+    fn start_on(world: &World, words: &[&str], columns: u16) -> (Terminal, Child) {
         let (mut person, mut program) = (-1, -1);
-        let (name, settings, size) =
-            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        let (name, settings) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the call fills two descriptors, which nobody else has.
         let (person, program) = unsafe {
-            assert_eq!(libc::openpty(&mut person, &mut program, name, settings, size), 0);
+            assert_eq!(libc::openpty(&mut person, &mut program, name, settings, &size), 0);
             (File::from_raw_fd(person), File::from_raw_fd(program))
         };
         rustix::io::ioctl_fionbio(&person, true).unwrap();
@@ -88,6 +93,44 @@ fn ctrl_c_ends_the_command_once_and_everything_with_it() {
     assert_eq!(terminal.status(&mut child), 130, "{}", terminal.shown);
     assert_eq!(terminal.shown.matches("heard").count(), 1, "{}", terminal.shown);
     assert!(terminal.shown.contains("peak memory"), "{}", terminal.shown);
+    world.is_as_before();
+}
+
+/// What terminals show at least: nothing of it is cut, and nothing scrolls.
+#[test]
+fn top_keeps_to_the_terminal_and_says_all() {
+    let Some(world) = wanted("server").then(World::new).flatten() else { return };
+    world.has_server();
+    let options = ["--nodes", "2..4", "--node-memory", "64MiB", "--policy", "static"];
+    world.run([&["up"][..], &options].concat()).succeeded();
+    let decided =
+        "for i in $(seq 300); do \"$0\" status | grep -q 'in use' && break; sleep 0.1; done";
+    let waited = world.command("/bin/sh").args(["-c", decided]).arg(world.binary()).status();
+    assert!(waited.unwrap().success());
+    for columns in [80, 100] {
+        let (mut terminal, mut child) = Terminal::start_on(&world, &["top", "-n", "1"], columns);
+        assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+        let shown =
+            terminal.shown.replace("\x1b[H", "").replace("\x1b[K", "").replace("\x1b[J", "");
+        let rows: Vec<_> = shown.lines().collect();
+        let widest = rows.iter().map(|row| row.chars().count()).max();
+        assert!(widest < Some(columns.into()) && rows.len() < 24, "{columns} columns:\n{shown}");
+        let words: Vec<_> = shown.split_whitespace().collect();
+        let said = words.join(" ");
+        for part in [
+            "partitions 1 127.0.0.1:",
+            "own up",
+            " of 56 MiB 8192",
+            "bandwidth received sent share 1 -",
+            "50.0 % by memory: 56 MiB of 112 MiB",
+            "decision hold: the policy is static; `tidefs scale` changes the number of nodes (",
+            " of 112 MiB = ",
+            "% in use on 2 of 2..4 nodes, the fullest at ",
+        ] {
+            assert!(said.contains(part), "no {part:?} in {columns} columns:\n{shown}");
+        }
+    }
+    world.run(["down"]).succeeded();
     world.is_as_before();
 }
 
