@@ -117,7 +117,7 @@ pub struct Elasticity {
     pub scale_in_by: Option<u16>,
 
     /// Remove no more nodes than that the others are filled to this
-    /// [default: 85, or 10 below --scale-out-at where that is less]
+    /// [default: 85, or 10 below --scale-out-at where that is less, 1 at least]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub scale_in_fill: Option<u8>,
 
@@ -211,7 +211,8 @@ impl Elasticity {
         if let Some(scale_in) = &mut policy.scale_in {
             scale_in.threshold_percent = self.scale_in_at.unwrap_or(scale_in.threshold_percent);
             scale_in.step_percent = self.scale_in_by.unwrap_or(scale_in.step_percent);
-            let usual = scale_in.ceiling_percent.min(grow_above.saturating_sub(FILL_BELOW_GROWTH));
+            let below_growth = grow_above.saturating_sub(FILL_BELOW_GROWTH).max(1);
+            let usual = scale_in.ceiling_percent.min(below_growth);
             scale_in.ceiling_percent = self.scale_in_fill.unwrap_or(usual);
             scale_in.quiet = self.quiet_period.unwrap_or(scale_in.quiet);
         }
@@ -396,6 +397,9 @@ mod tests {
         let early = Elasticity { scale_out_at: Some(80), ..Elasticity::default() };
         let policy = early.settings(nodes, ByteSize::mib(256)).unwrap().policy;
         assert_eq!(policy.scale_in.unwrap().ceiling_percent, 70, "nodes do not grow right after");
+        let rarely = Elasticity { scale_in_at: Some(4), scale_out_at: Some(5), ..early.clone() };
+        let policy = rarely.settings(nodes, ByteSize::mib(256)).unwrap().policy;
+        assert_eq!(policy.scale_in.unwrap().ceiling_percent, 1);
         assert_eq!(asked.interval(&settings), Duration::from_secs(2));
         assert!(rate("0").unwrap_err().contains("leave it out"));
         assert_eq!(rate("1KiB"), Ok(1024));

@@ -202,6 +202,7 @@ impl Failure {
             | Failure::NothingToLendTo { .. }
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory
+            | Failure::TooMuchMemory { .. }
             | Failure::Contradiction(_)
             | Failure::WithoutEffect(_)
             | Failure::Unplannable(_) => MISUSED,

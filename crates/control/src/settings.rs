@@ -139,7 +139,7 @@ impl Settings {
         }
         within("fill of a node", self.spreading.fill_percent.into(), 10, 100)?;
         if let Some(watch) = &self.watch {
-            within("change of a bandwidth", watch.drop_percent.into(), 1, 90)?;
+            within("change of a bandwidth (--bandwidth-drop)", watch.drop_percent.into(), 1, 90)?;
         }
         if let Some(scale_out) = &self.policy.scale_out {
             check_out(scale_out)?;
@@ -173,23 +173,24 @@ impl Settings {
 }
 
 fn check_out(scale_out: &ScaleOut) -> Result<(), SettingsError> {
-    within("scale-out threshold", scale_out.threshold_percent.into(), 1, 100)?;
-    within("scale-out step", scale_out.step_percent, 1, 1_000)
+    within("scale-out threshold (--scale-out-at)", scale_out.threshold_percent.into(), 1, 100)?;
+    within("scale-out step (--scale-out-by)", scale_out.step_percent, 1, 1_000)
 }
 
 fn check_in(scale_in: &ScaleIn, scale_out: Option<&ScaleOut>) -> Result<(), SettingsError> {
-    within("scale-in threshold", scale_in.threshold_percent.into(), 1, 99)?;
-    within("scale-in step", scale_in.step_percent, 1, 99)?;
-    within("scale-in ceiling", scale_in.ceiling_percent.into(), 1, 99)?;
+    within("scale-in threshold (--scale-in-at)", scale_in.threshold_percent.into(), 1, 99)?;
+    within("scale-in step (--scale-in-by)", scale_in.step_percent, 1, 99)?;
+    let ceiling = scale_in.ceiling_percent;
+    let sound = || within("fill by shrinking (--scale-in-fill)", ceiling.into(), 1, 99);
     let Some(ScaleOut { threshold_percent: grow_above, .. }) = scale_out.copied() else {
-        return Ok(());
+        return sound();
     };
     if scale_in.threshold_percent >= grow_above {
         let shrink_below = scale_in.threshold_percent;
         return Err(SettingsError::ThresholdsCross { shrink_below, grow_above });
     }
-    if scale_in.ceiling_percent >= grow_above {
-        let ceiling = scale_in.ceiling_percent;
+    sound()?;
+    if ceiling >= grow_above {
         return Err(SettingsError::CeilingAboveGrowth { ceiling, grow_above });
     }
     Ok(())
@@ -221,18 +222,18 @@ pub enum SettingsError {
     #[error("the {what} of {value} % is not within {least} to {most} %")]
     OutOfRange { what: &'static str, value: u16, least: u16, most: u16 },
     #[error(
-        "shrinking below {shrink_below} % in use contradicts growing above {grow_above} %: the \
-         first must be the lower"
+        "shrinking below {shrink_below} % in use (--scale-in-at) contradicts growing above \
+         {grow_above} % (--scale-out-at): the first must be the lower"
     )]
     ThresholdsCross { shrink_below: u8, grow_above: u8 },
     #[error(
-        "nodes filled to {ceiling} % by shrinking would grow again, which happens above \
-         {grow_above} %"
+        "nodes filled to {ceiling} % by shrinking (--scale-in-fill) would grow again, which happens \
+         above {grow_above} % (--scale-out-at)"
     )]
     CeilingAboveGrowth { ceiling: u8, grow_above: u8 },
     #[error(
-        "shrinking may not fill nodes to {ceiling} %: they take data until {fill} % of their memory \
-         are in use"
+        "shrinking may not fill nodes to {ceiling} % (--scale-in-fill): they take data until {fill} % \
+         of their memory are in use"
     )]
     CeilingAboveFill { ceiling: u8, fill: u8 },
 }
@@ -270,9 +271,14 @@ mod tests {
             (Settings { node_memory: ByteSize::mib(12), ..usual() }, "12 MiB a node is too small"),
             (with_policy(|_, shrink| shrink.threshold_percent = 95), "below 95 % in use"),
             (with_policy(|grow, _| grow.threshold_percent = 40), "growing above 40 %"),
+            (
+                with_policy(|grow, shrink| (grow.threshold_percent, shrink.ceiling_percent) = (9, 0)),
+                "growing above 9 % (--scale-out-at)",
+            ),
+            (with_policy(|_, shrink| shrink.ceiling_percent = 0), "(--scale-in-fill) of 0 %"),
             (with_policy(|_, shrink| shrink.ceiling_percent = 96), "filled to 96 %"),
-            (with_policy(|grow, _| grow.threshold_percent = 0), "scale-out threshold of 0 %"),
-            (with_policy(|_, shrink| shrink.step_percent = 100), "scale-in step of 100 %"),
+            (with_policy(|grow, _| grow.threshold_percent = 0), "threshold (--scale-out-at) of 0 %"),
+            (with_policy(|_, shrink| shrink.step_percent = 100), "step (--scale-in-by) of 100 %"),
         ];
         for (settings, says) in table {
             let message = settings.check().unwrap_err().to_string();

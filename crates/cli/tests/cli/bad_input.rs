@@ -94,8 +94,8 @@ fn a_missing_directory_is_not_made_by_mount() {
 fn more_memory_than_there_is_is_refused() {
     let Some(world) = World::new() else { return };
     let parts = ["more memory than this machine has", "--node-memory"];
-    world.run(["run", "--node-memory", "900TiB", "--", "true"]).refused(1, &parts);
-    world.run(["up", "--nodes", "3", "--node-memory", "15000PiB"]).refused(1, &parts);
+    world.run(["run", "--node-memory", "900TiB", "--", "true"]).refused(2, &parts);
+    world.run(["up", "--nodes", "3", "--node-memory", "15000PiB"]).refused(2, &parts);
     world.is_as_before();
 }
 

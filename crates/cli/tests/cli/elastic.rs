@@ -262,13 +262,20 @@ fn wishes_that_contradict_each_other_are_refused_with_the_numbers() {
     refused(&["--nodes", "1..99"], &["at most 64"]);
     refused(&["--policy", "nso"], &["--nodes"]);
     refused(&["--nodes", "1..4", "--policy", "nso+nso"], &["nso"]);
-    refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 %", "95 %"]);
-    refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["0 %"]);
+    refused(&["--nodes", "1..4", "--scale-in-at", "97"], &["97 % in use (--scale-in-at)", "95 %"]);
+    refused(&["--nodes", "1..4", "--scale-out-at", "0"], &["(--scale-out-at) of 0 %"]);
+    for at in ["1", "5", "10", "50"] {
+        let parts = [&format!("{at} % (--scale-out-at)"), "50 % in use (--scale-in-at)"];
+        refused(&["--nodes", "1..4", "--scale-out-at", at], &parts);
+    }
+    refused(&["--nodes", "1..4", "--scale-out-by", "0"], &["(--scale-out-by) of 0 %"]);
+    refused(&["--nodes", "1..4", "--scale-in-by", "100"], &["(--scale-in-by) of 100 %"]);
     refused(&["--nodes", "1..4", "--scale-in-at", "300"], &["300", "1 to 100"]);
-    refused(&["--nodes", "1..4", "--scale-in-fill", "96"], &["96 %", "95 %"]);
+    refused(&["--nodes", "1..4", "--scale-in-fill", "96"], &["96 %", "(--scale-in-fill)", "95 %"]);
     refused(&["--nodes", "1..4", "--head-room", "1KiB"], &["1 KiB", "at least 1 MiB"]);
     refused(&["--nodes", "3", "--policy", "nso"], &["--policy nso", "--nodes 3", "3..6"]);
     refused(&["--nodes", "1..4", "--policy", "cso", "--scale-in-at", "30"], &["--policy cso"]);
+    refused(&["--nodes", "64", "--node-memory", "1TiB"], &["64 x 1 TiB is more memory than", "of"]);
     refused(&["--nodes", "1..4", "--node-memory", "16MiB"], &["16 MiB", "32 MiB", "kept free"]);
     world.is_as_before();
 }
