@@ -153,6 +153,9 @@ pub enum Failure {
     /// The running file system was asked and said why not.
     #[error("{0}")]
     Refused(String),
+    /// The nodes could not be observed; the text says so.
+    #[error("{0}")]
+    NodesUnseen(String),
     #[error("the file system did not start within {seconds} s; see {}", log.display())]
     StartTimedOut { seconds: u64, log: PathBuf },
     #[error("the file system ended while it started; see {}", log.display())]

@@ -15,7 +15,7 @@ use tidefs_fs::Format;
 use tidefs_fuse::Requests;
 use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
 use tidefs_report::Losses;
-use tidefs_store::Overview;
+use tidefs_store::{NodeOverview, Overview};
 
 use crate::check_view::CheckView;
 use crate::checking;
@@ -262,7 +262,12 @@ impl FileSystem {
         let Some(manager) = self.manager() else {
             return Answer::Refused(Failure::NodesAreFixed.to_string());
         };
-        match wish.carry_out(&manager, &self.nodes()) {
+        let is_silent = |node: NodeId| {
+            let node = node.to_string();
+            let silent = |seen: &NodeOverview| seen.id == node && !seen.available;
+            self.overview().is_ok_and(|overview| overview.nodes.iter().any(silent))
+        };
+        match wish.carry_out(&manager, &self.nodes(), is_silent) {
             Ok(done) => Answer::Changed(done),
             Err(error) => Answer::Refused(format!("{error:#}")),
         }

@@ -15,6 +15,9 @@ use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeRecord;
 
+/// The state of a node that answers.
+const UP: &str = "up";
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusView {
     pub epoch: u64,
@@ -73,7 +76,8 @@ pub struct NodeView {
     pub id: String,
     pub class: String,
     pub endpoint: String,
-    /// `up` or `dead`, or `joining` or `draining` while nodes come or go.
+    /// `up`, `unreachable` where it does not answer, `dead` where its process has ended; or `joining` or
+    /// `draining` while nodes come or go.
     pub state: String,
     pub memory_used_bytes: u64,
     pub memory_capacity_bytes: u64,
@@ -152,7 +156,7 @@ impl StatusView {
             view.received_bytes_per_second = seen.received_bytes_per_second;
             view.sent_bytes_per_second = seen.sent_bytes_per_second;
             view.share.clone_from(&seen.share);
-            if let Some(passage) = seen.passage.as_ref().filter(|_| view.state != "dead") {
+            if let Some(passage) = seen.passage.as_ref().filter(|_| view.state == UP) {
                 view.state.clone_from(passage);
             }
         }
@@ -194,6 +198,10 @@ impl StatusView {
             // As long as nobody else holds them they are still the dead node's.
             let held = self.nodes.iter().find(|node| node.id == lost.id);
             lost.partitions = held.map(|node| node.partitions);
+        }
+        for node in self.nodes.iter_mut().filter(|node| lost.iter().any(|lost| lost.id == node.id))
+        {
+            "dead".clone_into(&mut node.state);
         }
         self.lost_nodes = lost;
         self
@@ -251,7 +259,7 @@ impl From<&NodeOverview> for NodeView {
             id: node.id.clone(),
             class: node.class.to_string(),
             endpoint: node.endpoint.clone(),
-            state: if node.available { "up" } else { "dead" }.to_owned(),
+            state: if node.available { UP } else { "unreachable" }.to_owned(),
             memory_used_bytes: node.memory_used_bytes,
             memory_capacity_bytes: node.memory_capacity_bytes,
             partitions: node.partitions,
@@ -320,6 +328,28 @@ mod tests {
         let given_up = Some(crate::nodes::Lost { partitions: 7, bytes: None });
         let lost = of(DeadNode { lost: given_up, ..dead });
         assert_eq!((lost.partitions, lost.given_up), (Some(7), true));
+    }
+
+    #[test]
+    fn only_a_node_whose_process_has_ended_is_called_dead() {
+        let id = "ab".repeat(20);
+        let silent = NodeOverview {
+            id: id.clone(),
+            class: NodeClass::Own,
+            endpoint: "127.0.0.1:7001".to_owned(),
+            available: false,
+            memory_used_bytes: 0,
+            memory_capacity_bytes: 512 << 20,
+            partitions: PARTITIONS,
+            keys: 0,
+        };
+        let store = "valkey 9.1.2".to_owned();
+        let overview = Overview { store, epoch: Epoch(1), nodes: vec![silent] };
+        let view = StatusView::new(&overview, Vec::new(), &[], None);
+        assert_eq!(view.nodes[0].state, "unreachable");
+        let endpoint = "127.0.0.1:7001".to_owned();
+        let view = view.with_lost(&[DeadNode { number: 1, id, endpoint, lost: None }]);
+        assert_eq!(view.nodes[0].state, "dead");
     }
 
     #[test]

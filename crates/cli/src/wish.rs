@@ -1,7 +1,7 @@
 //! What people want of the number of nodes, and how it came out.
 
 use anyhow::{Context, bail};
-use tidefs_control::{Outcome, Summary, count_of_nodes};
+use tidefs_control::{Outcome, Refused, Summary, count_of_nodes};
 use tidefs_model::NodeId;
 
 use crate::change_view::ChangeView;
@@ -20,20 +20,30 @@ pub enum Wish {
 const ID_DIGITS_MIN: usize = 4;
 
 impl Wish {
-    /// Returns when it is done, with what was done.
+    /// Returns when it is done, with what was done. `is_silent`: whether a node answers nobody now,
+    /// which is asked where the manager has not seen the nodes.
     pub fn carry_out(
         &self,
         manager: &Supervision,
         nodes: &[(usize, NodeRecord)],
+        is_silent: impl Fn(NodeId) -> bool,
     ) -> anyhow::Result<ChangeView> {
-        let request = match self {
-            Wish::Scale(count) => ToManager::Scale(*count),
-            Wish::Drain(name) => ToManager::Drain(find(name, nodes)?.to_string()),
+        let (request, leaving) = match self {
+            Wish::Scale(count) => (ToManager::Scale(*count), None),
+            Wish::Drain(name) => {
+                let node = find(name, nodes)?;
+                (ToManager::Drain(node.to_string()), Some(node))
+            }
         };
         let names = NodeNames::of(nodes);
-        manager.change(&request).map_err(|failure| match failure {
-            Failure::Refused(why) => Failure::Refused(names.told(&why)).into(),
-            failure => failure.into(),
+        manager.change(&request).map_err(|failure| match (failure, leaving) {
+            (Failure::NodesUnseen(_), Some(node)) if is_silent(node) => {
+                Failure::Refused(names.told(&Refused::DoesNotAnswer { node }.to_string())).into()
+            }
+            (Failure::Refused(why) | Failure::NodesUnseen(why), _) => {
+                Failure::Refused(names.told(&why)).into()
+            }
+            (failure, _) => failure.into(),
         })
     }
 }

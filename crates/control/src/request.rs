@@ -42,6 +42,11 @@ pub enum Refused {
     )]
     IsLate { node: NodeId, max: u16 },
     #[error(
+        "{node} does not answer; when it does again there are {}, not {asked}: ask again when it does, \
+         or end its process", count_of_nodes(*nodes)
+    )]
+    MayComeBack { node: NodeId, asked: u16, nodes: u16 },
+    #[error(
         "{node} has ended, and the others are taking its place; `tidefs status` shows how far it is"
     )]
     HasEnded { node: NodeId },
@@ -103,18 +108,22 @@ fn scale(
     if asked < min {
         return Err(Refused::BelowMinimum { asked, min });
     }
+    // One that is late to answer may come back.
+    let silent = |node: &&Node| node.class == NodeClass::Own && !node.is_serving();
+    let silent: Vec<_> = observed.nodes().iter().filter(silent).collect();
+    if let Some(node) = silent.first() {
+        let (node, late) = (node.id, silent.len() as u16);
+        if asked <= nodes {
+            return Err(Refused::MayComeBack { node, asked, nodes: asked + late });
+        }
+        if asked + late > max {
+            return Err(Refused::IsLate { node, max });
+        }
+    }
     if asked == nodes {
         return Ok(None);
     }
     if asked > nodes {
-        // One that is late to answer may come back.
-        let silent = |node: &&Node| node.class == NodeClass::Own && !node.is_serving();
-        let silent: Vec<_> = observed.nodes().iter().filter(silent).collect();
-        if let Some(node) = silent.first()
-            && usize::from(asked) + silent.len() > usize::from(max)
-        {
-            return Err(Refused::IsLate { node: node.id, max });
-        }
         return Ok(Some(Verdict::Grow { add: asked - nodes, cause: Cause::ByHand }));
     }
     let leaving = cheapest_to_leave(observed, nodes - asked);

@@ -272,12 +272,17 @@ mod tests {
             (with_policy(|_, shrink| shrink.threshold_percent = 95), "below 95 % in use"),
             (with_policy(|grow, _| grow.threshold_percent = 40), "growing above 40 %"),
             (
-                with_policy(|grow, shrink| (grow.threshold_percent, shrink.ceiling_percent) = (9, 0)),
+                with_policy(|grow, shrink| {
+                    (grow.threshold_percent, shrink.ceiling_percent) = (9, 0)
+                }),
                 "growing above 9 % (--scale-out-at)",
             ),
             (with_policy(|_, shrink| shrink.ceiling_percent = 0), "(--scale-in-fill) of 0 %"),
             (with_policy(|_, shrink| shrink.ceiling_percent = 96), "filled to 96 %"),
-            (with_policy(|grow, _| grow.threshold_percent = 0), "threshold (--scale-out-at) of 0 %"),
+            (
+                with_policy(|grow, _| grow.threshold_percent = 0),
+                "threshold (--scale-out-at) of 0 %",
+            ),
             (with_policy(|_, shrink| shrink.step_percent = 100), "step (--scale-in-by) of 100 %"),
         ];
         for (settings, says) in table {

@@ -286,6 +286,10 @@ fn a_node_that_is_late_to_answer_counts_against_the_maximum() {
     assert!(matches!(verdict, Verdict::Grow { add: 1, .. }), "{verdict}");
     let refused = grant(Request::Scale(3), &late, &settings).unwrap_err();
     assert_eq!(refused, Refused::IsLate { node: id(2), max: 3 });
+    for (asked, nodes) in [(2, 3), (1, 2)] {
+        let refused = grant(Request::Scale(asked), &late, &settings).unwrap_err();
+        assert_eq!(refused, Refused::MayComeBack { node: id(2), asked, nodes });
+    }
 }
 
 #[test]

@@ -121,6 +121,9 @@ fn change(handle: &Handle, request: Request) -> FromManager {
         Ok(Answer::Refused(gone @ Refused::UnknownNode { .. })) => {
             FromManager::Gone(gone.to_string())
         }
+        Ok(Answer::Refused(unseen @ Refused::NotObserved { .. })) => {
+            FromManager::Unseen(unseen.to_string())
+        }
         Ok(Answer::Refused(refused)) => FromManager::Refused(refused.to_string()),
         Ok(Answer::Finished(summary)) => match describe(&summary) {
             Ok(done) => FromManager::Changed(Box::new(done)),

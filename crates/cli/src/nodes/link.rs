@@ -56,6 +56,8 @@ pub enum FromManager {
     Changed(Box<ChangeView>),
     /// Why not, in words.
     Refused(String),
+    /// The nodes could not be observed; in words.
+    Unseen(String),
     /// There is no such node; in words.
     Gone(String),
 }

@@ -284,6 +284,7 @@ impl Supervision {
                 Ok(FromManager::Gone(why) | FromManager::Refused(why)) => {
                     return Err(Failure::Refused(why));
                 }
+                Ok(FromManager::Unseen(why)) => return Err(Failure::NodesUnseen(why)),
                 Ok(_) => return Err(Failure::Silent(self.paths.directory.clone())),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

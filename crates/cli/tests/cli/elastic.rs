@@ -290,6 +290,32 @@ fn a_fixed_number_of_nodes_stays() {
     world.is_as_before();
 }
 
+/// Only silence is known of a node that is stopped: it may go on with all that it holds.
+#[test]
+fn a_node_that_does_not_answer_is_neither_drained_nor_forgotten() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..3", "--node-memory", "64MiB", "--policy", "static"];
+    let script = r#"
+        "$TIDEFS" scale 2 || exit 3
+        node=$(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n 2p | tr -dc 0-9)
+        kill -STOP $node
+        "$TIDEFS" drain 2 2> drained && exit 4
+        "$TIDEFS" status | grep '^2 .* unreachable ' || exit 5
+        for i in $(seq 20); do "$TIDEFS" scale 1 2> scaled; grep -q 'not 1' scaled && break; done
+        kill -CONT $node
+        cat drained scaled; rm drained scaled
+        until_nodes 2 && "$TIDEFS" scale 1
+    "#;
+    let ran = run(&world, &options, script).succeeded();
+    let silent =
+        ") does not answer, so what it holds cannot be moved; ask again when it does, or end its";
+    let late = ") does not answer; when it does again there are 2 nodes, not 1";
+    for said in [silent, late, "2 to 1 node in"] {
+        assert!(ran.stdout.contains(said), "no {said:?} in {}", ran.stdout);
+    }
+    world.is_as_before();
+}
+
 #[test]
 fn the_last_node_stays() {
     let Some(world) = world() else { return };
