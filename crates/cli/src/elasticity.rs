@@ -90,9 +90,14 @@ impl From<Placement> for Capacity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Growing and shrinking")]
 pub struct Elasticity {
-    /// static (only by hand), forecast, or cso, nso or aso (grow) joined by + to csi or asi (shrink)
+    /// static (only by hand), forecast, or one that grows joined by + to one that shrinks
     /// [default: nso+asi for a range of nodes, else static]
-    #[arg(long, value_name = "NAME", value_parser = policy_name)]
+    ///   cso  adds half as many nodes as it started with, above 95 % in use
+    ///   nso  adds as many nodes as it started with, above 95 %
+    ///   aso  adds as many nodes as there are, above 95 %
+    ///   csi  removes a quarter of the nodes, below 75 % for the quiet period
+    ///   asi  removes half of the nodes, below 50 % for the quiet period
+    #[arg(long, value_name = "NAME", value_parser = policy_name, verbatim_doc_comment)]
     pub policy: Option<String>,
 
     /// The workflow that a forecast follows: WfFormat, or what `snakemake --dry-run` printed
@@ -320,6 +325,29 @@ mod tests {
         let range = settings("1..6");
         assert_eq!((range.nodes_min, range.nodes_initial, range.nodes_max), (1, 1, 6));
         assert_eq!(range.policy, "nso+asi".parse().unwrap());
+    }
+
+    #[test]
+    fn the_help_says_what_each_policy_does() {
+        let mut command = <crate::arguments::Arguments as clap::CommandFactory>::command();
+        let help = command.find_subcommand_mut("run").expect("a command").render_help().to_string();
+        let line = |name: &str| {
+            let begin = format!("{name}  ");
+            let found = help.lines().find(|line| line.trim_start().starts_with(&begin));
+            found.unwrap_or_else(|| panic!("nothing of {name} in {help}")).to_owned()
+        };
+        for (name, part) in
+            [("cso", "half as many"), ("nso", "it started with"), ("aso", "there are")]
+        {
+            let above = name.parse::<Policy>().unwrap().scale_out.unwrap().threshold_percent;
+            let line = line(name);
+            assert!(line.contains(part) && line.contains(&format!("above {above} %")), "{line}");
+        }
+        for (name, part) in [("csi", "a quarter"), ("asi", "half")] {
+            let below = name.parse::<Policy>().unwrap().scale_in.unwrap().threshold_percent;
+            let line = line(name);
+            assert!(line.contains(part) && line.contains(&format!("below {below} %")), "{line}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidefs_control::Kind;
+use tidefs_fuse::Requests;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::Time;
 use tidefs_report::{Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts};
@@ -91,6 +92,7 @@ fn reported(one: &ReportedReconfiguration, observed: &Observed) -> Reconfigurati
         partitions_moved: one.partitions_moved.into(),
         bytes_moved: one.bytes_moved,
         bytes_minimum: one.bytes_minimum,
+        requests: stall.map(Requests::total),
         io_stall_max_ms: milliseconds(1.0),
         io_stall_p99_ms: milliseconds(0.99),
         imbalance_percent: one.imbalance_percent,

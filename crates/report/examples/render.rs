@@ -115,6 +115,7 @@ impl Run {
             partitions_moved: 16_384 * before.abs_diff(after) / before.max(after),
             bytes_moved: moved * 102 / 100,
             bytes_minimum: moved,
+            requests: measured.then_some(1_234),
             io_stall_max_ms: measured.then_some(41.7),
             io_stall_p99_ms: measured.then_some(6.25),
             imbalance_percent: None,

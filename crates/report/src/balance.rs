@@ -105,6 +105,7 @@ mod tests {
             partitions_moved: 0,
             bytes_moved: 0,
             bytes_minimum: 0,
+            requests: None,
             io_stall_max_ms: None,
             io_stall_p99_ms: None,
             imbalance_percent: None,

@@ -105,10 +105,13 @@ pub struct Reconfiguration {
     pub bytes_moved: u64,
     /// What any plan must move to come from the old spread to the new one.
     pub bytes_minimum: u64,
-    /// Longest time of one request that was under way meanwhile, on the same mounts; `None` where nobody
-    /// measured.
+    /// Requests that were under way meanwhile, on mounts of the run's own process; `None` where nobody
+    /// counted.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// Longest time of one request that was under way meanwhile; `None` where nobody measured, or none came.
     pub io_stall_max_ms: Option<f64>,
-    /// 99th percentile of those times; `None` where nobody measured.
+    /// 99th percentile of those times; `None` likewise.
     pub io_stall_p99_ms: Option<f64>,
     /// Afterwards, how far the node that is farthest from its share is off, in per cent of that
     /// share. `None` lets the report read it from the timeline, if that shows it.

@@ -218,6 +218,7 @@ fn report(
         partitions_moved: it.partitions_moved.into(),
         bytes_moved: it.bytes_moved,
         bytes_minimum: it.bytes_minimum,
+        requests: None,
         io_stall_max_ms: None,
         io_stall_p99_ms: None,
         imbalance_percent: None,

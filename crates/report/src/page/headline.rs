@@ -129,6 +129,9 @@ fn reconfigurations(report: &Report) -> Figure {
     let note = match stalls.reduce(f64::max) {
         Some(longest) => format!("longest I/O stall {}", words::milliseconds(Some(longest))),
         None if report.reconfigurations.is_empty() => "the nodes stayed as they were".to_owned(),
+        None if report.reconfigurations.iter().all(|r| r.requests == Some(0)) => {
+            "no request came meanwhile".to_owned()
+        }
         None => "I/O stalls were not measured".to_owned(),
     };
     Figure::new("Reconfigurations", words::grouped(report.reconfigurations.len()), note)

@@ -111,6 +111,7 @@ fn moved(done: &Reconfiguration) -> String {
 
 fn stall(done: &Reconfiguration) -> String {
     match (done.io_stall_max_ms, done.io_stall_p99_ms) {
+        (None, None) if done.requests == Some(0) => "no request came".to_owned(),
         (None, None) => words::milliseconds(None),
         (most, None) => words::milliseconds(most),
         (most, p99) => format!("{} ({})", words::milliseconds(most), words::milliseconds(p99)),

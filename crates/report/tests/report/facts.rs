@@ -49,6 +49,7 @@ pub fn reconfiguration(kind: Kind, started_at: f64, before: u32, after: u32) -> 
         partitions_moved: 8_192,
         bytes_moved: 490,
         bytes_minimum: 480,
+        requests: Some(7),
         io_stall_max_ms: Some(41.5),
         io_stall_p99_ms: None,
         imbalance_percent: None,

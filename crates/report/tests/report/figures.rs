@@ -43,7 +43,7 @@ fn a_reconfiguration_has_the_promised_fields() {
     let expected = json!({
         "kind": "commission", "reason": "96.0 % in use is above 95 %", "started_at": 5.0,
         "seconds": 2.0, "nodes_before": 1, "nodes_after": 2, "partitions_moved": 8192,
-        "bytes_moved": 490, "bytes_minimum": 480, "io_stall_max_ms": 41.5,
+        "bytes_moved": 490, "bytes_minimum": 480, "requests": 7, "io_stall_max_ms": 41.5,
         "io_stall_p99_ms": null, "imbalance_percent": 20.0, "phases": [],
         "outcome": "completed",
     });

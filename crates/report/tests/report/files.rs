@@ -57,6 +57,23 @@ fn the_page_shows_what_the_run_did() {
 }
 
 #[test]
+fn where_no_request_came_that_is_said() {
+    let page_of = |requests| {
+        let mut one = reconfiguration(Kind::Commission, 5.0, 1, 2);
+        (one.requests, one.io_stall_max_ms) = (requests, None);
+        let report = Report::new(run(12.0), timeline(), vec![one], Vec::new());
+        written(&report.expect("good facts")).page
+    };
+    let (none_came, nobody_counted) = (page_of(Some(0)), page_of(None));
+    for said in [">no request came<", "no request came meanwhile"] {
+        assert!(none_came.contains(said) && !nobody_counted.contains(said), "{said:?}");
+    }
+    for said in [">not measured<", "I/O stalls were not measured"] {
+        assert!(nobody_counted.contains(said) && !none_came.contains(said), "{said:?}");
+    }
+}
+
+#[test]
 fn bad_ends_are_shown_as_such() {
     let mut facts = run(1.0);
     facts.io_errors = 7;
