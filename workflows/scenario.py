@@ -83,7 +83,7 @@ def blast(sequences: int, queries: int, pieces: int, node_memory: str, disk_byte
 
 
 SCENARIOS = {
-    ("montage", "small"): montage(4, 256, "1..6", "32MiB", 100_000_000, grows=1),
+    ("montage", "small"): montage(4, 256, "1..6", "32MiB", 100_000_000, grows=1, shrinks=1),
     # Grows for the projected tiles and for their differences, shrinks when those are fitted and
     # removed, and grows again for the mosaic.
     ("montage", "normal"): montage(

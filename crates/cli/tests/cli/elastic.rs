@@ -170,6 +170,24 @@ fn there_is_no_room_beyond_the_most_nodes_and_deleting_still_works() {
     world.is_as_before();
 }
 
+/// Nobody looks at the nodes for a minute, but who meets a full one is heard at once.
+#[test]
+fn a_writer_does_not_wait_for_the_next_look() {
+    let Some(world) = world() else { return };
+    let options = ["--nodes", "1..3", "--node-memory", "64MiB", "--policy", "nso"];
+    let script = r#"
+        cd "$TIDEFS_MOUNT"
+        begun=$(date +%s)
+        for i in $(seq 9); do make $i 10 > $i || exit 3; done
+        [ "$(nodes)" -ge 2 ] || { echo "only $(nodes) nodes"; exit 4; }
+        took=$(($(date +%s) - begun))
+        [ $took -lt 45 ] || { echo "it took $took s"; exit 5; }
+        check 9 10
+    "#;
+    run(&world, &[&options[..], &["--observe-every", "60"]].concat(), script).succeeded();
+    world.is_as_before();
+}
+
 #[test]
 fn nodes_are_added_drained_and_removed_by_hand_under_a_reader() {
     let Some(world) = world() else { return };
@@ -180,8 +198,13 @@ fn nodes_are_added_drained_and_removed_by_hand_under_a_reader() {
         (while [ -e 1 ]; do check 8 6 || { [ -e 1 ] && echo WRONG >&2; }; done) 2>../wrong &
         "$TIDEFS" scale 4 || exit 3
         until_nodes 4 || exit 4
+        node=$(grep '"pid"' "$TIDEFS_STATE"/cluster.json | sed -n 2p | tr -dc 0-9)
+        [ -e /proc/$node/exe ] || exit 14
         "$TIDEFS" drain 2 || exit 5
         until_nodes 3 || exit 6
+        # Its memory goes back with its process.
+        for i in $(seq 100); do [ -e /proc/$node/exe ] || break; sleep 0.1; done
+        [ ! -e /proc/$node/exe ] || exit 15
         "$TIDEFS" drain 2 && exit 7
         "$TIDEFS" scale 5 && exit 8
         "$TIDEFS" scale 1 && exit 9
