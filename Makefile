@@ -156,7 +156,8 @@ soak: ## twenty minutes on each kind of server: nodes come and go under verified
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	for server in usual /usr/bin/redis-server; do \
-	  $(SOAK) --seconds 1200 --changes 60 --server $$server || exit 1; done
+	  $(SOAK) --seconds 1200 --changes 60 --judged --live-mib 2400 --node-memory 512MiB \
+	    --server $$server || exit 1; done
 
 # What judges a mount from outside, and two mounts of one file system.
 suites:

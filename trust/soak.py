@@ -8,6 +8,9 @@ wrong.  Afterwards all partitions must have one owner and all files that are lef
 right through both mounts.  Several servers are tried at the same time, each with its own file
 system.
 
+What calls took, what was moved over the least, and how even nodes were are printed; with --judged
+the last two must hold as well, which needs nodes that hold enough to tell.
+
 Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 """
 
@@ -22,12 +25,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import Event, Process, Queue
 from pathlib import Path
+from statistics import median
 
 import owners
 from mounted import COMMAND_SECONDS_MAX, TIDEFS, Mounted
 from workers import KINDS, work
 
 LOG_LINES_MAX = 60
+# Bytes moved over the least that had to, in the whole run.
+MOVED_MOST = 1.05
+# The median of how uneven the nodes are after a change, in per cent.
+UNEVEN_MOST = 2.0
+# With fewer stripes on a node, one stripe counts for too much.
+STRIPES_LEAST = 200
+STRIPE = 1 << 20
 
 
 class FileSystem(Mounted):
@@ -66,7 +77,10 @@ class FileSystem(Mounted):
         words = ["scale", str(wanted)]
         if wanted == count - 1:
             words = ["drain", str(chance.choice(status["nodes"])["number"])]
-        return json.loads(self.call(*words, "--json"))
+        begun = time.monotonic()
+        done = json.loads(self.call(*words, "--json"))
+        stripes = used / STRIPE / done["nodes_after"]
+        return done | {"begun": begun, "ended": time.monotonic(), "stripes_a_node": stripes}
 
 
 @dataclass
@@ -82,8 +96,10 @@ class Outcome:
     wrong_bytes: list[str] = field(default_factory=list)
     # Anything else: a change that was refused, partitions without an owner.
     failures: list[str] = field(default_factory=list)
-    longest: float = 0.0
-    p99: float = 0.0
+    # A sample of the calls: when each began and how long it took.
+    times: list[tuple[float, float]] = field(default_factory=list)
+    # The longest call that began in each second.
+    longest: dict[int, float] = field(default_factory=dict)
     # Of a file system that met a problem.
     log: str = ""
 
@@ -91,6 +107,43 @@ class Outcome:
         moved = sum(change["bytes_moved"] for change in self.changes)
         least = sum(change["bytes_minimum"] for change in self.changes)
         return moved / least if least else 1.0
+
+    def p99s(self) -> list[float]:
+        """Of the calls that began during each change."""
+        during = (
+            sorted(took for begun, took in self.times if it["begun"] <= begun < it["ended"])
+            for it in self.changes
+        )
+        return [times[int((len(times) - 1) * 0.99)] for times in during if times]
+
+    def stalls(self) -> list[float]:
+        """The longest call of each change, to the second."""
+        during = (range(int(it["begun"]), int(it["ended"]) + 1) for it in self.changes)
+        return [max(self.longest.get(second, 0.0) for second in seconds) for seconds in during]
+
+    def ratios(self) -> list[float]:
+        """What each change moved over the least."""
+        return [it["bytes_moved"] / it["bytes_minimum"] for it in self.changes if it["bytes_minimum"]]
+
+    def uneven(self, stripes_least: float = 0) -> list[float]:
+        """How uneven several nodes were after each change that left so many stripes on a node."""
+        several = (it for it in self.changes if it["nodes_after"] > 1)
+        enough = (it for it in several if it["stripes_a_node"] >= stripes_least)
+        known = (it["imbalance_percent"] for it in enough)
+        return [percent for percent in known if percent is not None]
+
+    def judged(self) -> list[str]:
+        moved, uneven = self.moved_over_minimum(), self.uneven(STRIPES_LEAST)
+        found = []
+        if moved > MOVED_MOST:
+            found.append(f"{moved:.3f} times the least was moved, more than {MOVED_MOST}")
+        if not uneven:
+            found.append(f"no change left {STRIPES_LEAST} stripes on a node, so nothing says how even they are")
+        elif median(uneven) > UNEVEN_MOST:
+            found.append(
+                f"nodes were uneven by {median(uneven):.1f} % in the median, more than {UNEVEN_MOST} %"
+            )
+        return [f"{self.store}: {what}" for what in found]
 
     def problems(self) -> list[str]:
         return [*self.failed_calls, *self.wrong_bytes, *self.failures]
@@ -129,16 +182,14 @@ def churn(options, system: FileSystem, seed: int, outcome: Outcome) -> None:
         for process in processes:
             process.join(COMMAND_SECONDS_MAX)
     outcome.seconds = time.monotonic() - begun
-    times = []
     for failed, wrong, operations, calls, longest, kept in found:
         outcome.failed_calls += [failed] if failed else []
         outcome.wrong_bytes += [wrong] if wrong else []
         outcome.operations += operations
         outcome.calls += calls
-        outcome.longest = max(outcome.longest, longest)
-        times += kept
-    if times:
-        outcome.p99 = sorted(times)[int((len(times) - 1) * 0.99)]
+        for second, most in longest.items():
+            outcome.longest[second] = max(outcome.longest.get(second, 0.0), most)
+        outcome.times += kept
     status = system.status()
     outcome.store = status["store"]
     wrong = owners.odd(Path(system.state) / "up")
@@ -165,18 +216,24 @@ def change_nodes(options, system: FileSystem, seed: int, outcome: Outcome, repor
             )
 
 
+def middle_and_worst(values: list[float], unit: str, factor: float = 1) -> str:
+    if not values:
+        return "unknown"
+    digits = 2 if unit == "" else 0 if unit == " ms" else 1
+    middle, worst = (f"{value * factor:.{digits}f}" for value in (median(values), max(values)))
+    return f"{middle} {worst}{unit}"
+
+
 def print_table(outcomes: list[Outcome], seed: int) -> None:
-    line = "{:<16}{:>8}{:>9}{:>10}{:>8}{:>8}{:>9}{:>10}{:>9}{:>15}"
+    line = "{:<16}{:>8}{:>9}{:>10}{:>8}{:>8}{:>13}{:>13}{:>8}{:>12}{:>14}{:>8}"
     print(
         line.format(
             *("server", "seconds", "changes", "calls", "failed", "wrong", "p99", "longest"),
-            *("moved", "imbalance"),
+            *("moved", "each", "imbalance", "of full"),
         )
     )
     for it in outcomes:
-        known = (change["imbalance_percent"] for change in it.changes)
-        uneven = sorted(percent for percent in known if percent is not None)
-        middle, most = (uneven[len(uneven) // 2], uneven[-1]) if uneven else (0.0, 0.0)
+        full = it.uneven(STRIPES_LEAST)
         print(
             line.format(
                 it.store,
@@ -185,13 +242,19 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
                 it.calls,
                 len(it.failed_calls),
                 len(it.wrong_bytes),
-                f"{it.p99 * 1000:.0f} ms",
-                f"{it.longest * 1000:.0f} ms",
+                middle_and_worst(it.p99s(), " ms", 1000),
+                middle_and_worst(it.stalls(), " ms", 1000),
                 f"x {it.moved_over_minimum():.2f}",
-                f"{middle:.1f} {most:.1f} %",
+                middle_and_worst(it.ratios(), ""),
+                middle_and_worst(it.uneven(), " %"),
+                f"{median(full):.1f} %" if full else "none",
             )
         )
-    print(f"seed {seed}; moved: over the least; imbalance: the median and the most after a change", flush=True)
+    print(
+        f"seed {seed}; two figures: the median and the worst of all changes; moved: over the least, in all "
+        f"and by change; of full: the median imbalance where nodes hold {STRIPES_LEAST} stripes or more",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -206,6 +269,9 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--changes", type=int, default=0, help="fail with fewer changes of nodes")
+    parser.add_argument(
+        "--judged", action="store_true", help="fail where too much is moved, or nodes are uneven"
+    )
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     parser.add_argument("--workers", type=int, default=len(KINDS))
     parser.add_argument("--nodes-max", type=int, default=5)
@@ -232,6 +298,7 @@ def main() -> None:
         for it in outcomes
         if len(it.changes) < options.changes
     ]
+    problems += [problem for it in outcomes for problem in it.judged() if options.judged]
     for outcome in outcomes:
         print(outcome.log, end="", file=sys.stderr)
     for problem in problems:

@@ -28,19 +28,22 @@ class FailedCall(Exception):
 
 
 class Times:
-    """How long calls took: all of them counted, a sample of bounded size kept."""
+    """How long calls took: all of them counted, a sample of bounded size kept with when each began, and
+    the longest of each second."""
 
     def __init__(self, chance: random.Random):
-        self.chance, self.count, self.longest = chance, 0, 0.0
-        self.kept: list[float] = []
+        self.chance, self.count = chance, 0
+        self.kept: list[tuple[float, float]] = []
+        self.longest: dict[int, float] = {}
 
-    def add(self, seconds: float) -> None:
+    def add(self, begun: float, seconds: float) -> None:
         self.count += 1
-        self.longest = max(self.longest, seconds)
+        second = int(begun)
+        self.longest[second] = max(self.longest.get(second, 0.0), seconds)
         if len(self.kept) < TIMES_KEPT:
-            self.kept.append(seconds)
+            self.kept.append((begun, seconds))
         elif (at := self.chance.randrange(self.count)) < TIMES_KEPT:
-            self.kept[at] = seconds
+            self.kept[at] = (begun, seconds)
 
 
 class Worker:
@@ -69,7 +72,7 @@ class Worker:
             what = [one if len(repr(one)) < 200 else "..." for one in arguments]
             raise FailedCall(f"{function.__name__}{tuple(map(str, what))} after {took:.3f} s: {error}")
         finally:
-            self.times.add(time.monotonic() - begun)
+            self.times.add(begun, time.monotonic() - begun)
 
     def step(self) -> None:
         action = self.choose()
