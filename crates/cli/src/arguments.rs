@@ -205,7 +205,8 @@ pub struct Run {
     #[command(flatten)]
     pub storage: StorageOptions,
 
-    /// Write report.json, report.html and timeline.svg there
+    /// Write report.json, report.html and timeline.svg there; I/O errors and stalls are those of the
+    /// run's own mount, not of `tidefs mount`
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 

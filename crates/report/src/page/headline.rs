@@ -83,6 +83,9 @@ impl Figure {
     }
 }
 
+/// Other mounts belong to other processes, which count for themselves.
+const ERRORS_OF: &str = "that a program saw on the run's own mount; others are not counted";
+
 fn figures(report: &Report) -> Vec<Figure> {
     let totals = &report.totals;
     let fixed = &totals.static_run;
@@ -104,7 +107,7 @@ fn figures(report: &Report) -> Vec<Figure> {
         reconfigurations(report),
         Figure {
             bad: errors > 0,
-            ..Figure::new("I/O errors", words::grouped(errors), "that a program saw".to_owned())
+            ..Figure::new("I/O errors", words::grouped(errors), ERRORS_OF.to_owned())
         },
     ]
 }

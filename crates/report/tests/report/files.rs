@@ -83,6 +83,7 @@ fn bad_ends_are_shown_as_such() {
         let page = written(&report.expect("good facts")).page;
         assert!(page.contains(shown), "the page lacks {shown:?}");
         assert!(page.contains("<dd class=\"value bad\">7</dd>"), "the errors are not marked");
+        assert!(page.contains("own mount; others are not counted"), "whose errors they are");
     }
 }
 
