@@ -115,6 +115,7 @@ fn what_cannot_end_is_told_with_the_task() {
     assert!(stuck.to_string().contains("give more nodes"), "{stuck}");
     let stuck = simulate(&fan(40, GB, false), &setup("static", 1, 1)).unwrap_err();
     assert!(matches!(stuck, Stuck::NoRoom { .. }), "{stuck}");
+    assert!(stuck.to_string().contains("lie on 1 node of"), "{stuck}");
     let mut large = fan(1, GB, false);
     large.files[0] = 11 * GB;
     let stuck = simulate(&large, &setup("nso", 1, 2)).unwrap_err();

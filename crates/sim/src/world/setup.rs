@@ -1,6 +1,6 @@
 //! What a world is made of, and why one may come to no end.
 
-use tidefs_control::{Policy, SettingsError};
+use tidefs_control::{Policy, SettingsError, count_of_nodes};
 use tidefs_model::ByteSize;
 
 use crate::cluster::Lent;
@@ -41,7 +41,8 @@ pub enum Stuck {
     Settings(#[from] SettingsError),
     #[error(
         "the data do not fit: at {at:.0} s task {task} of {stage} has {wanted} to write, {held} lie \
-         on {nodes} nodes of {each}, and there are no more; give more nodes or more memory"
+         on {} of {each}, and there are no more; give more nodes or more memory",
+        count_of_nodes(*nodes)
     )]
     NoRoom {
         at: f64,
@@ -52,7 +53,10 @@ pub enum Stuck {
         nodes: u16,
         each: ByteSize,
     },
-    #[error("the input of {input} does not fit into {nodes} nodes of {each}; begin with more")]
+    #[error(
+        "the input of {input} does not fit into {} of {each}; begin with more",
+        count_of_nodes(*nodes)
+    )]
     InputTooLarge { input: ByteSize, nodes: u16, each: ByteSize },
     #[error("the workflow has not ended after {days} days")]
     Endless { days: u64 },
