@@ -61,23 +61,46 @@ struct Measured(VecDeque<(Time, u64)>);
 
 impl Measured {
     fn median(&self) -> Option<u64> {
-        middle(self.0.iter())
+        let rates = sorted(self.0.iter());
+        rates.get(rates.len() / 2).copied()
     }
 
-    /// Of those of the last window, and at least of the last few, which all came after a plan.
-    fn median_since(&self, planned_at: Time, window: Time) -> Option<u64> {
-        let recent = self.0.iter().filter(|(at, _)| *at > planned_at);
-        let count = recent.clone().count();
-        let within = recent.clone().filter(|(at, _)| *at >= window).count();
-        let last = recent.skip(count - within.max(SAMPLES_LEAST).min(count));
-        (count >= SAMPLES_LEAST).then(|| middle(last)).flatten()
+    /// The middle one of the last window, and at least of the last few.
+    fn median_within(&self, window: Time) -> Option<u64> {
+        let rates = sorted(self.last(|_| true, window));
+        rates.get(rates.len() / 2).copied()
+    }
+
+    /// What has changed for certain since a plan, in the last window and at least the last few: of the
+    /// middle ones and their neighbours the one that is nearest to what was planned with.
+    fn changed_since(&self, planned_at: Time, window: Time, before: u64) -> Option<u64> {
+        let rates = sorted(self.last(|at| at > planned_at, window));
+        if rates.len() < SAMPLES_LEAST {
+            return None;
+        }
+        let (first, last) = ((rates.len() - 1) / 2 - 1, rates.len() / 2 + 1);
+        let middle = rates[first..=last.min(rates.len() - 1)].iter();
+        middle.copied().min_by_key(|rate| rate.abs_diff(before))
+    }
+
+    /// Those of the last window, and at least the last few, of those that count.
+    fn last(
+        &self,
+        counts: impl Fn(Time) -> bool,
+        window: Time,
+    ) -> impl Iterator<Item = &(Time, u64)> {
+        let counted = self.0.iter().filter(move |(at, _)| counts(*at));
+        let counted: Vec<_> = counted.collect();
+        let within = counted.iter().filter(|(at, _)| *at >= window).count();
+        let count = counted.len();
+        counted.into_iter().skip(count - within.max(SAMPLES_LEAST).min(count))
     }
 }
 
-fn middle<'s>(samples: impl Iterator<Item = &'s (Time, u64)>) -> Option<u64> {
+fn sorted<'s>(samples: impl Iterator<Item = &'s (Time, u64)>) -> Vec<u64> {
     let mut rates: Vec<_> = samples.map(|(_, rate)| *rate).collect();
     rates.sort_unstable();
-    (!rates.is_empty()).then(|| rates[rates.len() / 2])
+    rates
 }
 
 impl Bandwidths {
@@ -112,7 +135,12 @@ impl Bandwidths {
     /// What shares rest on from now on, for all plans of one reconfiguration. Bandwidths that differ by
     /// less than a change that would count are alike: else shares would follow what measuring errs by.
     pub fn adopt(&mut self, now: Time, watch: &Watch) {
-        self.planned = self.nodes.keys().filter_map(|&node| Some((node, self.of(node)?))).collect();
+        // The window that a shift is looked for in: with an older measurement, what has just changed for
+        // certain might not have changed yet.
+        let window = window_of(now, watch);
+        let planned = self.nodes.iter();
+        let planned = planned.filter_map(|(&node, it)| Some((node, it.median_within(window)?)));
+        self.planned = planned.collect();
         let rates = || self.planned.values().map(|rate| *rate as f64);
         let (least, most) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
         if !changed(least / most, watch.drop()) {
@@ -144,11 +172,15 @@ impl Bandwidths {
         if now - planned_at < watch.window {
             return None;
         }
-        let window = Time(now.0.saturating_sub(watch.window.as_nanos() as u64));
-        let of = |node: NodeId| self.nodes.get(&node)?.median_since(planned_at, window);
+        // Links that change at one moment need not do so between the same measurements, and a rise is in
+        // the middle of an even number of them before a fall is. So a change is certain when it is there
+        // without the measurement that decides, and shares then follow the plain middle: else some would
+        // be made with what is no longer true, and again a window later.
+        let window = window_of(now, watch);
         let rates = serving.iter().filter_map(|&node| {
             let before = *self.planned.get(&node)?;
-            Some((node, before, of(node).unwrap_or(before)))
+            let changed = self.nodes.get(&node)?.changed_since(planned_at, window, before);
+            Some((node, before, changed.unwrap_or(before)))
         });
         let rates: Vec<_> = rates.collect();
         let before_all: f64 = rates.iter().map(|(_, before, _)| *before as f64).sum();
@@ -170,6 +202,11 @@ impl Bandwidths {
         let farthest = rates.iter().filter_map(far).max_by(|a, b| a.0.total_cmp(&b.0));
         farthest.map(|(_, node, before, now)| Shift { node, before: Some(before), now })
     }
+}
+
+/// When a window began that ends now.
+fn window_of(now: Time, watch: &Watch) -> Time {
+    Time(now.0.saturating_sub(watch.window.as_nanos() as u64))
 }
 
 /// By more than `part`, down or up: what falls by a fifth rises by a quarter to where it was.

@@ -83,6 +83,35 @@ fn bandwidths_that_measuring_hardly_tells_apart_are_alike() {
     assert_eq!(bandwidths.shift(at(960), &ids(4), &WATCH), Some(fallen));
 }
 
+/// Of links that change at one moment, those that are measured right before it are seen to change a
+/// measurement later. All count together, or shares would be made with some of the old bandwidths.
+#[test]
+fn links_that_change_at_once_count_at_once() {
+    for later in [&[][..], &[0], &[1], &[2, 3]] {
+        let mut bandwidths = Bandwidths::default();
+        measure(&mut bandwidths, -60, 0, &[100; 4]);
+        bandwidths.adopt(at(0), &WATCH);
+        measure(&mut bandwidths, 60, 1_800, &[100; 4]);
+        let changed = [400, 25, 300, 50];
+        let mut first = changed;
+        later.iter().for_each(|&node| first[node] = 100);
+        let mut spread = None;
+        for seconds in (1_860..=3_600).step_by(60) {
+            let rates = if seconds == 1_860 { first } else { changed };
+            measure(&mut bandwidths, seconds, seconds, &rates);
+            // With the oldest measurement at the edge of the window, and beyond it.
+            for seconds in [seconds, seconds + 30] {
+                if spread.is_none() && bandwidths.shift(at(seconds), &ids(4), &WATCH).is_some() {
+                    bandwidths.adopt(at(seconds), &WATCH);
+                    spread = Some(seconds);
+                }
+            }
+        }
+        let planned: Vec<_> = ids(4).iter().map(|id| bandwidths.planned()[id] / MIB).collect();
+        assert_eq!(planned, changed, "{later:?} a measurement later, after {spread:?} s");
+    }
+}
+
 #[test]
 fn a_moment_of_little_bandwidth_is_none_of_a_fall() {
     let mut bandwidths = Bandwidths::default();
