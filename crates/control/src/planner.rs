@@ -102,6 +102,8 @@ struct Problem<'a> {
     /// By node: may it hold partitions afterwards?
     stays: Vec<bool>,
     memory: Vec<u64>,
+    /// By node: bytes of all partitions on it.
+    content: Vec<u64>,
 }
 
 impl<'a> Problem<'a> {
@@ -122,7 +124,8 @@ impl<'a> Problem<'a> {
         let stays: Vec<_> =
             nodes.iter().map(|node| node.is_serving() && !leaving.contains(&node.id)).collect();
         let memory = nodes.iter().map(|node| node.capacity_bytes).collect();
-        let problem = Problem { inventory, spreading, stays, memory };
+        let content = inventory.bytes_by_node();
+        let problem = Problem { inventory, spreading, stays, memory, content };
         if !problem.stays.contains(&true) {
             return Err(Refusal::NoNodeLeft);
         }
@@ -147,7 +150,7 @@ impl<'a> Problem<'a> {
                 free += room.limit_bytes.saturating_sub(room.used_bytes);
                 nodes += 1;
             } else if self.inventory.nodes()[node].is_serving() {
-                arriving += self.content(node);
+                arriving += self.content[node];
             }
         }
         if arriving <= free {
@@ -155,11 +158,6 @@ impl<'a> Problem<'a> {
         }
         let (data, room) = (ByteSize(arriving), ByteSize(free));
         Err(Refusal::DoesNotFit { data, room, missing: ByteSize(arriving - free), nodes })
-    }
-
-    fn content(&self, node: usize) -> u64 {
-        let held = self.inventory.owners().iter().zip(self.inventory.sizes());
-        held.filter(|(owner, _)| **owner == Some(node as u16)).map(|(_, bytes)| bytes).sum()
     }
 
     fn room(&self) -> Vec<Room> {

@@ -18,7 +18,7 @@ pub(super) fn own_share(problem: &Problem<'_>, aims: &Aims) -> Option<f64> {
         let there = (0..nodes.len()).filter(|&at| problem.stays[at] && nodes[at].class == class);
         there
             .map(|at| {
-                (room[at].limit_bytes + problem.content(at)).saturating_sub(nodes[at].used_bytes)
+                (room[at].limit_bytes + problem.content[at]).saturating_sub(nodes[at].used_bytes)
             })
             .sum()
     };
@@ -77,7 +77,7 @@ pub(super) fn hosts(problem: &Problem<'_>, aims: &Aims, own_share: Option<f64>) 
         newcomer: node.partitions == 0,
         weight: weight(at) * factor(node.class),
         bandwidth: bandwidth(at),
-        limit_bytes: (room[at].limit_bytes + problem.content(at)).saturating_sub(node.used_bytes),
+        limit_bytes: (room[at].limit_bytes + problem.content[at]).saturating_sub(node.used_bytes),
     };
     nodes.iter().enumerate().map(host).collect()
 }

@@ -170,18 +170,20 @@ impl<'a> Range<'a> {
     }
 
     fn pass(&self, owners: &[u16], goals: &[Goal]) -> Vec<u16> {
-        let mut held: Vec<Vec<(u64, usize)>> = vec![Vec::new(); goals.len()];
+        let loads = self.loads(owners);
+        let room = loads.iter().map(|load| Vec::with_capacity(load.number as usize));
+        let mut held: Vec<Vec<(u64, usize)>> = room.collect();
         for (at, (item, &owner)) in self.items.iter().zip(owners).enumerate() {
             held[usize::from(owner)].push((item.bytes, at));
         }
         let mut gaps: Vec<Gap> = Vec::with_capacity(goals.len());
         let mut released: Vec<(u64, usize)> = Vec::new();
         for (held, goal) in held.into_iter().zip(goals) {
-            let (gone, gap) = release(held.into_iter().collect(), goal);
+            let (gone, gap) = release(held, goal);
             released.extend(gone);
             gaps.push(gap);
         }
-        released.sort_by_key(|&(bytes, at)| (std::cmp::Reverse(bytes), at));
+        released.sort_unstable_by_key(|&(bytes, at)| (std::cmp::Reverse(bytes), at));
         let mut next = owners.to_vec();
         let mut gains = Gains::new(&gaps, goals, self.scale, self.items.len());
         for (bytes, at) in released {
@@ -199,16 +201,20 @@ pub(super) struct Gap {
 }
 
 /// Takes from a node what it has too much of, and says what it then lacks.
-fn release(mut held: BTreeSet<(u64, usize)>, goal: &Goal) -> (Vec<(u64, usize)>, Gap) {
+fn release(held: Vec<(u64, usize)>, goal: &Goal) -> (Vec<(u64, usize)>, Gap) {
     let bytes: u64 = held.iter().map(|&(bytes, _)| bytes).sum();
     let mut gap = Gap {
         bytes: goal.bytes - bytes as f64,
         number: i64::from(goal.number) - held.len() as i64,
     };
     if goal.part == 0.0 {
-        return (held.into_iter().collect(), gap);
+        return (held, gap);
     }
     let mut released = Vec::new();
+    if gap.number >= 0 && -gap.bytes <= goal.tolerance {
+        return (released, gap);
+    }
+    let mut held: BTreeSet<_> = held.into_iter().collect();
     let mut spare = goal.tolerance * SPARE_PART;
     while let Some(pick) = choose(&held, -gap.bytes, -gap.number, (goal.tolerance, spare)) {
         held.remove(&pick);

@@ -3,8 +3,6 @@
 //! The moves of a step may happen at the same time in any order, so a target must have room for
 //! all that a step brings while the sources still hold what they give.
 
-use std::collections::BTreeMap;
-
 use super::plan::{Move, Step};
 use crate::settings::Spreading;
 
@@ -34,10 +32,10 @@ pub struct Draft {
 /// of who holds what stay short. Nothing else changes, since the sizes are the same.
 pub fn join_runs(drafts: &mut [Draft]) {
     let kind = |draft: &Draft| (draft.step.partition.is_metadata(), draft.step.bytes, draft.from);
-    drafts.sort_by_key(|draft| (kind(draft), draft.step.partition));
+    drafts.sort_unstable_by_key(|draft| (kind(draft), draft.step.partition));
     for group in drafts.chunk_by_mut(|a, b| kind(a) == kind(b)) {
         let mut targets: Vec<_> = group.iter().map(|draft| (draft.to, draft.step.to)).collect();
-        targets.sort();
+        targets.sort_unstable();
         for (draft, (to, id)) in group.iter_mut().zip(targets) {
             (draft.to, draft.step.to) = (to, id);
         }
@@ -46,23 +44,23 @@ pub fn join_runs(drafts: &mut [Draft]) {
 
 /// Orders the moves so that every step draws on all sources and targets alike.
 pub fn interleave(drafts: &mut [Draft]) {
-    drafts.sort_by_key(|draft| (draft.from, draft.to, draft.step.partition));
-    let mut seen: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    let mut total: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    for draft in drafts.iter() {
-        *total.entry((draft.from, draft.to)).or_default() += 1;
-    }
-    drafts.sort_by_cached_key(|draft| {
-        let pair = (draft.from, draft.to);
-        let at = seen.entry(pair).or_default();
-        *at += 1;
-        (*at * 1_000_000 / total[&pair], pair, draft.step.partition)
+    let pair = |draft: &Draft| (draft.from, draft.to);
+    drafts.sort_unstable_by_key(|draft| (pair(draft), draft.step.partition));
+    let pairs = drafts.chunk_by(|a, b| pair(a) == pair(b));
+    let turns = pairs.flat_map(|of_pair| {
+        let total = of_pair.len();
+        (1..=total).map(move |at| at * 1_000_000 / total)
     });
+    let mut turns = turns.collect::<Vec<_>>().into_iter();
+    drafts.sort_by_cached_key(|draft| (turns.next(), pair(draft), draft.step.partition));
 }
 
 /// Puts moves off lent nodes that hold more than they may in front, the largest first: what frees
 /// memory soonest.
 pub fn free_soon(drafts: &mut [Draft], over: &[bool]) {
+    if !over.contains(&true) {
+        return;
+    }
     let turn = |draft: &Draft| if over[draft.from] { draft.step.bytes } else { 0 };
     drafts.sort_by_key(|draft| std::cmp::Reverse(turn(draft)));
 }
@@ -95,13 +93,16 @@ fn next_step(
     room: &mut [Room],
     spreading: &Spreading,
 ) -> (Vec<Draft>, Vec<Draft>) {
-    let (mut step, mut left) = (Vec::new(), Vec::new());
+    let most = usize::from(spreading.step_partitions.max(1)).min(drafts.len());
+    let (mut step, mut left) = (Vec::with_capacity(most), Vec::with_capacity(drafts.len()));
     let mut bytes = 0;
-    for draft in drafts {
+    let mut drafts = drafts.into_iter();
+    while step.len() < most
+        && let Some(draft) = drafts.next()
+    {
         let size = draft.step.bytes;
         let small_enough = step.is_empty() || size <= spreading.step_bytes.saturating_sub(bytes);
-        let few_enough = step.len() < usize::from(spreading.step_partitions.max(1));
-        if small_enough && few_enough && size <= room[draft.to].free() {
+        if small_enough && size <= room[draft.to].free() {
             room[draft.to].used_bytes += size;
             bytes += size;
             step.push(draft);
@@ -109,5 +110,6 @@ fn next_step(
             left.push(draft);
         }
     }
+    left.extend(drafts);
     (step, left)
 }
