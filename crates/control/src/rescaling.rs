@@ -9,6 +9,7 @@ mod anneal;
 mod exact;
 mod greedy;
 mod improve;
+mod parts;
 mod problem;
 mod pufferscale;
 mod quality;

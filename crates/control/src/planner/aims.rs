@@ -163,7 +163,7 @@ impl Stated {
     fn new(problem: &Problem<'_>, aims: &Aims) -> Result<Stated, Refusal> {
         let inventory = problem.inventory;
         let own_share = own_share(problem, aims);
-        let hosts = hosts(problem, aims, own_share);
+        let hosts = hosts(problem, aims);
         let counted = aims.loads.iter().all(|load| *load == 0.0);
         let (mut buckets, mut partitions) = (Vec::new(), Vec::new());
         let mut at = vec![None; inventory.partitions().len()];
@@ -250,6 +250,6 @@ impl Stated {
 
     fn fair(&self) -> Vec<f64> {
         let all = self.rescaling.bytes() as f64;
-        (0..self.rescaling.hosts().len()).map(|at| self.rescaling.part(at) * all).collect()
+        (0..self.rescaling.hosts().len()).map(|at| self.rescaling.bytes_part(at) * all).collect()
     }
 }

@@ -39,14 +39,8 @@ fn bytes(problem: &Problem<'_>) -> [u64; 2] {
     [true, false].map(|metadata| problem.items(metadata).iter().map(|item| item.bytes).sum())
 }
 
-/// The part of everything that lies on own nodes with this share of the data: metadata does as well.
-fn own_part(problem: &Problem<'_>, share: f64) -> f64 {
-    let [metadata, data] = bytes(problem).map(|bytes| bytes as f64);
-    let all = metadata + data;
-    if all > 0.0 { (metadata + share * data) / all } else { share }
-}
-
-pub(super) fn hosts(problem: &Problem<'_>, aims: &Aims, own_share: Option<f64>) -> Vec<Host> {
+/// What a class holds beside the other follows from what is bound to it.
+pub(super) fn hosts(problem: &Problem<'_>, aims: &Aims) -> Vec<Host> {
     let nodes = problem.inventory.nodes();
     let bandwidth = |at: usize| {
         let known = aims.bandwidths.get(&nodes[at].id).copied();
@@ -56,26 +50,12 @@ pub(super) fn hosts(problem: &Problem<'_>, aims: &Aims, own_share: Option<f64>) 
         Capacity::Memory => problem.memory[at].max(1) as f64,
         Capacity::Bandwidth => bandwidth(at),
     };
-    let all = |class: NodeClass| -> f64 {
-        let of = (0..nodes.len()).filter(|&at| problem.stays[at] && nodes[at].class == class);
-        of.map(weight).sum()
-    };
-    let (own, victim) = (all(NodeClass::Own), all(NodeClass::Victim));
-    // Each class gets its share, each node its part of that; a share of nothing is next to nothing.
-    let own_part = own_share.map(|share| own_part(problem, share));
-    let factor = |class: NodeClass| match own_part {
-        Some(part) if own > 0.0 && victim > 0.0 => match class {
-            NodeClass::Own => part.clamp(0.001, 0.999) / own,
-            NodeClass::Victim => (1.0 - part.clamp(0.001, 0.999)) / victim,
-        },
-        _ => 1.0,
-    };
     let room = problem.room();
     let host = |(at, node): (usize, &crate::observation::Node)| Host {
         class: node.class,
         stays: problem.stays[at],
         newcomer: node.partitions == 0,
-        weight: weight(at) * factor(node.class),
+        weight: weight(at),
         bandwidth: bandwidth(at),
         limit_bytes: (room[at].limit_bytes + problem.content[at]).saturating_sub(node.used_bytes),
     };

@@ -6,6 +6,8 @@
 
 use tidefs_model::NodeClass;
 
+use super::parts::Parts;
+
 /// Where a bucket may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
@@ -32,8 +34,9 @@ pub struct Host {
     pub stays: bool,
     /// Came for this reconfiguration and is taken to hold nothing before.
     pub newcomer: bool,
-    /// What part of all load and of all bytes it should hold, in any unit; means nothing for a host
-    /// that leaves.
+    /// What part of all load and of all bytes it should hold beside others of its class, and beside all
+    /// where nothing binds more to a class than that; in any unit. Of a host that leaves, what it should
+    /// have held.
     pub weight: f64,
     /// Bytes a second that it can send, and receive at the same time.
     pub bandwidth: f64,
@@ -54,8 +57,7 @@ pub struct Problem {
     hosts: Vec<Host>,
     load: f64,
     bytes: u64,
-    /// By host, the part of everything that it should hold; these add up to 1.
-    parts: Vec<f64>,
+    parts: Parts,
 }
 
 /// The buckets and the hosts make no problem.
@@ -102,13 +104,10 @@ impl Problem {
                 return Err(Unsound::Homeless { bucket: at });
             }
         }
-        let weight = |host: &Host| if host.stays { host.weight } else { 0.0 };
-        let all: f64 = hosts.iter().map(weight).sum();
-        let parts = hosts.iter().map(|host| if all > 0.0 { weight(host) / all } else { 0.0 });
-        let parts = parts.collect();
         let load: f64 = buckets.iter().map(|bucket| bucket.load).sum();
         let bytes = buckets.iter().try_fold(0_u64, |all, bucket| all.checked_add(bucket.bytes));
         let bytes = bytes.filter(|_| load.is_finite()).ok_or(Unsound::TooLarge)?;
+        let parts = Parts::new(&buckets, &hosts, |host| host.stays);
         Ok(Problem { buckets, hosts, load, bytes, parts })
     }
 
@@ -130,9 +129,14 @@ impl Problem {
         self.bytes
     }
 
-    /// The part of everything that a host should hold, 0 for one that leaves.
-    pub fn part(&self, host: usize) -> f64 {
-        self.parts[host]
+    /// The part of all load that a host should hold, 0 for one that leaves.
+    pub fn load_part(&self, host: usize) -> f64 {
+        self.parts.load[host]
+    }
+
+    /// The part of all bytes that a host should hold, 0 for one that leaves.
+    pub fn bytes_part(&self, host: usize) -> f64 {
+        self.parts.bytes[host]
     }
 
     /// Where the buckets lie.

@@ -51,14 +51,15 @@ impl<'a> Run<'a> {
     fn new(problem: &'a Problem, weights: Weights) -> Run<'a> {
         let targets = Targets::of_paper(problem, weights);
         let hosts = 0..problem.hosts().len();
-        let target = |all: f64, ratio: f64| {
-            move |host: usize| (problem.part(host) * all * ratio).max(f64::MIN_POSITIVE)
-        };
+        let target = |part: f64, all: f64, ratio: f64| (part * all * ratio).max(f64::MIN_POSITIVE);
+        let load = |host: usize| target(problem.load_part(host), problem.load(), targets.load);
+        let bytes =
+            |host: usize| target(problem.bytes_part(host), problem.bytes() as f64, targets.data);
         let moved = |host: usize| problem.hosts()[host].bandwidth * targets.seconds;
         Run {
             problem,
-            load_target: hosts.clone().map(target(problem.load(), targets.load)).collect(),
-            bytes_target: hosts.clone().map(target(problem.bytes() as f64, targets.data)).collect(),
+            load_target: hosts.clone().map(load).collect(),
+            bytes_target: hosts.clone().map(bytes).collect(),
             moved_target: hosts.map(moved).collect(),
             sums: vec![Sums::default(); problem.hosts().len()],
             placement: problem.start(),

@@ -1,6 +1,7 @@
 //! How good a placement is: the three objectives of Pufferscale (equations 2 to 4) beside their
 //! lower bounds (equations 8 to 11).
 
+use super::parts::Parts;
 use super::problem::Problem;
 
 /// What no placement can be better than; for the seconds, what none can be better than that starts
@@ -13,9 +14,11 @@ pub struct Bounds {
     /// What the leaving hosts need to send what is really on them.
     pub seconds_forced: f64,
     /// The same from where the buckets really lie: what the host needs that is farthest from its even
-    /// share. A plan that ends less even may be quicker.
+    /// share, or that holds and is to hold most of what may not stay. A plan that ends less even may be
+    /// quicker.
     pub seconds_from_here: f64,
-    /// What lies on leaving hosts, and what the others hold above their even shares.
+    /// What lies on leaving hosts or on hosts of the wrong class, and what the others hold above their
+    /// even shares.
     pub bytes_moved: u64,
 }
 
@@ -23,22 +26,26 @@ impl Bounds {
     pub fn new(problem: &Problem) -> Bounds {
         let hosts = problem.hosts();
         let all = problem.bytes() as f64;
-        let before: f64 = hosts.iter().filter(|host| !host.newcomer).map(|host| host.weight).sum();
-        let mut held = vec![0_u64; hosts.len()];
+        let before = Parts::new(problem.buckets(), hosts, |host| !host.newcomer).bytes;
+        let (mut held, mut displaced) = (vec![0_u64; hosts.len()], vec![0_u64; hosts.len()]);
         for bucket in problem.buckets() {
-            held[usize::from(bucket.from)] += bucket.bytes;
+            let from = usize::from(bucket.from);
+            held[from] += bucket.bytes;
+            displaced[from] += if hosts[from].takes(bucket.home) { 0 } else { bucket.bytes };
         }
         let mut bounds =
             Bounds { seconds: 0.0, seconds_forced: 0.0, seconds_from_here: 0.0, bytes_moved: 0 };
         let mut above = 0.0;
         for (at, host) in hosts.iter().enumerate() {
-            let share = if host.newcomer || before <= 0.0 { 0.0 } else { host.weight / before };
-            let target = all * problem.part(at);
-            let seconds = (all * share - target).abs() / host.bandwidth;
+            let target = all * problem.bytes_part(at);
+            let seconds = (all * before[at] - target).abs() / host.bandwidth;
             bounds.seconds = bounds.seconds.max(seconds);
-            let from_here = (held[at] as f64 - target).abs() / host.bandwidth;
+            // What may not stay goes, and so much more comes.
+            let over = held[at] as f64 - target;
+            let sent = over.max(displaced[at] as f64);
+            let from_here = sent.max(sent - over) / host.bandwidth;
             bounds.seconds_from_here = bounds.seconds_from_here.max(from_here);
-            above += (held[at] as f64 - target).max(0.0);
+            above += sent;
             if !host.stays {
                 let forced = held[at] as f64 / host.bandwidth;
                 bounds.seconds_forced = bounds.seconds_forced.max(forced);
@@ -83,10 +90,10 @@ impl Quality {
         }
         let (mut load, mut data, mut seconds) = (0.0_f64, 0.0_f64, 0.0_f64);
         for (at, (host, sums)) in hosts.iter().zip(&sums).enumerate() {
-            let part = problem.part(at);
             if host.stays {
-                load = load.max(ratio(sums.load, part * problem.load()));
-                data = data.max(ratio(sums.bytes as f64, part * problem.bytes() as f64));
+                load = load.max(ratio(sums.load, problem.load_part(at) * problem.load()));
+                let bytes = problem.bytes_part(at) * problem.bytes() as f64;
+                data = data.max(ratio(sums.bytes as f64, bytes));
             }
             seconds = seconds.max(sums.sent.max(sums.received) as f64 / host.bandwidth);
         }

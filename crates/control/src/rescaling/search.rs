@@ -113,14 +113,15 @@ impl<'p> Search<'p> {
     fn new(problem: &'p Problem, load: f64, bytes: f64, known: &[u16]) -> Search<'p> {
         let (all_load, all_bytes) = (problem.load().max(1e-300), problem.bytes().max(1) as f64);
         let node = |(at, host): (usize, &super::Host)| {
-            let part = if host.stays { problem.part(at) * (1.0 + ROUNDING) } else { 0.0 };
+            let held = |part: f64| if host.stays { part * (1.0 + ROUNDING) } else { 0.0 };
             Node {
                 load: 0.0,
                 bytes: 0.0,
                 sent: 0.0,
                 received: 0.0,
-                load_most: part * load * all_load,
-                bytes_most: (part * bytes * all_bytes).min(host.limit_bytes as f64),
+                load_most: held(problem.load_part(at)) * load * all_load,
+                bytes_most: (held(problem.bytes_part(at)) * bytes * all_bytes)
+                    .min(host.limit_bytes as f64),
                 per_byte: 1.0 / host.bandwidth,
             }
         };

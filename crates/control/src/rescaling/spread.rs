@@ -68,13 +68,12 @@ impl<'a> Spread<'a> {
     /// Nothing is placed yet; all buckets count as sent.
     pub fn new(problem: &'a Problem, targets: Targets) -> Spread<'a> {
         let scale = |at: usize| {
-            let (host, part) = (&problem.hosts()[at], problem.part(at));
-            let per = |all: f64, ratio: f64| {
-                if host.stays && all > 0.0 { 1.0 / (part * all * ratio) } else { 0.0 }
-            };
+            let host = &problem.hosts()[at];
+            // Where nothing should lie, nothing that counts may.
+            let per = |target: f64| if target > 0.0 { 1.0 / target } else { 0.0 };
             Scale {
-                load: per(problem.load(), targets.load),
-                bytes: per(problem.bytes() as f64, targets.data),
+                load: per(problem.load_part(at) * problem.load() * targets.load),
+                bytes: per(problem.bytes_part(at) * problem.bytes() as f64 * targets.data),
                 moved: 1.0 / (host.bandwidth * targets.seconds),
                 // A host with no room at all is over it by a number that can be compared.
                 limit: (host.limit_bytes as f64).max(1.0),

@@ -127,7 +127,7 @@ impl Targets {
 /// A rebalance has a bound of 0; it is given the time to send a hundredth of a host's share.
 fn least_seconds(problem: &Problem, seconds: f64) -> f64 {
     let share =
-        |at: usize| problem.part(at) * problem.bytes() as f64 / problem.hosts()[at].bandwidth;
+        |at: usize| problem.bytes_part(at) * problem.bytes() as f64 / problem.hosts()[at].bandwidth;
     let longest = (0..problem.hosts().len()).map(share).fold(0.0, f64::max);
     seconds.max(longest / 100.0).max(1e-9)
 }
