@@ -13,6 +13,7 @@ mod null;
 mod order;
 mod planning;
 mod progress;
+mod quality;
 mod raw;
 mod report;
 mod start;
@@ -34,7 +35,7 @@ use driver::Extent;
 use figures::Subject;
 use goals::Verdict;
 use machine::Machine;
-use report::Report;
+use report::{Plans, Report};
 use start::Site;
 use stop::Stop;
 
@@ -77,7 +78,7 @@ struct Bench {
     #[arg(long, value_name = "SUBJECTS", value_delimiter = ',', value_enum)]
     only: Vec<Subject>,
 
-    /// Only how long plans take, and what --only names
+    /// Only how long plans take, how good they are, and what --only names
     #[arg(long)]
     planning: bool,
 
@@ -146,12 +147,16 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
 
     let plans = if all || options.planning { extent.plans } else { 0 };
     let planning = planning::measure(plans);
-    let report = Report::new(&run, extent, machine, planning, tidefs_fuse::passthrough_available());
+    let quality = quality::measure(plans);
+    let passthrough = tidefs_fuse::passthrough_available();
+    let report = Report::new(&run, extent, machine, Plans { planning, quality }, passthrough);
     print!("{report}");
     let path = report.write(&options.results)?;
     println!("\nkept in {}", path.display());
     let ratios = report.ratios.iter().map(|ratio| ratio.verdict);
-    let mut verdicts = ratios.chain(report.planning.iter().map(|it| it.verdict));
+    let planning = report.plans.planning.iter().map(|it| it.verdict);
+    let quality = report.plans.quality.iter().map(|it| it.verdict);
+    let mut verdicts = ratios.chain(planning).chain(quality);
     let missed = verdicts.any(|verdict| matches!(verdict, Verdict::HalfGoal | Verdict::Missed));
     Ok(if options.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -12,6 +12,7 @@ use crate::figures::{Figure, Spread, Subject};
 use crate::goals::{self, Ratio};
 use crate::machine::Machine;
 use crate::planning::Planned;
+use crate::quality::Rated;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -27,8 +28,17 @@ pub struct Report {
     pub extent: Extent,
     pub figures: Vec<Row>,
     pub ratios: Vec<Ratio>,
+    #[serde(flatten)]
+    pub plans: Plans,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Plans {
     /// How long plans take.
     pub planning: Vec<Planned>,
+    /// How good they are.
+    #[serde(rename = "planning_quality")]
+    pub quality: Vec<Rated>,
 }
 
 /// One figure on all subjects that have it.
@@ -44,7 +54,7 @@ impl Report {
         run: &Run,
         extent: Extent,
         machine: Machine,
-        planning: Vec<Planned>,
+        plans: Plans,
         passthrough: bool,
     ) -> Report {
         Report {
@@ -57,7 +67,7 @@ impl Report {
             extent,
             figures: Figure::ALL.into_iter().filter_map(|figure| Row::of(run, figure)).collect(),
             ratios: goals::judge(&run.samples, passthrough),
-            planning,
+            plans,
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::figures::{Spread, Subject};
 use crate::goals::{Bound, Ratio, Verdict};
 use crate::planning::Planned;
+use crate::quality::Rated;
 use crate::report::{Report, Row};
 
 /// Widths of the columns.
@@ -43,7 +44,8 @@ impl fmt::Display for Report {
             )?;
             self.ratios.iter().try_for_each(|it| ratio(f, it))?;
         }
-        planning(f, &self.planning)
+        planning(f, &self.plans.planning)?;
+        quality(f, &self.plans.quality)
     }
 }
 
@@ -90,16 +92,20 @@ fn ratio(f: &mut fmt::Formatter<'_>, it: &Ratio) -> fmt::Result {
     let Spread { min, max, .. } = it.ratio;
     let middle = it.judged;
     let range = format!("{min:.2}..{max:.2}");
-    let sign = match it.bound {
-        Bound::AtLeast => ">=",
-        Bound::AtMost => "<=",
-    };
+    let sign = sign(it.bound);
     let (name, goal, half) = (it.figure.name(), it.goal, it.half_goal);
     let mark = mark(it.verdict);
     writeln!(
         f,
         "{name:NAME$} {over:<20}{middle:>6.2}  {range:<15}{sign}{goal:.2} {sign}{half:.2}  {mark}"
     )
+}
+
+fn sign(bound: Bound) -> &'static str {
+    match bound {
+        Bound::AtLeast => ">=",
+        Bound::AtMost => "<=",
+    }
 }
 
 fn mark(verdict: Verdict) -> &'static str {
@@ -125,6 +131,19 @@ fn planning(f: &mut fmt::Formatter<'_>, planned: &[Planned]) -> fmt::Result {
         let Spread { median, min, max, .. } = milliseconds;
         let (range, mark) = (format!("{min:.2}..{max:.2}"), mark(*verdict));
         writeln!(f, "{case:NAMES$}{median:>6.2}  {range:<15}<={goal:.0} <={half_goal:.0}  {mark}")?;
+    }
+    Ok(())
+}
+
+fn quality(f: &mut fmt::Formatter<'_>, rated: &[Rated]) -> fmt::Result {
+    if rated.is_empty() {
+        return Ok(());
+    }
+    let heading = "plans, as multiples";
+    writeln!(f, "\n{heading:NAMES$}{:>6}  {:>6} {:>8}", "judged", "goal", "half")?;
+    for Rated { case, judged, bound, goal, half_goal, verdict } in rated {
+        let (sign, mark) = (sign(*bound), mark(*verdict));
+        writeln!(f, "{case:NAMES$}{judged:>6.3}  {sign}{goal:.2} {sign}{half_goal:.3}  {mark}")?;
     }
     Ok(())
 }
