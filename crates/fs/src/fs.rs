@@ -102,6 +102,11 @@ pub struct Lifetimes {
     pub negative: Duration,
 }
 
+/// How things stood when something was about to be read that the kernel may keep: which time of being
+/// alone it was, if it was one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing(Option<u64>);
+
 impl<S: Store> Fs<S> {
     /// Makes an empty file system in a store that has none; leaves one that is there as it is.
     pub fn format(store: &S, format: Format, clock: &dyn Clock) -> Result<(), Error> {
@@ -215,6 +220,20 @@ impl<S: Store> Fs<S> {
     pub fn lifetimes(&self) -> Lifetimes {
         let lifetime = self.membership.lifetime(self.steady());
         Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
+    }
+
+    /// To be asked before something is read that the kernel may keep.
+    pub fn standing(&self) -> Standing {
+        Standing(self.time_alone())
+    }
+
+    /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
+    /// changed it and left.
+    pub fn lifetimes_since(&self, before: Standing) -> Lifetimes {
+        if before.0.is_some() && before == self.standing() {
+            return self.lifetimes();
+        }
+        Lifetimes { entry: Duration::ZERO, attr: Duration::ZERO, negative: Duration::ZERO }
     }
 
     pub fn overview(&self) -> Result<Overview, Error> {

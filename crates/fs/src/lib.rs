@@ -45,7 +45,7 @@ pub use config::{Config, Format};
 pub use counters::Counters;
 pub use data::AppendedAt;
 pub use error::Error;
-pub use fs::{Fs, Lifetimes};
+pub use fs::{Fs, Lifetimes, Standing};
 pub use layout::{Layout, PLACEMENT};
 pub use locks::Wait;
 pub use ops::{

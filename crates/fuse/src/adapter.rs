@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fuser::{Errno, Request};
-use tidefs_fs::{Error, Fs, Lifetimes};
+use tidefs_fs::{Error, Fs, Lifetimes, Standing};
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -100,10 +100,10 @@ impl<S: Store> Adapter<S> {
         }
     }
 
-    /// Sends an answer that the kernel may keep. No such answer is under way while the kernel is
-    /// made to forget; see [`Kernel::pause_answers`].
-    fn answer(&self, send: impl FnOnce(&Lifetimes)) {
-        self.kernel.answer(|| self.fs.lifetimes(), send);
+    /// Sends an answer that the kernel may keep, of what was read since `before`. No such answer is
+    /// under way while the kernel is made to forget; see [`Kernel::pause_answers`].
+    fn answer(&self, before: Standing, send: impl FnOnce(&Lifetimes)) {
+        self.kernel.answer(|| self.fs.lifetimes_since(before), send);
     }
 }
 

@@ -139,7 +139,12 @@ impl<S: Store> Faulty<S> {
 
     /// Holds every call of an operation, before or after its work, until the answer is dropped.
     pub fn pause(&self, operation: Operation, when: When) -> Pause {
-        Pause::new(&self.gate, operation, when)
+        Pause::new(&self.gate, (operation, when), usize::MAX)
+    }
+
+    /// The same for no more than so many calls at a time: others go on meanwhile.
+    pub fn pause_at_most(&self, operation: Operation, when: When, calls: usize) -> Pause {
+        Pause::new(&self.gate, (operation, when), calls)
     }
 
     fn call<T>(

@@ -45,6 +45,30 @@ fn a_mount_that_stays_behind_is_alone_again() {
 }
 
 #[test]
+fn what_was_read_before_others_came_or_while_they_were_there_is_not_kept() {
+    let bed = Bed::new();
+    let first = bed.mount(1);
+    assert_eq!(first.is_admitted(), Ok(true));
+    let alone = first.standing();
+    assert_eq!(first.lifetimes_since(alone), first.lifetimes());
+    assert!(first.lifetimes().entry > Duration::ZERO);
+    let second = bed.mount(2);
+    assert_eq!((first.tick(), first.tick()), (Ok(true), Ok(false)));
+    assert_eq!(second.is_admitted(), Ok(true));
+    let in_company = first.standing();
+    second.mknod(ME, Ino::ROOT, b"made meanwhile", Kind::File, 0o600, 0).expect("made");
+    second.unmount().expect("leaves");
+    bed.pass(Duration::from_secs(2));
+    first.tick().expect("housekeeping");
+    assert!(first.lifetimes().entry > Duration::ZERO, "alone again");
+    for before in [alone, in_company] {
+        let lifetimes = first.lifetimes_since(before);
+        assert_eq!([lifetimes.entry, lifetimes.attr, lifetimes.negative], [Duration::ZERO; 3]);
+    }
+    assert!(first.lifetimes_since(first.standing()).entry > Duration::ZERO);
+}
+
+#[test]
 fn a_mount_that_was_taken_for_dead_knows_nothing_any_more() {
     let bed = Bed::new();
     let first = bed.mount(1);

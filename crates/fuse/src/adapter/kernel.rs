@@ -63,7 +63,7 @@ impl Kernel {
         self.drops_names.store(true, Ordering::Relaxed);
     }
 
-    /// Sends an answer that the kernel may keep.
+    /// Sends an answer that the kernel may keep. Nothing that waits may be done in it.
     pub fn answer(&self, lifetimes: impl FnOnce() -> Lifetimes, send: impl FnOnce(&Lifetimes)) {
         let _answering = self.answering();
         send(&self.cap(lifetimes()));

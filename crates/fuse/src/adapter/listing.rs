@@ -4,11 +4,18 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
-use tidefs_fs::{Handle, Lifetimes};
+use tidefs_fs::{Attr, DirectoryEntry, Handle, Standing};
 use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{GENERATION, file_attr, file_type, shorter};
+
+/// Entries with attributes of one answer, at most: one less than the file system reads in a round, so
+/// that the one that is too many does not cost another.
+const GATHERED_MAX: usize = 127;
+
+/// An entry, with what the kernel may keep of it.
+type Gathered = (DirectoryEntry, Attr);
 
 impl<S: Store> Adapter<S> {
     pub(super) fn list(
@@ -27,23 +34,50 @@ impl<S: Store> Adapter<S> {
         })
     }
 
-    /// With what the kernel may keep of each entry, and for how long.
-    pub(super) fn list_plus(
+    /// The next entries with their attributes. It asks the store, so no answer may be held up meanwhile.
+    pub(super) fn gather(
         &self,
         request: &Request,
         directory: Handle,
         offset: u64,
-        lifetimes: &Lifetimes,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<(), Errno> {
-        let lifetime = shorter(lifetimes);
+    ) -> Result<Vec<Gathered>, Errno> {
         self.run(request, "readdirplus", |fs| {
+            let mut gathered = Vec::with_capacity(GATHERED_MAX);
             fs.readdir_plus(directory, offset, &mut |entry, attr| {
-                let number = INodeNo(entry.ino.0);
-                let name = OsStr::from_bytes(&entry.name);
-                let attr = file_attr(attr);
-                !reply.add(number, entry.next, name, &lifetime, &attr, GENERATION)
-            })
+                let has_room = gathered.len() < GATHERED_MAX;
+                if has_room {
+                    gathered.push((entry.clone(), attr.clone()));
+                }
+                has_room
+            })?;
+            Ok(gathered)
         })
     }
+
+    /// Answers with as many of them as the kernel has room for; the others count as not looked up.
+    pub(super) fn reply_gathered(
+        &self,
+        mut reply: ReplyDirectoryPlus,
+        before: Standing,
+        entries: &[Gathered],
+    ) {
+        let mut added = 0;
+        self.answer(before, |lifetimes| {
+            let lifetime = shorter(lifetimes);
+            let is_full = |(entry, attr): &Gathered| {
+                let number = INodeNo(entry.ino.0);
+                let name = OsStr::from_bytes(&entry.name);
+                reply.add(number, entry.next, name, &lifetime, &file_attr(attr), GENERATION)
+            };
+            added = entries.iter().position(is_full).unwrap_or(entries.len());
+            reply.ok();
+        });
+        let left = entries[added..].iter().filter(|(entry, _)| !is_dot(&entry.name));
+        left.for_each(|(entry, _)| self.fs.forget(entry.ino, 1));
+    }
+}
+
+/// "." and ".." are not looked up.
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }

@@ -10,7 +10,7 @@ use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FopenFlags, ReplyAttr, ReplyCreate, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
 };
-use tidefs_fs::{Attr, Entry, Error, NAME_BYTES_MAX, OpenMode, Opened, StatFs};
+use tidefs_fs::{Attr, Entry, Error, NAME_BYTES_MAX, OpenMode, Opened, Standing, StatFs};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
@@ -22,9 +22,15 @@ use crate::errno;
 const STATFS_BLOCK_BYTES: u32 = 4096;
 
 impl<S: Store> Adapter<S> {
-    pub(super) fn reply_entry(&self, reply: ReplyEntry, result: Result<Entry, Errno>) {
+    /// `before`, here and below: how things stood before it was found out or made.
+    pub(super) fn reply_entry(
+        &self,
+        reply: ReplyEntry,
+        before: Standing,
+        result: Result<Entry, Errno>,
+    ) {
         match result {
-            Ok(Entry { attr }) => self.answer(|lifetimes| {
+            Ok(Entry { attr }) => self.answer(before, |lifetimes| {
                 let attr = file_attr(&attr);
                 reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
             }),
@@ -33,22 +39,34 @@ impl<S: Store> Adapter<S> {
     }
 
     /// As [`Adapter::reply_entry`], but the kernel may keep that there is no such name.
-    pub(super) fn reply_looked_up(&self, reply: ReplyEntry, result: Result<Entry, Errno>) {
+    pub(super) fn reply_looked_up(
+        &self,
+        reply: ReplyEntry,
+        before: Standing,
+        result: Result<Entry, Errno>,
+    ) {
         match result {
-            Err(Errno::ENOENT) => self.answer(|lifetimes| {
+            Err(Errno::ENOENT) => self.answer(before, |lifetimes| {
                 if lifetimes.negative.is_zero() {
                     reply.error(Errno::ENOENT);
                 } else {
                     reply.entry(&lifetimes.negative, &absence(), GENERATION);
                 }
             }),
-            other => self.reply_entry(reply, other),
+            other => self.reply_entry(reply, before, other),
         }
     }
 
-    pub(super) fn reply_attr(&self, reply: ReplyAttr, result: Result<Attr, Errno>) {
+    pub(super) fn reply_attr(
+        &self,
+        reply: ReplyAttr,
+        before: Standing,
+        result: Result<Attr, Errno>,
+    ) {
         match result {
-            Ok(attr) => self.answer(|lifetimes| reply.attr(&lifetimes.attr, &file_attr(&attr))),
+            Ok(attr) => {
+                self.answer(before, |lifetimes| reply.attr(&lifetimes.attr, &file_attr(&attr)))
+            }
             Err(error) => reply.error(error),
         }
     }
@@ -67,15 +85,15 @@ impl<S: Store> Adapter<S> {
     pub(super) fn reply_created(
         &self,
         reply: ReplyCreate,
+        before: Standing,
         mode: OpenMode,
-        entry: Entry,
-        opened: Opened,
+        (entry, opened): (Entry, Opened),
     ) {
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
         let flags = self.own_flags(entry.attr.ino, mode, &opened);
-        self.answer(|lifetimes| {
+        self.answer(before, |lifetimes| {
             let lifetime = shorter(lifetimes);
             created(reply, &lifetime, &attr, handle, flags, mode, backing);
         });

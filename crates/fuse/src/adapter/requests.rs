@@ -36,8 +36,9 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let before = self.fs.standing();
         let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
-        self.reply_looked_up(reply, found);
+        self.reply_looked_up(reply, before, found);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
@@ -46,8 +47,9 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let before = self.fs.standing();
         let attr = self.run(by, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
-        self.reply_attr(reply, attr);
+        self.reply_attr(reply, before, attr);
     }
 
     fn setattr(
@@ -99,12 +101,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let before = self.fs.standing();
         let made = self.run(by, "mknod", |fs| {
             let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
             let permissions = mode & 0o7777;
             fs.mknod(caller(by), ino(parent), name.as_bytes(), kind, permissions, rdev)
         });
-        self.reply_entry(reply, made);
+        self.reply_entry(reply, before, made);
     }
 
     fn mkdir(
@@ -116,10 +119,11 @@ impl<S: Store> Filesystem for Adapter<S> {
         _umask: u32,
         reply: ReplyEntry,
     ) {
+        let before = self.fs.standing();
         let made = self.run(by, "mkdir", |fs| {
             fs.mkdir(caller(by), ino(parent), name.as_bytes(), mode & 0o7777)
         });
-        self.reply_entry(reply, made);
+        self.reply_entry(reply, before, made);
     }
 
     fn unlink(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -139,9 +143,10 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEntry,
     ) {
         let target = target.as_os_str().as_bytes();
+        let before = self.fs.standing();
         let made = self
             .run(by, "symlink", |fs| fs.symlink(caller(by), ino(parent), name.as_bytes(), target));
-        self.reply_entry(reply, made);
+        self.reply_entry(reply, before, made);
     }
 
     fn rename(
@@ -169,9 +174,10 @@ impl<S: Store> Filesystem for Adapter<S> {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
+        let before = self.fs.standing();
         let linked =
             self.run(by, "link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
-        self.reply_entry(reply, linked);
+        self.reply_entry(reply, before, linked);
     }
 
     fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -189,11 +195,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyCreate,
     ) {
         let open = open_mode(OpenFlags(flags));
+        let before = self.fs.standing();
         let created = self.run(by, "create", |fs| {
             fs.create(caller(by), ino(parent), name.as_bytes(), mode & 0o7777, open)
         });
         match created {
-            Ok((entry, opened)) => self.reply_created(reply, open, entry, opened),
+            Ok(created) => self.reply_created(reply, before, open, created),
             Err(error) => reply.error(error),
         }
     }
@@ -390,14 +397,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        self.answer(|lifetimes| {
-            match self.list_plus(by, handle(fh), offset, lifetimes, &mut reply) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(error),
-            }
-        });
+        let before = self.fs.standing();
+        match self.gather(by, handle(fh), offset) {
+            Ok(entries) => self.reply_gathered(reply, before, &entries),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn releasedir(

@@ -102,9 +102,10 @@ impl<S: Store> Adapter<S> {
             fs.setattr(ino, fh.map(|handle| Handle(handle.0)), &changes)
         };
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
+        let before = fs.standing();
         let answer = move |changed: Result<Attr, Errno>| match changed {
             Ok(attr) => kernel.answer(
-                || fs.lifetimes(),
+                || fs.lifetimes_since(before),
                 |lifetimes| {
                     reply.attr(&lifetimes.attr, &file_attr(&attr));
                 },

@@ -3,14 +3,17 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
+use tidefs_fuse::{MountOptions, Session};
 use tidefs_model::ByteSize;
+use tidefs_store::{Faulty, Operation, When};
 
 use crate::locks::holder;
-use crate::support::{MountedSession, heap, is_wanted};
+use crate::support::{MountedSession, empty_folder, heap, is_wanted, join};
 
 #[test]
 fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
@@ -46,6 +49,36 @@ fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
     assert_eq!(directory.metadata().unwrap().nlink(), 3, "of an open directory");
     fs::write(here.join("back"), "again").unwrap();
     assert_eq!(fs::read(there.join("back")).unwrap(), b"again");
+}
+
+/// What makes the kernel forget waits for answers that it may keep, and the registration for that.
+#[test]
+fn a_listing_that_waits_for_the_store_does_not_make_its_mount_look_dead() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let embedded = heap(ByteSize::mib(64));
+    let store = Arc::new(Faulty::new(embedded.clone(), Vec::new()));
+    let held_up = join(store.clone(), false);
+    let folder = empty_folder();
+    let mut session = Session::mount(held_up.clone(), &MountOptions::new(folder.path())).unwrap();
+    // Long enough to have found out that it is alone.
+    std::thread::sleep(Duration::from_millis(1500));
+    fs::write(folder.path().join("file"), "text").unwrap();
+    let held = store.pause_at_most(Operation::List, When::Before, 1);
+    let path = folder.path().to_owned();
+    let listing = std::thread::spawn(move || {
+        let entries = fs::read_dir(path).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+    });
+    assert!(held.wait_until_held(1, Duration::from_secs(10)), "the listing waits for the store");
+    let second = MountedSession::over(embedded, false);
+    assert!(held_up.is_known_to_others(), "its heart has beaten on");
+    fs::write(second.path().join("other"), "text").unwrap();
+    drop(held);
+    assert!(listing.join().unwrap().contains(&"file".into()));
+    assert!(folder.path().join("other").exists());
+    session.unmount().expect("nothing uses the mount any more");
 }
 
 #[test]

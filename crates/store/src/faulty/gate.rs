@@ -20,9 +20,22 @@ pub struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    pauses: Vec<(Operation, When)>,
+    /// Where calls are held, and how many at most.
+    pauses: Vec<(Point, usize)>,
     /// Of each call that waits here now.
-    held: Vec<(Operation, When)>,
+    held: Vec<Point>,
+}
+
+type Point = (Operation, When);
+
+impl State {
+    fn is_paused(&self, point: Point) -> bool {
+        self.pauses.iter().any(|(paused, _)| *paused == point)
+    }
+
+    fn held(&self, point: Point) -> usize {
+        self.held.iter().filter(|&&held| held == point).count()
+    }
 }
 
 impl Gate {
@@ -30,16 +43,19 @@ impl Gate {
     pub fn pass(&self, operation: Operation, when: When) -> Result<(), StoreError> {
         let point = (operation, when);
         let mut state = self.state();
-        if !state.pauses.contains(&point) {
+        let held = state.held(point);
+        if !state.pauses.iter().any(|(paused, most)| *paused == point && held < *most) {
             return Ok(());
         }
         state.held.push(point);
         self.changed.notify_all();
         let (mut state, waited) = self
             .changed
-            .wait_timeout_while(state, HELD_MAX, |state| state.pauses.contains(&point))
+            .wait_timeout_while(state, HELD_MAX, |state| state.is_paused(point))
             .unwrap_or_else(PoisonError::into_inner);
-        remove(&mut state.held, point);
+        if let Some(at) = state.held.iter().position(|&held| held == point) {
+            state.held.swap_remove(at);
+        }
         if waited.timed_out() {
             return Err(StoreError::Unavailable { endpoint: "the paused store".into() });
         }
@@ -56,37 +72,33 @@ impl Gate {
 #[must_use = "the calls go on when this is dropped"]
 pub struct Pause {
     gate: Arc<Gate>,
-    point: (Operation, When),
+    point: Point,
 }
 
 impl Pause {
-    pub(super) fn new(gate: &Arc<Gate>, operation: Operation, when: When) -> Pause {
-        let point = (operation, when);
-        gate.state().pauses.push(point);
+    pub(super) fn new(gate: &Arc<Gate>, point: Point, most: usize) -> Pause {
+        gate.state().pauses.push((point, most));
         Pause { gate: Arc::clone(gate), point }
     }
 
     /// Waits until `calls` calls are held here, at most `within`; says whether they are.
     pub fn wait_until_held(&self, calls: usize, within: Duration) -> bool {
-        let held = |state: &State| state.held.iter().filter(|&&p| p == self.point).count();
         let (state, _) = self
             .gate
             .changed
-            .wait_timeout_while(self.gate.state(), within, |state| held(state) < calls)
+            .wait_timeout_while(self.gate.state(), within, |state| state.held(self.point) < calls)
             .unwrap_or_else(PoisonError::into_inner);
-        held(&state) >= calls
+        state.held(self.point) >= calls
     }
 }
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        remove(&mut self.gate.state().pauses, self.point);
+        let mut state = self.gate.state();
+        if let Some(at) = state.pauses.iter().position(|(paused, _)| *paused == self.point) {
+            state.pauses.swap_remove(at);
+        }
+        drop(state);
         self.gate.changed.notify_all();
-    }
-}
-
-fn remove(points: &mut Vec<(Operation, When)>, point: (Operation, When)) {
-    if let Some(at) = points.iter().position(|&one| one == point) {
-        points.swap_remove(at);
     }
 }

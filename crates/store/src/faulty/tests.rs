@@ -63,6 +63,22 @@ fn every_second_write_fails_until_the_store_is_healed() {
 }
 
 #[test]
+fn no_more_calls_are_held_than_was_asked_for() {
+    let store = Arc::new(faulty(vec![]));
+    let pause = store.pause_at_most(Operation::Write, When::Before, 1);
+    let writer = std::thread::spawn({
+        let store = Arc::clone(&store);
+        move || write(&store, 7)
+    });
+    assert!(pause.wait_until_held(1, LONG));
+    assert_eq!(write(&store, 8), Ok(()), "the second one goes on");
+    assert_eq!(stored(&store), 8);
+    drop(pause);
+    assert_eq!(writer.join().unwrap(), Ok(()));
+    assert_eq!(stored(&store), 7);
+}
+
+#[test]
 fn a_paused_call_waits_until_it_is_let_go() {
     let store = Arc::new(faulty(vec![]));
     for (when, meanwhile) in [(When::Before, 0), (When::After, 7)] {
