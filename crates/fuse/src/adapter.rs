@@ -15,6 +15,7 @@ mod opening;
 mod reply;
 mod requests;
 mod waiting;
+mod writing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use tidefs_store::caller::{self, Caller};
 use crate::errno;
 use crate::following::Following;
 use crate::lock_waits::LockWaits;
+use crate::misplaced::Misplaced;
 use crate::passthrough::Backings;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
@@ -42,6 +44,7 @@ pub struct Adapter<S: Store> {
     passthrough: bool,
     backings: Backings,
     lock_waits: Arc<LockWaits<S>>,
+    misplaced: Arc<Misplaced>,
     following: Following,
     waiting_room: WaitingRoom,
 }
@@ -55,12 +58,14 @@ impl<S: Store> Drop for Adapter<S> {
 impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
+        let misplaced = Misplaced::new(kernel.clone());
         Adapter {
             fs,
             kernel,
             passthrough,
             backings: Backings::default(),
             lock_waits,
+            misplaced,
             following: Following::new(),
             waiting_room: WaitingRoom::default(),
         }

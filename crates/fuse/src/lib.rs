@@ -16,6 +16,7 @@ mod following;
 mod interrupted;
 mod latency;
 mod lock_waits;
+mod misplaced;
 mod mounts;
 pub mod null;
 mod options;

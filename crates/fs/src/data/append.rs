@@ -15,6 +15,14 @@ use crate::{Error, FILE_BYTES_MAX};
 #[derive(Debug, Default)]
 pub struct AppendedAt(Mutex<Option<Place>>);
 
+impl AppendedAt {
+    /// Where it went, once that was found.
+    pub fn offset(&self) -> Option<u64> {
+        let place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        place.as_ref().map(|place| place.offset)
+    }
+}
+
 #[derive(Debug)]
 struct Place {
     offset: u64,

@@ -1,5 +1,6 @@
 //! What this mount and the kernel agree on when they first meet, and what was agreed.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ const DROPS_WRITTEN_PAGES_SINCE: (u32, u32) = (6, 18);
 pub struct Kernel {
     passthrough: AtomicBool,
     drops_written_pages: AtomicBool,
+    maps_past_pages: AtomicBool,
     drops_names: AtomicBool,
     answers: RwLock<()>,
     over: AtomicBool,
@@ -52,6 +54,11 @@ impl Kernel {
     /// A write that goes past the kernel's pages drops those that others fill meanwhile.
     pub fn drops_written_pages(&self) -> bool {
         self.drops_written_pages.load(Ordering::Relaxed)
+    }
+
+    /// A handle whose reads and writes go past the kernel's pages can be mapped all the same.
+    pub fn maps_past_pages(&self) -> bool {
+        self.maps_past_pages.load(Ordering::Relaxed)
     }
 
     /// The kernel drops every name that it keeps when told to (Linux 6.16).
@@ -93,6 +100,18 @@ impl Kernel {
             && let Err(error) = notifier.inval_inode(ino, 0, 0)
         {
             tracing::debug!(%error, %ino, "the kernel does not drop a file's pages");
+        }
+    }
+
+    /// Has the kernel drop what it keeps of a part of a file, and its attributes. Waits for whoever
+    /// reads or writes there.
+    pub fn drop_range(&self, ino: INodeNo, range: Range<u64>) {
+        // Files end long before the numbers do.
+        let (start, length) = (range.start as i64, (range.end - range.start) as i64);
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.inval_inode(ino, start, length)
+        {
+            tracing::debug!(%error, %ino, "the kernel does not drop pages of a file");
         }
     }
 
@@ -160,6 +179,8 @@ pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) 
     }
     let drops_written_pages = kernel_release() >= DROPS_WRITTEN_PAGES_SINCE;
     kernel.drops_written_pages.store(drops_written_pages, Ordering::Relaxed);
+    let maps_past_pages = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+    kernel.maps_past_pages.store(maps_past_pages, Ordering::Relaxed);
     keep_default_if_refused(config.set_max_write(REQUEST_BYTES_MAX));
     keep_default_if_refused(config.set_max_background(BACKGROUND_REQUESTS_MAX));
     if passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {

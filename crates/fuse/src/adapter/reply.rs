@@ -100,14 +100,16 @@ impl<S: Store> Adapter<S> {
     }
 
     /// How the kernel treats a handle whose reads and writes come here. One that only writes gains
-    /// nothing from pages: its bytes would be copied once more and take memory twice.
+    /// nothing from pages: its bytes would be copied once more and take memory twice. One that appends
+    /// would put its bytes into the page where the kernel thinks the end of the file is.
     fn own_flags(&self, ino: Ino, mode: OpenMode, opened: &Opened) -> FopenFlags {
         let only_writes = mode.write && !mode.read;
         let past_pages = only_writes && self.kernel.drops_written_pages();
         let mut flags = FopenFlags::empty();
         flags.set(FopenFlags::FOPEN_NOFLUSH, !self.tells_closes(ino, mode));
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-        flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || opened.uncached);
+        let appends = mode.append && self.kernel.maps_past_pages();
+        flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || appends || opened.uncached);
         flags
     }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags,
-    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
-use tidefs_fs::{AppendedAt, Error, Fs, Handle, SetAttr};
+use tidefs_fs::{Error, Fs, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
@@ -24,6 +24,7 @@ use super::convert::{
 use super::kernel::negotiate;
 use super::locks::Asked;
 use super::reply::{reply_empty, reply_statfs, reply_xattr};
+use super::writing::Write;
 use crate::errno;
 
 /// Of one request: until it is answered the program cannot be ended.
@@ -227,7 +228,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     fn write(
         &self,
         by: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
@@ -236,21 +237,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        // Begun again, it appends where it did before.
-        let append = (flags.0 & libc::O_APPEND != 0).then(AppendedAt::default);
-        let write = move |fs: &Fs<S>, data: &[u8]| {
-            fs.write(handle(fh), offset, data, append.as_ref(), clear_privileges)
-        };
-        let answer = |written: Result<usize, Errno>| match written {
-            // No more than was given, so it fits.
-            Ok(written) => reply.written(written as u32),
-            Err(error) => reply.error(error),
-        };
-        let is_done = self.run_or_wait(by, "write", data, write, answer);
-        if is_done && !self.following.is_on() {
-            self.go_on(|fs| fs.make_early(handle(fh), offset, data.len()));
-        }
+        let asked = Write { number, fh, offset, write_flags, flags };
+        self.write_file(by, &asked, data, reply);
     }
 
     fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {

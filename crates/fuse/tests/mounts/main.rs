@@ -4,6 +4,7 @@
 //! store. What only the session itself can show (joining, ending, dying) stands in `session`,
 //! `joined` and `ordinary_user`.
 
+mod appending;
 mod attributes;
 mod files;
 mod joined;

@@ -14,13 +14,13 @@ use crate::support::{STRIPE, pattern};
 const SOME_TIME: Duration = Duration::from_millis(100);
 
 /// A shared map of a whole file, for reading and writing.
-struct Map {
+pub struct Map {
     start: *mut std::ffi::c_void,
     length: usize,
 }
 
 impl Map {
-    fn of(file: &File, length: usize) -> Map {
+    pub fn of(file: &File, length: usize) -> Map {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let hint = std::ptr::null_mut();
         // SAFETY: a new map is placed where nothing else is.
@@ -28,7 +28,7 @@ impl Map {
         Map { start, length }
     }
 
-    fn load(&self, at: usize, length: usize) -> Vec<u8> {
+    pub fn load(&self, at: usize, length: usize) -> Vec<u8> {
         assert!(at + length <= self.length);
         let mut bytes = vec![0; length];
         let from = self.start.cast::<u8>();
@@ -38,7 +38,7 @@ impl Map {
         bytes
     }
 
-    fn store(&self, at: usize, bytes: &[u8]) {
+    pub fn store(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.length);
         let to = self.start.cast::<u8>();
         // SAFETY: as in `load`.
@@ -62,7 +62,7 @@ impl Map {
         unsafe { rustix::mm::madvise(self.start, self.length, advice) }.unwrap();
     }
 
-    fn sync(&self) {
+    pub fn sync(&self) {
         // SAFETY: the whole of a map that is there.
         unsafe { msync(self.start, self.length, MsyncFlags::SYNC) }.unwrap();
     }

@@ -1,0 +1,48 @@
+//! Writing, and appending.
+
+use std::sync::Arc;
+
+use fuser::{Errno, FileHandle, INodeNo, OpenFlags, ReplyWrite, Request, WriteFlags};
+use tidefs_fs::{AppendedAt, Fs, Handle};
+use tidefs_store::Store;
+
+use super::Adapter;
+
+/// Where and how a request writes.
+pub struct Write {
+    pub number: INodeNo,
+    pub fh: FileHandle,
+    /// Of an append: where the kernel thinks that the file ends.
+    pub offset: u64,
+    pub write_flags: WriteFlags,
+    pub flags: OpenFlags,
+}
+
+impl<S: Store> Adapter<S> {
+    pub(super) fn write_file(&self, by: &Request, asked: &Write, data: &[u8], reply: ReplyWrite) {
+        let Write { number, fh, offset, write_flags, flags } = *asked;
+        let file = Handle(fh.0);
+        let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // Begun again, it appends where it did before.
+        let append = (flags.0 & libc::O_APPEND != 0).then(Arc::<AppendedAt>::default);
+        let at = append.clone();
+        let write = move |fs: &Fs<S>, data: &[u8]| {
+            fs.write(file, offset, data, append.as_deref(), clear_privileges)
+        };
+        let misplaced = Arc::clone(&self.misplaced);
+        let answer = move |written: Result<usize, Errno>| match written {
+            Ok(written) => {
+                // No more than was given, so it fits.
+                reply.written(written as u32);
+                if let Some(place) = at.and_then(|at| at.offset()) {
+                    misplaced.appended(number, offset, place, written as u64);
+                }
+            }
+            Err(error) => reply.error(error),
+        };
+        let is_done = self.run_or_wait(by, "write", data, write, answer);
+        if is_done && !self.following.is_on() {
+            self.go_on(|fs| fs.make_early(file, offset, data.len()));
+        }
+    }
+}
