@@ -15,6 +15,7 @@ mod layout;
 mod links;
 mod locks;
 mod remembering;
+mod renames;
 mod round_trips;
 mod sharing;
 mod stopped;

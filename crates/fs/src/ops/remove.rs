@@ -249,9 +249,12 @@ impl<S: Store> Fs<S> {
             };
             if happened {
                 was.into_iter().for_each(|was| self.outlive(directory.ino, was));
-                self.remove_directory(directory)?;
+                let removed = self.remove_directory(directory);
                 self.forget_directory(directory.ino);
-                self.leave_shards(directory.ino, alone)?;
+                if let Err(error) = removed.and(self.leave_shards(directory.ino, alone)) {
+                    let ino = directory.ino;
+                    tracing::warn!(%error, %ino, "a removed directory is left for fsck to free");
+                }
             }
             Ok(happened)
         })

@@ -64,17 +64,27 @@ impl<S: Store> Fs<S> {
                 None => self.carry_out(&rename, None)?,
             };
             if happened {
-                self.touch_inode(rename.moved.reference)?;
-                if let Some(other) = rename.instead() {
-                    self.touch_inode(other)?;
-                }
-                return match rename.dropped().filter(|file| file.kind != Kind::Directory) {
-                    Some(file) => self.drop_replaced(file),
-                    None => Ok(()),
-                };
+                self.follow_up(&rename);
+                return Ok(());
             }
         }
         Err(Error::Contended)
+    }
+
+    /// What follows a rename that has happened, and makes it no failure any more: each step is tried.
+    fn follow_up(&self, rename: &Rename) {
+        for moved in [Some(rename.moved.reference), rename.instead()].into_iter().flatten() {
+            if let Err(error) = self.touch_inode(moved) {
+                let ino = moved.ino;
+                tracing::warn!(%error, %ino, "a file that was renamed keeps its time of change");
+            }
+        }
+        let file = rename.dropped().filter(|file| file.kind != Kind::Directory);
+        if let Some(file) = file
+            && let Err(error) = self.drop_replaced(file)
+        {
+            tracing::warn!(%error, ino = %file.ino, "a replaced file is left for fsck to free");
+        }
     }
 
     /// Finds both entries and checks that the rename is allowed. `None`: there is nothing to do.
@@ -136,8 +146,12 @@ impl<S: Store> Fs<S> {
         let happened = self.arrive(rename, &arrived, transaction, fence);
         match happened {
             Ok(true) => {
-                self.finish_old(&rename.old, transaction, rename.instead())?;
-                self.clear_mark(&rename.new, &arrived)?;
+                let finished = self
+                    .finish_old(&rename.old, transaction, rename.instead())
+                    .and_then(|()| self.clear_mark(&rename.new, &arrived));
+                if let Err(error) = finished {
+                    tracing::debug!(%error, "a rename is left for the next reader to finish");
+                }
             }
             // Nothing happened, or nobody knows: whoever reads the old entry next decides.
             Ok(false) => self.clear_mark(&rename.old, &leaving)?,
@@ -224,10 +238,8 @@ impl<S: Store> Fs<S> {
 
     fn touch_inode(&self, reference: Reference) -> Result<(), Error> {
         let field = keys::inode(reference.ino);
-        let batch = Batch::new()
-            .present(field.clone())
-            .patch(field, inode::CTIME, self.now().0.to_be_bytes())
-            .reclaims();
+        let batch =
+            Batch::new().present(field.clone()).patch(field, inode::CTIME, self.now().0.to_be_bytes()).reclaims();
         self.store.batch(reference.home, &batch)?;
         self.forget_directory(reference.ino);
         Ok(())
