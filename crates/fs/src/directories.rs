@@ -9,13 +9,13 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, ShardKey};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
 use crate::deferring::Change;
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::inode::{Inode, u64_at};
+use crate::inode::{self, Inode, u64_at};
 use crate::keys;
 use crate::known_names::KnownNames;
 use crate::table::Node;
@@ -106,16 +106,19 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// Puts bytes at places of the record of a directory that was removed. `false`: it was not.
+    /// Puts bytes at places of the record of a directory that was removed, which changed at a time.
+    /// `false`: it was not removed.
     pub(crate) fn change_removed(
         &self,
         directory: Ino,
         patches: impl Iterator<Item = (u32, Vec<u8>)>,
+        changed: Time,
     ) -> bool {
         let Some(node) = self.table.find(directory) else { return false };
         let mut memory = node.memory();
         let Some(record) = &mut memory.removed else { return false };
-        for (place, bytes) in patches {
+        let changed = changed.0.max(u64_at(record, inode::CTIME)).to_be_bytes().to_vec();
+        for (place, bytes) in patches.chain([(inode::CTIME, changed)]) {
             let place = place as usize;
             record[place..place + bytes.len()].copy_from_slice(&bytes);
         }

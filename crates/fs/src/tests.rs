@@ -19,3 +19,4 @@ mod renames;
 mod round_trips;
 mod sharing;
 mod stopped;
+mod times;

@@ -89,5 +89,5 @@ impl Removal {
 
 pub(crate) fn less_one_link(batch: Batch, ino: Ino, now: Time) -> Batch {
     let field = keys::inode(ino);
-    batch.add(field.clone(), inode::NLINK, -1).patch(field, inode::CTIME, now.0.to_be_bytes())
+    batch.add(field.clone(), inode::NLINK, -1).max(field, inode::CTIME, now.0)
 }

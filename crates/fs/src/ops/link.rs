@@ -54,7 +54,7 @@ impl<S: Store> Fs<S> {
             .at_least(field.clone(), inode::NLINK, 1)
             .at_most(field.clone(), inode::NLINK, LINKS_MAX - 1)
             .add(field.clone(), inode::NLINK, 1)
-            .patch(field.clone(), inode::CTIME, self.now().0.to_be_bytes())
+            .max(field.clone(), inode::CTIME, self.now().0)
             .read(field);
         let mut outcome = self.store.batch(reference.home, &batch)?;
         let record = outcome.take(0);

@@ -239,7 +239,7 @@ impl<S: Store> Fs<S> {
     fn touch_inode(&self, reference: Reference) -> Result<(), Error> {
         let field = keys::inode(reference.ino);
         let batch =
-            Batch::new().present(field.clone()).patch(field, inode::CTIME, self.now().0.to_be_bytes()).reclaims();
+            Batch::new().present(field.clone()).max(field, inode::CTIME, self.now().0).reclaims();
         self.store.batch(reference.home, &batch)?;
         self.forget_directory(reference.ino);
         Ok(())

@@ -33,7 +33,7 @@ impl<S: Store> Fs<S> {
         if has_others(changes) {
             let changed = self
                 .prepare_times(reference, changes)
-                .and_then(|()| self.change(reference, changes));
+                .and_then(|changes| self.change(reference, &changes));
             self.forget_directory(reference.ino);
             self.record_of_changed(reference.ino);
             changed?;
@@ -53,12 +53,21 @@ impl<S: Store> Fs<S> {
         self.with_file(reference.ino, |file| file.truncate(size))
     }
 
-    /// Makes the record the only place that knows the times which are about to be set.
-    fn prepare_times(&self, reference: Reference, changes: &SetAttr) -> Result<(), Error> {
+    /// Makes the record the only place that knows the times which are about to be set. The answer is
+    /// what is to be changed then.
+    fn prepare_times(&self, reference: Reference, changes: &SetAttr) -> Result<SetAttr, Error> {
         if changes.mtime.is_none() {
-            return Ok(());
+            return Ok(*changes);
         }
         if reference.kind == Kind::Directory {
+            // What the shards knew of others' changes is not to be lost.
+            let was = self.fetch(reference)?;
+            let now = self.now();
+            let changed = changes.ctime.unwrap_or(now).max(was.ctime);
+            let mtime = match changes.mtime {
+                Some(SetTime::Now) if was_changed_after(&was, now) => Some(SetTime::At(was.mtime)),
+                mtime => mtime,
+            };
             let batch = Batch::new()
                 .at_least(keys::HEADER, header::CHANGED, 1)
                 .patch(keys::HEADER, header::CHANGED, [0; 8])
@@ -66,10 +75,11 @@ impl<S: Store> Fs<S> {
             let batches: Vec<_> =
                 self.shards_of(reference.ino).map(|shard| (shard, batch.clone())).collect();
             self.store.batches(&batches)?;
-            return Ok(());
+            return Ok(SetAttr { mtime, ctime: Some(changed), ..*changes });
         }
         let file = self.table.get(reference.ino)?.slot().file.clone();
-        file.map_or(Ok(()), |file| file.settle_times())
+        file.map_or(Ok(()), |file| file.settle_times())?;
+        Ok(*changes)
     }
 
     /// One batch where nothing depends on what was there before; otherwise the record is read,
@@ -78,7 +88,7 @@ impl<S: Store> Fs<S> {
         let field = keys::inode(reference.ino);
         let now = self.now();
         if reference.kind == Kind::Directory
-            && self.change_removed(reference.ino, patches(changes, now))
+            && self.change_removed(reference.ino, patches(changes, now), changed_at(changes, now))
         {
             return Ok(());
         }
@@ -87,15 +97,29 @@ impl<S: Store> Fs<S> {
                 && (changes.uid.is_some() || changes.gid.is_some()));
         if !depends {
             let batch = patch(Batch::new().present(field.clone()), &field, changes, now);
-            let applied = self.store.batch(reference.home, &batch)?.applied();
-            return if applied { Ok(()) } else { Err(Error::Stale) };
+            let is_touched =
+                changes.mtime == Some(SetTime::Now) && reference.kind != Kind::Directory;
+            let batch = match is_touched {
+                true => batch.at_most(field.clone(), inode::MTIME, now.0),
+                false => batch,
+            };
+            match self.store.batch(reference.home, &batch)?.refused_by {
+                None => return Ok(()),
+                Some(0) => return Err(Error::Stale),
+                Some(_) => {}
+            }
         }
         for _ in 0..ATTEMPTS {
             let read = Batch::new().read(field.clone());
             let record = self.store.batch(reference.home, &read)?.take(0).ok_or(Error::Stale)?;
-            let mode = Inode::decode(reference.ino, &record)?.mode;
-            let changes =
-                SetAttr { mode: changes.mode.or(Some(without_privileges(mode))), ..*changes };
+            let inode = Inode::decode(reference.ino, &record)?;
+            let mut changes = *changes;
+            if depends {
+                changes.mode = changes.mode.or(Some(without_privileges(inode.mode)));
+            }
+            if changes.mtime == Some(SetTime::Now) && was_changed_after(&inode, now) {
+                changes.mtime = None;
+            }
             let batch = Batch::new().equals(field.clone(), record);
             let batch = patch(batch, &field, &changes, now);
             if self.store.batch(reference.home, &batch)?.applied() {
@@ -139,7 +163,13 @@ fn without_privileges(mode: u32) -> u32 {
     mode & !(SET_USER_ID | group)
 }
 
-/// What is put at which place of a record.
+/// Somebody has changed the bytes, or a directory's entries, after `now`, by a clock that is ahead or
+/// since that was read. A time that a program has set to the future is later than the change itself.
+fn was_changed_after(inode: &Inode, now: Time) -> bool {
+    inode.mtime > now && inode.mtime <= inode.ctime
+}
+
+/// What is put at which place of a record, but for the time of the change.
 fn patches(changes: &SetAttr, now: Time) -> impl Iterator<Item = (u32, Vec<u8>)> {
     let at = |time: SetTime| match time {
         SetTime::Now => now,
@@ -150,17 +180,17 @@ fn patches(changes: &SetAttr, now: Time) -> impl Iterator<Item = (u32, Vec<u8>)>
         (inode::UID, changes.uid),
         (inode::GID, changes.gid),
     ];
-    let times = [
-        (inode::ATIME, changes.atime.map(at)),
-        (inode::MTIME, changes.mtime.map(at)),
-        (inode::CTIME, Some(changes.ctime.unwrap_or(now))),
-    ];
+    let times = [(inode::ATIME, changes.atime.map(at)), (inode::MTIME, changes.mtime.map(at))];
     let small = small.map(|(place, value)| Some((place, value?.to_be_bytes().to_vec())));
     let times = times.map(|(place, time)| Some((place, time?.0.to_be_bytes().to_vec())));
     small.into_iter().chain(times).flatten()
 }
 
+fn changed_at(changes: &SetAttr, now: Time) -> Time {
+    changes.ctime.unwrap_or(now)
+}
+
 fn patch(batch: Batch, field: &[u8], changes: &SetAttr, now: Time) -> Batch {
-    let batch = batch.reclaims();
+    let batch = batch.max(field, inode::CTIME, changed_at(changes, now).0).reclaims();
     patches(changes, now).fold(batch, |batch, (place, bytes)| batch.patch(field, place, bytes))
 }

@@ -99,7 +99,7 @@ impl<S: Store> Fs<S> {
                 Some(after) => batch.put(field.clone(), after),
                 None => batch.delete(field.clone()).reclaims(),
             };
-            let batch = batch.patch(record.clone(), inode::CTIME, self.now().0.to_be_bytes());
+            let batch = batch.max(record.clone(), inode::CTIME, self.now().0);
             let refused_by = self.store.batch(node.home, &batch)?.refused_by;
             self.forget_directory(ino);
             self.record_of_changed(ino);
