@@ -271,15 +271,10 @@ impl<S: Store> Fs<S> {
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
         let now = self.now();
-        let files = self.handles.all_files();
-        files.iter().for_each(|handle| handle.file.flush_aged(now));
+        self.handles.all_files().iter().for_each(|handle| handle.file.flush_aged(now));
         self.data.free_waiting();
-        let is_settled =
-            || self.store.is_settled() && files.iter().all(|it| it.file.has_told_appends());
-        if self.membership.is_about_to_share() && !is_settled() {
-            self.membership.set_ready(false);
-        } else if let Err(error) = self.publish_locks() {
-            tracing::debug!(%error, "another mount waits for locks that are held here");
+        if self.membership.is_about_to_share() && !self.is_settled() {
+            self.membership.set_unready();
         }
         let news = self.membership.tick(&self.store, self.steady());
         if news.is_err() {
@@ -289,13 +284,16 @@ impl<S: Store> Fs<S> {
         news
     }
 
-    /// The rest of the housekeeping, to be called as often. A node that does not answer may hold it
-    /// up, so the registration must not wait for it.
+    /// The rest of the housekeeping, to be called as often; without it no other mount can start. A node
+    /// that does not answer may hold it up, so the registration must not wait for it.
     pub fn keep_up(&self) {
         let now = self.now();
         self.store.publish();
         self.tell_appends();
         self.store.tidy();
+        if let Err(error) = self.get_ready() {
+            tracing::debug!(%error, "another mount waits for locks that are held here");
+        }
         self.free_nameless();
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
@@ -309,6 +307,24 @@ impl<S: Store> Fs<S> {
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }
+    }
+
+    /// The store has all that others must find there, but for locks.
+    fn is_settled(&self) -> bool {
+        let have_told = || self.handles.all_files().iter().all(|it| it.file.has_told_appends());
+        self.store.is_settled() && have_told()
+    }
+
+    /// Has another mount that is about to start find in the store what only this one knew.
+    fn get_ready(&self) -> Result<(), Error> {
+        if !self.membership.is_about_to_share() {
+            return Ok(());
+        }
+        let time = self.membership.times_alone();
+        if self.is_settled() && self.publish_locks()? {
+            self.membership.set_ready(time);
+        }
+        Ok(())
     }
 
     /// Another mount that is about to start appends behind what this one appended.

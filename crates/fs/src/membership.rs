@@ -47,8 +47,9 @@ pub struct Membership {
     times_alone: AtomicU64,
     /// The kernel must forget before the next acknowledgement.
     must_acknowledge: AtomicBool,
-    /// Others cannot find yet what they must before this mount acknowledges.
-    is_unready: AtomicBool,
+    /// The last time of being alone of which the store has all that others must find there before this
+    /// mount acknowledges.
+    ready: AtomicU64,
     /// The registration says that this mount shares.
     says_it_shares: AtomicBool,
     /// This mount was taken off the list and has registered anew; others have yet to take note.
@@ -88,7 +89,7 @@ impl Membership {
             solitude: Arc::default(),
             times_alone: AtomicU64::new(0),
             must_acknowledge: AtomicBool::new(false),
-            is_unready: AtomicBool::new(false),
+            ready: AtomicU64::new(0),
             says_it_shares: AtomicBool::new(true),
             is_back: AtomicBool::new(false),
             ticked: AtomicU64::new(0),
@@ -243,9 +244,19 @@ impl Membership {
         self.must_acknowledge.load(Ordering::SeqCst)
     }
 
-    /// Whether the next tick may acknowledge.
-    pub fn set_ready(&self, is_ready: bool) {
-        self.is_unready.store(!is_ready, Ordering::SeqCst);
+    /// How often this mount has been alone.
+    pub fn times_alone(&self) -> u64 {
+        self.times_alone.load(Ordering::SeqCst)
+    }
+
+    /// The next tick may acknowledge, unless this mount has been alone again since it was so often.
+    pub fn set_ready(&self, times_alone: u64) {
+        self.ready.store(times_alone, Ordering::SeqCst);
+    }
+
+    /// No tick may acknowledge.
+    pub fn set_unready(&self) {
+        self.ready.store(u64::MAX, Ordering::SeqCst);
     }
 
     /// The time in which this mount looked at the others.
@@ -356,7 +367,7 @@ impl Membership {
     }
 
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {
-        let is_ready = !self.is_unready.load(Ordering::SeqCst);
+        let is_ready = self.ready.load(Ordering::SeqCst) == self.times_alone();
         if is_ready && self.must_acknowledge.load(Ordering::SeqCst) {
             let mount = keys::mount(self.mount);
             let batch = Batch::new().present(mount.clone());

@@ -20,18 +20,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const CHECKED_AT_ONCE: usize = 256;
 
 impl<S: Store> Fs<S> {
-    /// Puts the locks from a time of being alone into the store, where the next acknowledgement
-    /// lets others rely on finding them.
-    pub(crate) fn publish_locks(&self) -> Result<(), Error> {
-        if !self.membership.is_about_to_share() {
-            return Ok(());
-        }
-        self.membership.set_ready(false);
+    /// Puts the locks from a time of being alone into the store, where others may rely on finding them
+    /// if the answer is `true`.
+    pub(crate) fn publish_locks(&self) -> Result<bool, Error> {
         for file in self.locks.all() {
             let mut state = file.state();
             if state.is_unpublished() {
                 if self.membership.yields(self.steady()) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 match self.renew(&file, &mut state) {
                     // Nobody can take them there. They are put there when it answers.
@@ -40,8 +36,7 @@ impl<S: Store> Fs<S> {
                 }
             }
         }
-        self.membership.set_ready(true);
-        Ok(())
+        Ok(true)
     }
 
     /// Puts locks back that were lost with a node, or with this mount's registration.

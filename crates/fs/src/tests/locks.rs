@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidefs_model::Ino;
+use tidefs_model::{Ino, MountId};
 use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{Bed, ME, WRITE};
@@ -137,6 +137,34 @@ fn locks_from_a_time_of_being_alone_are_known_to_whoever_comes() {
     assert_eq!(first.lock(mine, &range(3, Exclusive, 9, 9)), ALONE, "what it had went with it");
     assert!(!is_in_store(&bed, &first), "alone, locks are not in the store");
     assert_eq!(first.lock(mine, &range(3, Exclusive, 4, 4)), HELD, "and are what they were");
+}
+
+/// The home of a lock may be slow, and the heart must not wait for it.
+#[test]
+fn a_heartbeat_asks_no_home_for_locks_and_lets_nobody_in_before_they_are_known() {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    assert_eq!(first.is_admitted(), Ok(true));
+    let made = first.create(ME, Ino::ROOT, b"file", 0o600, WRITE).expect("made");
+    let handle = made.1.handle;
+    first.fsync(handle).expect("stored");
+    first.lock(handle, &whole(1, LockKind::Exclusive)).expect("taken");
+    first.tick().expect("housekeeping");
+    let second = bed.mount(2);
+    assert_eq!(first.beat(), Ok(true));
+    for _ in 0..3 {
+        let before = store.count(Operation::Batch);
+        first.beat().expect("a heartbeat");
+        assert_eq!(store.count(Operation::Batch) - before, 1, "its own");
+        assert!(!is_in_store(&bed, &second));
+        assert_eq!(second.is_admitted(), Ok(false), "it would not find the lock");
+    }
+    first.keep_up();
+    assert!(is_in_store(&bed, &second));
+    assert_eq!(first.beat(), Ok(false));
+    assert_eq!(second.is_admitted(), Ok(true));
 }
 
 #[test]
