@@ -5,6 +5,7 @@ mod at_once;
 mod bed;
 mod checking;
 mod company;
+mod copies;
 mod deferred;
 mod early;
 mod holders;

@@ -20,6 +20,18 @@ pub(super) struct ErrorLog {
 #[derive(Debug, Default)]
 pub struct ErrorCursor(AtomicU64);
 
+impl ErrorCursor {
+    /// How far its handle has been told.
+    pub fn told(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// What was reported since then is reported again: nobody heard of it.
+    pub fn tell_since(&self, told: u64) {
+        self.0.store(told, Ordering::Relaxed);
+    }
+}
+
 impl ErrorLog {
     pub fn record(&mut self, error: Error) {
         self.failures += 1;
@@ -68,6 +80,18 @@ mod tests {
         assert_eq!(log.report(&unheard), Err(Error::Stale));
         assert_eq!(log.untold(), None);
         assert_eq!(log.report(&log.cursor()), Ok(()));
+    }
+
+    #[test]
+    fn what_nobody_heard_is_reported_again() {
+        let mut log = ErrorLog::default();
+        let cursor = log.cursor();
+        let told = cursor.told();
+        log.record(Error::Stale);
+        assert_eq!(log.report(&cursor), Err(Error::Stale));
+        cursor.tell_since(told);
+        assert_eq!(log.report(&cursor), Err(Error::Stale));
+        assert_eq!(log.report(&cursor), Ok(()));
     }
 
     #[test]

@@ -42,7 +42,8 @@ impl<S: Store> Fs<S> {
         handle.file.seek(offset, seek)
     }
 
-    /// Copies bytes from file to file; answers how many, which are fewer at the source's end.
+    /// Copies bytes from file to file; answers how many, which are fewer at the source's end and where
+    /// something fails after the first ones: whoever asks for the rest is told.
     /// `clear_privileges`: of the target, as with [`Fs::allocate`].
     pub fn copy_range(
         &self,
@@ -63,18 +64,25 @@ impl<S: Store> Fs<S> {
         let mut copied = 0;
         while copied < length {
             let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
-            let bytes = reader.file.read(&reader.reader, source_offset + copied, step)?;
-            if bytes.as_slice().is_empty() {
-                break;
-            }
-            if clear_privileges && copied == 0 {
-                self.end_privileges(&writer.node)?;
-            }
-            let bytes = bytes.as_slice();
-            let taken = writer.file.write(&writer.errors, target_offset + copied, bytes)?;
-            copied += taken as u64;
-            if taken < bytes.len() {
-                break;
+            let (from, to) = (source_offset + copied, target_offset + copied);
+            let told = writer.errors.told();
+            match copy_step(&reader, from, step, |bytes| {
+                if clear_privileges && copied == 0 {
+                    self.end_privileges(&writer.node)?;
+                }
+                writer.file.write(&writer.errors, to, bytes)
+            }) {
+                Ok((found, taken)) => {
+                    copied += taken as u64;
+                    if found == 0 || taken < found {
+                        break;
+                    }
+                }
+                Err(_) if copied > 0 => {
+                    writer.errors.tell_since(told);
+                    break;
+                }
+                Err(error) => return Err(error),
             }
         }
         self.counters.wrote(copied as usize);
@@ -99,5 +107,19 @@ impl<S: Store> Fs<S> {
             handle.file.refresh(&inode);
         }
         Ok(())
+    }
+}
+
+/// Copies what one read answers: how many bytes it found, and how many were taken.
+fn copy_step<S: Store>(
+    reader: &FileHandle<S>,
+    from: u64,
+    length: usize,
+    write: impl FnOnce(&[u8]) -> Result<usize, Error>,
+) -> Result<(usize, usize), Error> {
+    let bytes = reader.file.read(&reader.reader, from, length)?;
+    match bytes.as_slice() {
+        [] => Ok((0, 0)),
+        bytes => Ok((bytes.len(), write(bytes)?)),
     }
 }
