@@ -23,12 +23,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 const ENTERED_AT_ONCE: usize = 256;
 /// Times that other mounts may change a record first; what is left over waits for the next look.
 const ATTEMPTS: usize = 8;
+/// Of one look, to enter and to leave. Each that a node does not answer may take long, so the rest waits
+/// for the next look, which begins with it.
+const FAILURES_MAX: u32 = 2;
 
 /// The files in whose records this mount is, or that have none any more.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     files: Mutex<HashMap<Ino, ShardKey>>,
-    looked: Mutex<Time>,
+    looked: Mutex<Looked>,
+}
+
+/// The look before.
+#[derive(Debug, Default)]
+struct Looked {
+    at: Time,
+    /// The last file that failed, of those to enter and those to leave; the next ones were not tried.
+    stopped: [Option<Ino>; 2],
 }
 
 /// A file, and its record as it is thought to be.
@@ -46,6 +57,13 @@ pub(crate) fn decode(record: Option<&[u8]>) -> impl Iterator<Item = MountId> {
     numbers.map(|number| MountId(u64::from_be_bytes(number.try_into().expect("8 bytes"))))
 }
 
+/// Files in the order of their numbers, those first that lie behind the one at which a look stopped.
+fn beginning_behind(stopped: Option<Ino>, mut files: Vec<(Ino, ShardKey)>) -> Vec<(Ino, ShardKey)> {
+    let at = stopped.map_or(0, |last| files.partition_point(|(ino, _)| *ino <= last));
+    files.rotate_left(at);
+    files
+}
+
 impl Holding {
     fn files(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,21 +74,26 @@ impl<S: Store> Fs<S> {
     /// Has the store know which files are open here. What fails is done at the next look.
     pub(crate) fn note_open_files(&self, now: Time) {
         let mut looked = self.holding.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if now - *looked < LOOK_EVERY {
+        if now - looked.at < LOOK_EVERY {
             return;
         }
-        *looked = now;
+        looked.at = now;
         // Held on, so that two looks do not meet.
         let open: BTreeMap<Ino, ShardKey> = match self.is_alone() {
             true => BTreeMap::new(),
             false => self.open_files(),
         };
         let is_open = |ino: &Ino| self.table.find(*ino).is_some_and(|node| node.is_open());
-        let known = self.holding.files().clone();
+        let known: BTreeMap<_, _> = self.holding.files().clone().into_iter().collect();
         let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
-        let ended = known.into_iter().filter(|(ino, _)| !is_open(ino)).collect();
-        for (wish, files) in [(Wish::Enter, begun), (Wish::Leave, ended)] {
-            if let Err(error) = self.note(wish, files) {
+        let ended = known.iter().map(|(ino, home)| (*ino, *home));
+        let ended = ended.filter(|(ino, _)| !is_open(ino)).collect();
+        let wishes = [(Wish::Enter, begun), (Wish::Leave, ended)];
+        for ((wish, files), stopped) in wishes.into_iter().zip(&mut looked.stopped) {
+            let files = beginning_behind(*stopped, files);
+            let noted = self.note(wish, files);
+            *stopped = noted.as_ref().err().map(|(ino, _)| *ino);
+            if let Err((_, error)) = noted {
                 tracing::debug!(%error, "others do not know yet which files are open here");
             }
         }
@@ -81,20 +104,21 @@ impl<S: Store> Fs<S> {
         handles.iter().map(|handle| (handle.node.ino, handle.node.home)).collect()
     }
 
-    /// What fails keeps no other file from being noted.
-    fn note(&self, wish: Wish, files: Vec<(Ino, ShardKey)>) -> Result<(), Error> {
-        let mut noted = Ok(());
+    /// What fails keeps no other file from being noted, until too many have. The error is that of the
+    /// last one that failed.
+    fn note(&self, wish: Wish, files: Vec<(Ino, ShardKey)>) -> Result<(), (Ino, Error)> {
+        let (mut noted, mut failures) = (Ok(()), FAILURES_MAX);
         for files in files.chunks(ENTERED_AT_ONCE) {
             // Most files are open on one mount.
             let own = self.config.mount.0.to_be_bytes().to_vec();
             let guess = if wish == Wish::Enter { None } else { Some(own) };
             let mut left: Vec<_> = files.iter().map(|file| (*file, guess.clone())).collect();
             for _ in 0..ATTEMPTS {
-                if left.is_empty() {
+                if left.is_empty() || failures == 0 {
                     break;
                 }
-                let (others, done) = self.note_as_known(wish, left);
-                (left, noted) = (others, noted.and(done));
+                let (others, done) = self.note_as_known(wish, left, &mut failures);
+                (left, noted) = (others, if done.is_err() { done } else { noted });
             }
         }
         noted
@@ -102,16 +126,21 @@ impl<S: Store> Fs<S> {
 
     /// Answers those whose records were not what they were thought to be, with what they are; and why
     /// others could not be noted.
-    fn note_as_known(&self, wish: Wish, files: Vec<Thought>) -> (Vec<Thought>, Result<(), Error>) {
+    fn note_as_known(
+        &self,
+        wish: Wish,
+        files: Vec<Thought>,
+        failures: &mut u32,
+    ) -> (Vec<Thought>, Result<(), (Ino, Error)>) {
         let batch =
             |((ino, home), known): &Thought| (*home, self.change_of(wish, *ino, known.as_deref()));
-        let outcomes = self.batch_each(&files.iter().map(batch).collect::<Vec<_>>());
+        let outcomes = self.batch_some(&files.iter().map(batch).collect::<Vec<_>>(), failures);
         let (mut left, mut noted) = (Vec::new(), Ok(()));
         for (((ino, home), _), outcome) in files.into_iter().zip(outcomes) {
             let mut outcome = match outcome {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    noted = noted.and(Err(error.into()));
+                    noted = Err((ino, error.into()));
                     continue;
                 }
             };
@@ -123,7 +152,11 @@ impl<S: Store> Fs<S> {
             match wish {
                 // Also one that is gone, so that it is not tried again and again.
                 Wish::Enter => drop(self.holding.files().insert(ino, home)),
-                Wish::Leave => noted = noted.and(self.left(ino, home, inode.as_deref())),
+                Wish::Leave => {
+                    if let Err(error) = self.left(ino, home, inode.as_deref()) {
+                        noted = Err((ino, error));
+                    }
+                }
             }
         }
         (left, noted)
@@ -168,7 +201,7 @@ impl<S: Store> Fs<S> {
     /// This mount leaves: it has no file open any more.
     pub(crate) fn leave_open_files(&self) {
         let known: Vec<_> = self.holding.files().drain().collect();
-        if let Err(error) = self.note(Wish::Leave, known) {
+        if let Err((_, error)) = self.note(Wish::Leave, known) {
             tracing::info!(%error, "files count as open here until this mount is taken for dead");
         }
     }

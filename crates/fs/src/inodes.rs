@@ -130,6 +130,28 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// As [`Fs::batch_each`] for what nobody waits for and is tried again: each that fails may take
+    /// long, so after `failures` more the others are not asked, and have no answer.
+    pub(crate) fn batch_some(
+        &self,
+        batches: &[(ShardKey, Batch)],
+        failures: &mut u32,
+    ) -> Vec<Result<Outcome, StoreError>> {
+        if let Ok(outcomes) = self.store.batches(batches) {
+            return outcomes.into_iter().map(Ok).collect();
+        }
+        let mut outcomes = Vec::new();
+        for (shard, batch) in batches {
+            if *failures == 0 {
+                break;
+            }
+            let outcome = self.store.batch(*shard, batch);
+            *failures -= u32::from(outcome.is_err());
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
     /// All in one round; where that fails, each by itself.
     pub(crate) fn batch_each(
         &self,

@@ -217,3 +217,45 @@ fn a_file_whose_home_does_not_answer_keeps_no_other_from_being_known_as_open() {
         first.release(handle).expect("closed");
     }
 }
+
+#[test]
+fn homes_that_do_not_answer_hold_up_a_look_for_a_bounded_time_and_keep_no_file_waiting_for_ever() {
+    let (bed, store, first, _second) = one_on_a_faulty_store();
+    let names: Vec<_> = (0..10).map(|number| format!("file-{number}")).collect();
+    let inos: Vec<_> = names.iter().map(|name| make(&first, name.as_bytes(), b"")).collect();
+    let handles: Vec<_> = names.iter().map(|name| open(&first, name.as_bytes())).collect();
+    let entered = || {
+        let is_entered = |ino: &&Ino| {
+            let home = first.table.get(**ino).expect("known").home;
+            let read = Batch::new().read(keys::holders(**ino));
+            bed.store.batch(home, &read).expect("read").take(0).is_some()
+        };
+        inos.iter().filter(is_entered).count()
+    };
+    // All at once, and two by themselves.
+    for round in 1..=3 {
+        bed.pass(super::bed::SECOND);
+        let before = store.count(Operation::Batch);
+        for nth in 1..=3 {
+            store.add(Fault::nth(Operation::Batch, before + nth, gone()));
+        }
+        // The others answer, but the look does not know.
+        first.note_open_files(first.steady());
+        assert_eq!(store.count(Operation::Batch) - before, 3, "look {round}");
+        assert_eq!(entered(), 0, "look {round}");
+    }
+    // The next one begins where that one stopped, behind the first six.
+    bed.pass(super::bed::SECOND);
+    let before = store.count(Operation::Batch);
+    for nth in [1, 6, 7] {
+        store.add(Fault::nth(Operation::Batch, before + nth, gone()));
+    }
+    first.note_open_files(first.steady());
+    assert_eq!(entered(), 4);
+    bed.pass(super::bed::SECOND);
+    first.note_open_files(first.steady());
+    assert_eq!(entered(), 10);
+    for handle in handles {
+        first.release(handle).expect("closed");
+    }
+}
