@@ -2,7 +2,8 @@
 docs/SEMANTICS.md makes of them.
 
 Each is seeded and bounded in time. Run as `python3 trust/litmus [NAMES]`. With --churn nodes come and
-go meanwhile, on the store that has any.
+go meanwhile, on the store that has any. With --mounts 3 a third mount takes part. What takes long is
+tried where --seconds or its name asks for it.
 
 Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
 """
@@ -24,6 +25,7 @@ import contents  # noqa: E402
 import listings  # noqa: E402
 import locks  # noqa: E402
 import names  # noqa: E402
+import stopped  # noqa: E402
 import winners  # noqa: E402
 from mounted import STORES, TIDEFS, Mounted  # noqa: E402
 from race import Broken, Race  # noqa: E402
@@ -37,7 +39,7 @@ EARLY_NS = {"embedded": 10_000_000}
 # How many nodes there are at most while they come and go.
 NODES_MAX = 3
 
-FAMILIES = [names, listings, contents, winners, locks, clocks]
+FAMILIES = [names, listings, contents, winners, locks, clocks, stopped]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
 
 
@@ -66,6 +68,11 @@ def churn(mounted: Mounted, seed: int) -> Iterator[list[str]]:
     finally:
         over.set()
         thread.join()
+
+
+def seconds_min(test) -> float:
+    """For how long all tests must run for this one to be among them."""
+    return getattr(test, "seconds_min", 0)
 
 
 def begin(store: str, options, scratch: Path) -> Mounted:
@@ -132,6 +139,10 @@ def main() -> int:
         for name, test in TESTS.items()
         if not options.names or any(part in name for part in options.names)
     }
+    long = [name for name, test in chosen.items() if seconds_min(test) > options.seconds]
+    if long and not options.names:
+        print(f"litmus: left out for lack of time: {', '.join(long)}", flush=True)
+        chosen = {name: test for name, test in chosen.items() if name not in long}
     if not chosen:
         parser.error(f"no test has such a name; there are {', '.join(TESTS)}")
     options.tidefs = options.tidefs.resolve()

@@ -1,0 +1,163 @@
+"""A mount whose process is stopped for so long that the others take it for dead, and goes on (promises
+2, 7, 10, 11 and 12, and what docs/SEMANTICS.md says of it where it stops)."""
+
+import fcntl
+import os
+import signal
+import time
+
+from race import END_SECONDS_MAX, FORK, Broken, Race
+
+STOPPED_SECONDS = 14
+# How long the others may not know that it is back, on a busy machine.
+UNKNOWN_SECONDS_MAX = 10
+FILES = 20
+
+
+def flag():
+    return FORK.Event()
+
+
+def wait_for(event, what: str) -> None:
+    if not event.wait(END_SECONDS_MAX):
+        raise Broken(f"nobody {what}")
+
+
+def try_lock(file) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def stopped(race: Race) -> int:
+    """While a mount stands still the others make, remove, replace and write files, append, and want its
+    lock; when it goes on it sees all that at once, appends where nobody else did, and gives nobody a
+    lock that is taken. Only where a mount is a process of its own."""
+    with race.mounted.one_more() as extra:
+        if extra is None:
+            return 0
+        try:
+            return play(race, extra, extra.mount / race.name)
+        finally:
+            # Else nobody could unmount it.
+            os.kill(extra.server, signal.SIGCONT)
+
+
+def play(race: Race, extra, there) -> int:
+    here = race.views[0]
+    for number in range(FILES):
+        (here / f"gone-{number}").touch()
+        (here / f"status-{number}").write_text("before")
+        (here / f"bytes-{number}").write_text("before" * 1000)
+    for name in ("log", "lock"):
+        (here / name).touch()
+    begun, still, goes_on, over, taken = flag(), flag(), flag(), flag(), flag()
+
+    def resident(_) -> list[bytes]:
+        """Through the mount that is stopped: has a lock, and appends all the time."""
+        records = []
+        with open(there / "lock", "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            look(there, "before")
+            log = os.open(there / "log", os.O_WRONLY | os.O_APPEND)
+            while not over.is_set():
+                records.append(b"0 %d\n" % len(records))
+                os.write(log, records[-1])
+                begun.set()
+                time.sleep(0.001)
+            os.close(log)
+        return records
+
+    def others(chance) -> list[bytes]:
+        """Through the other mounts, while that one stands still."""
+        wait_for(still, "stopped the mount")
+        for number in range(FILES):
+            view = chance.choice(race.views)
+            (view / f"made-{number}").write_text("after")
+            (view / f"gone-{number}").unlink()
+            (view / "new").write_text("after")
+            os.rename(view / "new", view / f"status-{number}")
+            (view / f"bytes-{number}").write_text("after" * 1000)
+        records = []
+        log = os.open(chance.choice(race.views) / "log", os.O_WRONLY | os.O_APPEND)
+        with open(chance.choice(race.views) / "lock", "r+b") as lock:
+            while not over.is_set():
+                records.append(b"1 %d\n" % len(records))
+                os.write(log, records[-1])
+                if not goes_on.is_set() and not taken.is_set() and try_lock(lock):
+                    taken.set()
+                time.sleep(0.001)
+        os.close(log)
+        return records
+
+    def conductor(_) -> int:
+        wait_for(begun, "began to append")
+        os.kill(extra.server, signal.SIGSTOP)
+        still.set()
+        time.sleep(STOPPED_SECONDS)
+        goes_on.set()
+        os.kill(extra.server, signal.SIGCONT)
+        looks = look(there, "after")
+        # Whoever has the lock keeps it: the program of before, or the one that took it meanwhile.
+        for view in [there, *race.views]:
+            with open(view / "lock", "r+b") as lock:
+                if try_lock(lock):
+                    raise Broken(f"a lock is given twice, through {view}")
+        looks += meet(race, there)
+        over.set()
+        return looks
+
+    appended, others_appended, looks = race.run(resident, others, conductor)
+    if not appended or not others_appended:
+        raise Broken("nothing was appended")
+    for view in [there, *race.views]:
+        found = (view / "log").read_bytes().splitlines(keepends=True)
+        for kind, records in ((b"0", appended), (b"1", others_appended)):
+            kept = [line for line in found if line.startswith(kind)]
+            if kept != records:
+                raise Broken(f"{len(records)} records were appended, {view} has {len(kept)}")
+        if len(found) != len(appended) + len(others_appended):
+            raise Broken(f"{view} has records that nobody appended")
+    return looks + len(appended) + len(others_appended)
+
+
+def look(view, when: str) -> int:
+    """All names and bytes through a mount are those of before, or after, it was stopped."""
+    for number in range(FILES):
+        made, gone = (view / f"{kind}-{number}" for kind in ("made", "gone"))
+        if made.exists() != (when == "after") or gone.exists() != (when == "before"):
+            raise Broken(f"{number}: {when} the stop, {made.exists()=}, {gone.exists()=}")
+        if (view / f"status-{number}").read_text() != when:
+            raise Broken(f"status-{number} is not the one from {when} the stop")
+        if (view / f"bytes-{number}").read_text() != when * 1000:
+            raise Broken(f"bytes-{number} are not those from {when} the stop")
+    return 4 * FILES
+
+
+def meet(race: Race, there) -> int:
+    """What is done through any mount is seen through every other one, once they know of each other."""
+    (there / "back").touch()
+    give_up = time.monotonic() + UNKNOWN_SECONDS_MAX
+    while not all((view / "back").exists() for view in race.views):
+        if time.monotonic() > give_up:
+            raise Broken("the others do not see what is done through the mount that is back")
+        time.sleep(0.05)
+    views = [there, *race.views]
+    for number in range(FILES):
+        for by in views:
+            name = f"met-{number}-{views.index(by)}"
+            for view in views:
+                if (view / name).exists():
+                    raise Broken(f"{name} is there before it was made")
+            (by / name).write_text(name)
+            for view in views:
+                if not (view / name).exists() or (view / name).read_text() != name:
+                    raise Broken(f"{name}, made through {by}, is not seen through {view}")
+    return FILES * len(views) ** 2
+
+
+# It takes what the others take together in a short run.
+stopped.seconds_min = 60
+TESTS = [stopped]
