@@ -3,7 +3,9 @@
 
 Nodes.  In each round a file system of each number of nodes is started, measured and taken down, the
 order turned from round to round: a file of --file-mib written and read back by 1 MiB, and --files
-files of 4 KiB made in one directory.  More servers on the same processors do the same work, so what
+files of 4 KiB made in one directory.  Beside it stand the processor seconds that mount and nodes took
+for a GiB, and the part of the time in which the least busy and the busiest node had a processor: one
+client stream is to keep them all busy.  More servers on the same processors do the same work, so what
 is lost with them is the cost of being many.  Each rate is divided by the best of its round; the
 median counts, and the goal is that none falls below 0.8.
 
@@ -19,9 +21,7 @@ With --check it fails when a goal is missed.
 """
 
 import argparse
-import datetime
 import hashlib
-import json
 import os
 import statistics
 import sys
@@ -32,6 +32,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "trust"))
 
+import about  # noqa: E402
 from mounted import TIDEFS, Mounted  # noqa: E402
 
 MIB = 1 << 20
@@ -43,6 +44,7 @@ PAUSE_SECONDS = 1
 # A little longer than the kernel of a mount that is alone keeps names and attributes.
 KERNEL_FORGETS_SECONDS = 11
 KINDS = ("write", "read", "create")
+COSTS = ("mount", "nodes", "least_busy", "busiest")
 STEPS = ("make", "list", "stat", "remove")
 
 
@@ -78,6 +80,14 @@ def per_second(amount: int, work, *arguments) -> float:
     return amount / (time.monotonic() - begun)
 
 
+def moved(state: Path, mib: int, kind: str, work, path: Path) -> dict[str, float]:
+    """MiB a second, and what that took of the processors."""
+    before = about.used(state)
+    rate = per_second(mib, work, path, mib)
+    spent = about.costs(before, about.used(state), mib * MIB, mib / rate)
+    return {kind: rate} | {f"{kind} {of}": spent[of] for of in COSTS}
+
+
 def on_nodes(count: int, options) -> dict[str, float]:
     """Rates with so many nodes."""
     with tempfile.TemporaryDirectory(prefix="tg", dir="/tmp") as scratch:
@@ -88,10 +98,9 @@ def on_nodes(count: int, options) -> dict[str, float]:
             large, mib = mount / "large", options.file_mib
             # Once unmeasured: connections are made with the first use of each node.
             write(mount / "first", 4 * count)
-            rates = {
-                "write": per_second(mib, write, large, mib),
-                "read": per_second(mib, read, large, mib),
-            }
+            state = Path(mounted.state)
+            rates = moved(state, mib, "write", write, large)
+            rates |= moved(state, mib, "read", read, large)
             large.unlink()
             time.sleep(PAUSE_SECONDS)
             rates["create"] = per_second(options.files, create, mount / "files", options.files)
@@ -105,7 +114,15 @@ def nodes(options) -> dict:
         turn = number % len(counts)
         taken = {count: on_nodes(count, options) for count in counts[turn:] + counts[:turn]}
         rounds.append({count: taken[count] for count in counts})
-    return {"rounds": rounds, "judged": judge_nodes(counts, rounds)}
+    middle = {
+        count: {
+            f"{kind} {of}": statistics.median(one[count][f"{kind} {of}"] for one in rounds)
+            for kind in ("write", "read")
+            for of in COSTS
+        }
+        for count in counts
+    }
+    return {"rounds": rounds, "judged": judge_nodes(counts, rounds), "processor": middle}
 
 
 def judge_nodes(counts: list[int], rounds: list[dict]) -> dict:
@@ -172,9 +189,10 @@ def directories(options) -> dict:
 
 
 def table(of: str, columns: tuple[str, ...], judged: dict) -> None:
-    print(of.ljust(12) + "".join(name.rjust(10) for name in columns))
+    width = 2 + max(8, *map(len, columns))
+    print(of.ljust(12) + "".join(name.rjust(width) for name in columns))
     for row, values in judged.items():
-        print(f"{row:<12}" + "".join(f"{values[name]:10.2f}" for name in columns), flush=True)
+        print(f"{row:<12}" + "".join(f"{values[name]:{width}.2f}" for name in columns), flush=True)
 
 
 def main() -> None:
@@ -182,31 +200,29 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tidefs", type=Path, default=TIDEFS)
-    parser.add_argument("--nodes", default="1,2,4,8,16")
+    parser.add_argument("--nodes", default="1,2,4,8,16", help="may be empty")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--file-mib", type=int, default=256)
     parser.add_argument("--files", type=int, default=5_000)
-    parser.add_argument("--directories", default="10000,100000,1000000")
+    parser.add_argument("--directories", default="10000,100000,1000000", help="may be empty")
     parser.add_argument("--results", type=Path, default=PROJECT / "bench/results")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     options = parser.parse_args()
     options.tidefs = options.tidefs.resolve()
-    report = {"load_before": os.getloadavg()[0]}
-
-    report["nodes"] = nodes(options)
-    table("nodes", KINDS, report["nodes"]["judged"])
-    report["directories"] = directories(options)
-    table("files", STEPS, report["directories"]["judged"])
-    for size, micros in report["directories"]["micros"].items():
-        print(f"{size} files: " + ", ".join(f"{it} {micros[it]:.1f} us" for it in STEPS))
-
-    report["load_after"] = os.getloadavg()[0]
-    print(f"load {report['load_before']:.1f} before and {report['load_after']:.1f} after")
-    options.results.mkdir(parents=True, exist_ok=True)
-    when = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    file = options.results / f"growth-{when}.json"
-    file.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"figures in {file}")
+    where = about.look(options.tidefs)
+    report = {"nodes": {"judged": {}}, "directories": {"judged": {}}}
+    if options.nodes:
+        report["nodes"] = nodes(options)
+        table("nodes", KINDS, report["nodes"]["judged"])
+        for kind in ("write", "read"):
+            print(f"{kind}: processor s/GiB of mount and nodes; part of the time of the least busy")
+            print("node and of the busiest one")
+            table("nodes", tuple(f"{kind} {of}" for of in COSTS), report["nodes"]["processor"])
+    if options.directories:
+        report["directories"] = directories(options)
+        table("files", STEPS, report["directories"]["judged"])
+        for size, micros in report["directories"]["micros"].items():
+            print(f"{size} files: " + ", ".join(f"{it} {micros[it]:.1f} us" for it in STEPS))
     missed = [
         f"{count} nodes, {kind}: {part:.2f} of the best is below {GOAL_NODES}"
         for count, parts in report["nodes"]["judged"].items()
@@ -219,6 +235,7 @@ def main() -> None:
         for step, part in parts.items()
         if part > GOAL_DIRECTORIES
     ]
+    about.keep(options.results, "growth", where, report | {"missed": missed})
     for one in missed:
         print(f"missed: {one}", file=sys.stderr)
     sys.exit(1 if missed and options.check else 0)

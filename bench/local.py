@@ -8,6 +8,8 @@ In each round all numbers of nodes have their turn, each with servers of its own
 from round to round.  The ratio is that of the throughput to that of a local directory on a single node
 in the same round; the median of the rounds counts.
 
+Beside it stand the processor seconds that the mount and the nodes took for each GiB.
+
     bench/local.py --tidefs target/release/tidefs --rounds 5
 
 With --check it fails when a local directory stays below 0.9 of a single node.
@@ -15,8 +17,6 @@ With --check it fails when a local directory stays below 0.9 of a single node.
 
 import argparse
 import contextlib
-import datetime
-import json
 import os
 import statistics
 import subprocess
@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import about
 
 PROJECT = Path(__file__).resolve().parents[1]
 PLACEMENTS = ("local", "striped")
@@ -35,7 +37,8 @@ COMMAND_SECONDS_MAX = 120
 
 @contextlib.contextmanager
 def mounted(tidefs: Path, nodes: int, memory: str):
-    """A file system on so many nodes, and its mount; gone in the end, whatever happens."""
+    """A file system on so many nodes: its mount, and where its state is; gone in the end, whatever
+    happens."""
     with tempfile.TemporaryDirectory(prefix="tl", dir="/tmp") as folder:
         mount = Path(folder, "m")
 
@@ -48,23 +51,24 @@ def mounted(tidefs: Path, nodes: int, memory: str):
 
         run("up", "--nodes", nodes, "--node-memory", memory, "--mount", mount)
         try:
-            yield mount
+            yield mount, Path(folder, "s")
         finally:
             run("down")
 
 
-def timed(path: Path, mode: int, work) -> float:
-    """MiB a second of what `work` does with an open file."""
+def timed(path: Path, state: Path, mode: int, work) -> dict[str, float]:
+    """MiB a second of what `work` does with an open file, and what that takes of the processors."""
     file = os.open(path, mode, 0o600)
     try:
-        begun = time.monotonic()
+        before, begun = about.used(state), time.monotonic()
         done = work(file)
-        return done / MIB / (time.monotonic() - begun)
+        took = time.monotonic() - begun
+        return {"rate": done / MIB / took} | about.costs(before, about.used(state), done, took)
     finally:
         os.close(file)
 
 
-def once(folder: Path, size: int) -> dict[str, float]:
+def once(folder: Path, state: Path, size: int) -> dict[str, dict[str, float]]:
     block, path = os.urandom(MIB), folder / "file"
     buffer = bytearray(MIB)
 
@@ -79,29 +83,36 @@ def once(folder: Path, size: int) -> dict[str, float]:
             assert os.readv(file, [buffer]) == MIB
         return size
 
-    figures = {"write": timed(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, write)}
+    figures = {"write": timed(path, state, os.O_CREAT | os.O_EXCL | os.O_WRONLY, write)}
     file = os.open(path, os.O_RDONLY)
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(file)
-    figures["read"] = timed(path, os.O_RDONLY, read)
+    figures["read"] = timed(path, state, os.O_RDONLY, read)
     assert buffer == block, "what was read is not what was written"
     path.unlink()
     return figures
 
 
 def measure(tidefs: Path, nodes: int, options) -> dict[str, dict[str, float]]:
-    """The median throughputs on so many nodes, by placement and phase."""
-    with mounted(tidefs, nodes, options.node_memory) as mount:
+    """The median throughputs and costs on so many nodes, by placement and phase."""
+    with mounted(tidefs, nodes, options.node_memory) as (mount, state):
         for placement in PLACEMENTS:
             (mount / placement).mkdir()
             os.setxattr(mount / placement, "user.tidefs.placement", placement.encode())
         size = options.file_mib * MIB
         # The first of each warms up.
         figures = [
-            {it: once(mount / it, size) for it in PLACEMENTS} for _ in range(options.repeats + 1)
+            {it: once(mount / it, state, size) for it in PLACEMENTS}
+            for _ in range(options.repeats + 1)
         ][1:]
+
+
+    def middle(it: str, phase: str, what: str) -> float:
+        return statistics.median(one[it][phase][what] for one in figures)
+
     return {
-        it: {phase: statistics.median(one[it][phase] for one in figures) for phase in PHASES}
+        it: {phase: middle(it, phase, "rate") for phase in PHASES}
+        | {f"{phase} {of}": middle(it, phase, of) for phase in PHASES for of in ("mount", "nodes")}
         for it in PLACEMENTS
     }
 
@@ -129,12 +140,13 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     tidefs, counts = options.tidefs.resolve(), [int(it) for it in options.nodes.split(",")]
+    where = about.look(tidefs)
     rounds = []
     for number in range(options.rounds):
         order = counts if number % 2 == 0 else counts[::-1]
         rounds.append({nodes: measure(tidefs, nodes, options) for nodes in order})
     rows, missed = [], []
-    print("nodes  placement   write MiB/s  ratio   read MiB/s  ratio")
+    print("nodes  placement   write MiB/s  ratio  mount  nodes   read MiB/s  ratio  mount  nodes")
     for nodes in counts:
         for placement in PLACEMENTS:
             row = {"nodes": nodes, "placement": placement}
@@ -142,20 +154,22 @@ def main() -> None:
                 speed = statistics.median(it[nodes][placement][phase] for it in rounds)
                 ratio = statistics.median(ratios(rounds, nodes, placement, phase))
                 row |= {phase: speed, f"{phase}_ratio": ratio}
+                for of in ("mount", "nodes"):
+                    spent = (it[nodes][placement][f"{phase} {of}"] for it in rounds)
+                    row[f"{phase}_{of}"] = statistics.median(spent)
                 if placement == "local" and ratio < GOAL:
                     missed.append(f"{nodes} nodes, {phase}: {ratio:.2f} is below {GOAL}")
             rows.append(row)
             print(
-                f"{nodes:5}  {placement:9}  {row['write']:12.0f}  {row['write_ratio']:5.2f} "
-                f"{row['read']:12.0f}  {row['read_ratio']:5.2f}"
+                f"{nodes:5}  {placement:9}"
+                + " ".join(
+                    f"{row[it]:13.0f}  {row[f'{it}_ratio']:5.2f}  {row[f'{it}_mount']:5.2f}"
+                    f"  {row[f'{it}_nodes']:5.2f}"
+                    for it in PHASES
+                )
             )
-    print(f"load {os.getloadavg()[0]:.1f}; medians of {options.rounds} rounds")
-    when = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    options.results.mkdir(parents=True, exist_ok=True)
-    file = options.results / f"local-{when}.json"
-    report = {"rows": rows, "rounds": rounds, "load": os.getloadavg()}
-    file.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"figures in {file}")
+    print(f"medians of {options.rounds} rounds; mount and nodes: processor seconds a GiB")
+    about.keep(options.results, "local", where, {"rows": rows, "rounds": rounds, "missed": missed})
     for miss in missed:
         print(f"missed: {miss}", file=sys.stderr)
     sys.exit(1 if missed and options.check else 0)

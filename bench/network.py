@@ -22,8 +22,6 @@ never less than 0.97 on B, C and E.
 """
 
 import argparse
-import datetime
-import json
 import os
 import statistics
 import subprocess
@@ -35,6 +33,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "trust"))
 
+import about  # noqa: E402
 from bed import Bed, sweep  # noqa: E402
 from network import on, settled, spread_of_metadata  # noqa: E402
 
@@ -238,24 +237,20 @@ def main() -> None:
     options = parser.parse_args()
     tidefs = options.tidefs.resolve()
     sweep()
-    results = []
+    where, results = about.look(tidefs), []
     print(HEAD, flush=True)
     for cloud in options.clouds.split(","):
         results.append(measure(cloud, tidefs, options))
         print(line(results[-1]), flush=True)
-    report = {"clouds": results, "load": os.getloadavg(), "options": vars(options) | {"tidefs": ""}}
+    report = {"clouds": results, "options": vars(options) | {"tidefs": "", "results": ""}}
     failures = problems(results)
     if options.metadata:
         over, counts = spread_of_metadata(tidefs, HOSTS, options.metadata)
         report["metadata"] = {"over_mean": over, "operations": counts}
         print(f"metadata of one directory: the busiest node serves {over:.2f} times the mean")
         failures += [f"metadata: {over:.2f} is above 1.5"] if over > 1.5 else []
-    print(f"load {os.getloadavg()[0]:.1f}; medians of {options.rounds} rounds")
-    options.results.mkdir(parents=True, exist_ok=True)
-    when = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    file = options.results / f"network-{when}.json"
-    file.write_text(json.dumps(report, indent=1, default=str) + "\n")
-    print(f"figures in {file}")
+    print(f"medians of {options.rounds} rounds")
+    about.keep(options.results, "network", where, report | {"missed": failures})
     for failure in failures:
         print(f"missed: {failure}", file=sys.stderr)
     sys.exit(1 if failures and options.check else 0)

@@ -20,10 +20,7 @@ With --check it fails when the mean slowdown of busy is above 5 % or any one abo
 
 import argparse
 import contextlib
-import datetime
-import json
 import os
-import platform
 import signal
 import statistics
 import sys
@@ -32,6 +29,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "trust"))
 
+import about  # noqa: E402
 from bed import Bed, sweep  # noqa: E402
 from hosts import BURST_BYTES, run  # noqa: E402
 from mounted import TIDEFS  # noqa: E402
@@ -167,15 +165,6 @@ def show(found: dict, means: dict[str, float], used: dict, moved: dict[str, floa
         line(f"of the processor, {what}", [f"{used[mode][what]:.1%}" for mode in MODES[1:]])
 
 
-def origin(tidefs: Path) -> dict[str, object]:
-    """Where and of what figures are."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((it.partition(": ")[2] for it in lines if it.startswith("model name")), "unknown")
-    about = {"processor": model, "processors": os.cpu_count(), "kernel": platform.release()}
-    about["commit"] = run("git", "-C", PROJECT, "describe", "--always", "--dirty").strip()
-    return about | {"tidefs": run(tidefs, "--version").strip(), "load_before": os.getloadavg()[0]}
-
-
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -199,7 +188,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     sweep()
     tidefs = options.tidefs.resolve()
-    about = origin(tidefs)
+    where = about.look(tidefs)
     rounds, used, moved = measured(tidefs, options)
     found = judged(rounds)
     means = {mode: statistics.mean(it[mode][0] for it in found.values()) for mode in MODES[1:]}
@@ -209,16 +198,13 @@ def main() -> int:
     }
     show(found, means, middle, moved)
     report = {"rounds": rounds, "judged": found, "means": means, "workload_mib_per_second": moved}
-    report |= {"processor_parts": used, "rate": RATE, "about": about}
+    report |= {"processor_parts": used, "rate": RATE}
     report |= {"options": {it: str(value) for it, value in vars(options).items()}}
-    options.results.mkdir(parents=True, exist_ok=True)
-    target = options.results / f"tenants-{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
-    target.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"load {about['load_before']:.1f} before; medians of {options.rounds} rounds")
-    print(f"figures in {target}")
     missed = [it for it, modes in found.items() if modes["busy"][0] > EACH_MAX]
     if means["busy"] > MEAN_MAX:
         missed.append("mean")
+    print(f"medians of {options.rounds} rounds")
+    about.keep(options.results, "tenants", where, report | {"missed": missed})
     for tenant in missed:
         print(f"missed: {tenant}", file=sys.stderr)
     return 1 if missed and options.check else 0

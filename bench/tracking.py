@@ -7,7 +7,7 @@ Raw clients and one server of each kind, over unix sockets, no file system.  Ans
 - how often a writer has its reply before a reader has the push that ends its cache, and by how much;
 - what a change takes when those who cache its key are asked to let go first, and do.
 
-Prints one line for each figure.  Run as `python3 bench/tracking.py [--rounds N]`; see
+Prints one line for each figure, and keeps them.  Run as `python3 bench/tracking.py [--rounds N]`; see
 docs/decisions/caches-with-company.md.
 """
 
@@ -21,9 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import about
+
 VALKEY = Path.home() / ".cache/tidefs/bin/valkey-server"
 SERVERS = [str(VALKEY), "/usr/bin/redis-server"]
 WAIT_SECONDS_MAX = 30
+# What was found out, as it is printed.
+LINES: list[str] = []
 LIBRARY = """#!lua name=tracking
 redis.register_function{function_name='t_read', flags={'no-writes'},
   callback=function(keys, args) return redis.call('HMGET', keys[1], unpack(args)) end}
@@ -47,6 +51,11 @@ redis.register_function{function_name='t_hold',
     return redis.call('HINCRBY', keys[1], 'holders', 1)
   end}
 """
+
+
+def tell(line: str) -> None:
+    LINES.append(line)
+    print(line, flush=True)
 
 
 class Client:
@@ -142,7 +151,7 @@ def tracked(path: str) -> None:
             reader(read[0], *read[1:], "k", "f")
             writer(*write, "k", "f", "2")
             seen = reader.push() is not None
-            print(f"  read by {read[0]}, changed by {write[0]}: {'pushed' if seen else 'NOT pushed'}")
+            tell(f"  read by {read[0]}, changed by {write[0]}: {'pushed' if seen else 'NOT pushed'}")
 
 
 def order(path: str, rounds: int) -> None:
@@ -166,7 +175,7 @@ def order(path: str, rounds: int) -> None:
         late += lag > 0
         lags.append(lag)
     lags.sort()
-    print(
+    tell(
         f"  the push came after the writer's reply in {100 * late / rounds:.0f} % of {rounds} "
         f"changes; at most {1e6 * lags[-1]:.0f} us after it"
     )
@@ -220,7 +229,7 @@ def recalled(path: str, holders: int, rounds: int) -> None:
         program.kill()
     times.sort()
     median, worst = 1e6 * statistics.median(times), 1e6 * times[int(len(times) * 0.99)]
-    print(
+    tell(
         f"  a change with {holders} who cache its key: {median:.0f} us, p99 {worst:.0f} us, "
         f"{1 + asked / rounds:.1f} rounds of the writer"
     )
@@ -237,10 +246,10 @@ def measure(server: str, rounds: int) -> None:
                 assert time.monotonic() < end, "the server does not start"
                 time.sleep(0.01)
             Client(path)("FUNCTION", "LOAD", LIBRARY)
-            about = Client(path)("INFO", "server")
-            names = [line for line in about.splitlines() if b"s_version:" in line or b"y_version:" in line]
+            told = Client(path)("INFO", "server")
+            names = [line for line in told.splitlines() if b"s_version:" in line or b"y_version:" in line]
             version = names[-1]
-            print(f"{Path(server).name} {version.decode()}")
+            tell(f"{Path(server).name} {version.decode()}")
             tracked(path)
             order(path, rounds)
             for holders in (0, 1, 3):
@@ -254,8 +263,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=4000)
     options = parser.parse_args()
+    where = about.look()
     for server in SERVERS:
         measure(server, options.rounds)
+    about.keep(about.PROJECT / "bench/results", "tracking", where, {"lines": LINES})
 
 
 if __name__ == "__main__":
