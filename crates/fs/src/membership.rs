@@ -360,8 +360,10 @@ impl Membership {
         Ok(())
     }
 
-    /// Returns when nobody relies on what was before.
+    /// Returns when nobody relies on what was before. Whoever had to be told that this mount shares has
+    /// gone without it.
     fn set_time_alone(&self, time: u64) {
+        self.must_acknowledge.store(false, Ordering::SeqCst);
         let _nobody = self.relying.write().unwrap_or_else(PoisonError::into_inner);
         self.solitude.set(time);
     }

@@ -251,7 +251,8 @@ impl<S: Store> Fs<S> {
                 was.into_iter().for_each(|was| self.outlive(directory.ino, was));
                 let removed = self.remove_directory(directory);
                 self.forget_directory(directory.ino);
-                if let Err(error) = removed.and(self.leave_shards(directory.ino, alone)) {
+                // Its shards stay closed as long as somebody could take it for one that is there.
+                if let Err(error) = removed.and_then(|()| self.leave_shards(directory.ino, alone)) {
                     let ino = directory.ino;
                     tracing::warn!(%error, %ino, "a removed directory is left for fsck to free");
                 }

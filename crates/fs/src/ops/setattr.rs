@@ -62,12 +62,6 @@ impl<S: Store> Fs<S> {
         if reference.kind == Kind::Directory {
             // What the shards knew of others' changes is not to be lost.
             let was = self.fetch(reference)?;
-            let now = self.now();
-            let changed = changes.ctime.unwrap_or(now).max(was.ctime);
-            let mtime = match changes.mtime {
-                Some(SetTime::Now) if was_changed_after(&was, now) => Some(SetTime::At(was.mtime)),
-                mtime => mtime,
-            };
             let batch = Batch::new()
                 .at_least(keys::HEADER, header::CHANGED, 1)
                 .patch(keys::HEADER, header::CHANGED, [0; 8])
@@ -75,6 +69,13 @@ impl<S: Store> Fs<S> {
             let batches: Vec<_> =
                 self.shards_of(reference.ino).map(|shard| (shard, batch.clone())).collect();
             self.store.batches(&batches)?;
+            // Later than what the shards knew.
+            let now = self.now();
+            let changed = changes.ctime.unwrap_or(now).max(was.ctime);
+            let mtime = match changes.mtime {
+                Some(SetTime::Now) if was_changed_after(&was, now) => Some(SetTime::At(was.mtime)),
+                mtime => mtime,
+            };
             return Ok(SetAttr { mtime, ctime: Some(changed), ..*changes });
         }
         let file = self.table.get(reference.ino)?.slot().file.clone();

@@ -162,6 +162,30 @@ fn a_mount_that_could_not_ask_for_a_while_still_lets_others_in() {
 }
 
 #[test]
+fn a_newcomer_that_goes_again_is_not_acknowledged_afterwards() {
+    let bed = Bed::new();
+    let store = &bed.store;
+    let at = |seconds: i64| Time::from_unix(1_000_000 + seconds, 0);
+    let first = Membership::join(store, MountId(1), at(0)).expect("joins");
+    assert_eq!(first.is_acknowledged(store, at(0)), Ok(true));
+    let second = Membership::join(store, MountId(2), at(0)).expect("joins");
+    assert_eq!(second.is_acknowledged(store, at(0)), Ok(false));
+    assert_eq!(first.tick(store, at(1)), Ok(true));
+    second.leave(store).expect("leaves");
+    for seconds in 2..6 {
+        assert_eq!(first.tick(store, at(seconds)), Ok(false));
+    }
+    assert!(first.is_alone(at(5)));
+    if first.is_about_to_share() {
+        first.set_ready(first.times_alone());
+    }
+    assert_eq!(first.tick(store, at(6)), Ok(false));
+    let third = Membership::join(store, MountId(3), at(6)).expect("joins");
+    assert_eq!(third.is_acknowledged(store, at(6)), Ok(false), "its kernel knows something");
+    assert_eq!(first.tick(store, at(7)), Ok(true), "its kernel has to forget");
+}
+
+#[test]
 fn who_relies_on_being_alone_may_ask_whether_it_is_while_that_is_about_to_change() {
     let bed = Bed::new();
     let fs = bed.mount(1);

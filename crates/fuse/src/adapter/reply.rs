@@ -108,7 +108,8 @@ impl<S: Store> Adapter<S> {
         let mut flags = FopenFlags::empty();
         flags.set(FopenFlags::FOPEN_NOFLUSH, !self.tells_closes(ino, mode));
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-        let appends = mode.append && self.kernel.maps_past_pages();
+        let drops = self.kernel.drops_written_pages();
+        let appends = mode.append && drops && self.kernel.maps_past_pages();
         flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || appends || opened.uncached);
         flags
     }
