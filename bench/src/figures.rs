@@ -81,6 +81,14 @@ impl Subject {
 pub enum Figure {
     SequentialWrite,
     SequentialRead,
+    MountWrite,
+    NodesWrite,
+    MountRead,
+    NodesRead,
+    LeastBusyWrite,
+    BusiestWrite,
+    LeastBusyRead,
+    BusiestRead,
     RandomRead,
     Create,
     Stat,
@@ -99,9 +107,17 @@ pub enum Figure {
 }
 
 impl Figure {
-    pub const ALL: [Figure; 17] = [
+    pub const ALL: [Figure; 25] = [
         Figure::SequentialWrite,
         Figure::SequentialRead,
+        Figure::MountWrite,
+        Figure::NodesWrite,
+        Figure::MountRead,
+        Figure::NodesRead,
+        Figure::LeastBusyWrite,
+        Figure::BusiestWrite,
+        Figure::LeastBusyRead,
+        Figure::BusiestRead,
         Figure::RandomRead,
         Figure::Create,
         Figure::Stat,
@@ -136,6 +152,14 @@ impl Figure {
         match self {
             Figure::SequentialWrite => "sequential 1 MiB write",
             Figure::SequentialRead => "sequential 1 MiB read",
+            Figure::MountWrite => "processor, write, mount",
+            Figure::NodesWrite => "processor, write, nodes",
+            Figure::MountRead => "processor, read, mount",
+            Figure::NodesRead => "processor, read, nodes",
+            Figure::LeastBusyWrite => "least busy node, write",
+            Figure::BusiestWrite => "busiest node, write",
+            Figure::LeastBusyRead => "least busy node, read",
+            Figure::BusiestRead => "busiest node, read",
             Figure::RandomRead => "random 4 KiB read",
             Figure::Create => "create + write 4 KiB + close",
             Figure::Stat => "stat",
@@ -157,6 +181,13 @@ impl Figure {
     pub fn unit(self) -> &'static str {
         match self {
             Figure::SequentialWrite | Figure::SequentialRead => "MiB/s",
+            Figure::MountWrite | Figure::NodesWrite | Figure::MountRead | Figure::NodesRead => {
+                "s/GiB"
+            }
+            Figure::LeastBusyWrite
+            | Figure::BusiestWrite
+            | Figure::LeastBusyRead
+            | Figure::BusiestRead => "%",
             Figure::RandomRead
             | Figure::Create
             | Figure::Stat

@@ -72,6 +72,8 @@ fn goals() -> Vec<Goal> {
         at_least(Subject::Embedded, Figure::RandomRead, Subject::Tmpfs, 0.7),
         at_least(Subject::Valkey, Figure::SequentialWrite, Subject::Raw, 0.7),
         at_least(Subject::Valkey, Figure::SequentialRead, Subject::Raw, 0.7),
+        at_least(Subject::Valkey4, Figure::SequentialWrite, Subject::Valkey, 0.8),
+        at_least(Subject::Valkey4, Figure::SequentialRead, Subject::Valkey, 0.8),
     ];
     for subject in [Subject::Embedded, Subject::Valkey] {
         goals.extend(SMALL_FILES.map(|figure| at_least(subject, figure, Subject::Null, 0.6)));
@@ -129,7 +131,9 @@ impl Goal {
         };
         let verdict = match () {
             () if self.supposes_passthrough() && !passthrough => Verdict::NotJudged,
-            () if self.subject == Subject::ElasticRedis => Verdict::NotJudged,
+            () if matches!(self.subject, Subject::ElasticRedis | Subject::Valkey4) => {
+                Verdict::NotJudged
+            }
             () if meets(self.goal) => Verdict::Goal,
             () if meets(self.half()) => Verdict::HalfGoal,
             () => Verdict::Missed,

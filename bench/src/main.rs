@@ -12,6 +12,7 @@ mod machine;
 mod null;
 mod order;
 mod planning;
+mod processor;
 mod progress;
 mod quality;
 mod raw;

@@ -73,19 +73,25 @@ fn machine_bytes(fields: &[&str]) -> anyhow::Result<u64> {
     Ok(fields.iter().map(|field| kilobytes(&table, field) << 10).sum())
 }
 
-/// The private memory of the process that serves the mount and of all its children, without this
-/// process.
 fn private_bytes_of_servers() -> u64 {
-    let Some(server) = getppid() else { return 0 };
-    let own = std::process::id() as i32;
-    let mut front = vec![server.as_raw_nonzero().get()];
-    let mut bytes = 0;
-    while let Some(process) = front.pop() {
+    let bytes = |process: &i32| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        bytes += kilobytes(&status, "RssAnon") << 10;
-        front.extend(children(process).into_iter().filter(|&child| child != own));
+        kilobytes(&status, "RssAnon") << 10
+    };
+    serving().iter().map(bytes).sum()
+}
+
+/// The process that serves the mount and all its children, without this process.
+pub fn serving() -> Vec<i32> {
+    let Some(server) = getppid() else { return Vec::new() };
+    let own = std::process::id() as i32;
+    let mut found = vec![server.as_raw_nonzero().get()];
+    let mut next = 0;
+    while let Some(&process) = found.get(next) {
+        found.extend(children(process).into_iter().filter(|&child| child != own));
+        next += 1;
     }
-    bytes
+    found
 }
 
 /// The processes whose parent is this one. Asked of every process, since the kernel's own list of

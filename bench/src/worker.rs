@@ -45,7 +45,7 @@ pub fn serve(
     answer(&Reply::Ready { store })?;
     for line in std::io::stdin().lock().lines() {
         let order: Order = serde_json::from_str(&line?).context("this is not an order")?;
-        answer(&match act(order, usage.as_ref()) {
+        answer(&match act(subject, order, usage.as_ref()) {
             Ok(figures) => Reply::Figures(figures),
             Err(error) => Reply::Failed(format!("{error:#}")),
         })?;
@@ -53,9 +53,14 @@ pub fn serve(
     Ok(())
 }
 
-fn act(order: Order, usage: Option<&Usage>) -> anyhow::Result<Vec<(Figure, f64)>> {
+fn act(
+    subject: Subject,
+    order: Order,
+    usage: Option<&Usage>,
+) -> anyhow::Result<Vec<(Figure, f64)>> {
     match (order, usage) {
-        (Order::Sequential { bytes }, _) => sequential::measure(bytes),
+        // Nobody serves a tmpfs.
+        (Order::Sequential { bytes }, _) => sequential::measure(bytes, subject != Subject::Tmpfs),
         (Order::RandomRead { bytes, reads }, _) => random_read::measure(bytes, reads),
         (Order::SmallFiles { files }, _) => small_files::measure(files),
         (Order::Raw { bytes }, _) => raw::measure(&Server::of_this_run()?, bytes),
