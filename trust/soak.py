@@ -98,15 +98,16 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
     # A sample of the calls: when each began and how long it took.
     times: list[tuple[float, float]] = field(default_factory=list)
-    # The longest call that began in each second.
+    # The longest call that was under way in each second.
     longest: dict[int, float] = field(default_factory=dict)
     # Of a file system that met a problem.
     log: str = ""
 
     def moved_over_minimum(self) -> float:
+        """Not a number where nothing had to move."""
         moved = sum(change["bytes_moved"] for change in self.changes)
         least = sum(change["bytes_minimum"] for change in self.changes)
-        return moved / least if least else 1.0
+        return moved / least if least else float("nan")
 
     def p99s(self) -> list[float]:
         """Of the calls that began during each change."""
@@ -126,19 +127,24 @@ class Outcome:
         return [it["bytes_moved"] / it["bytes_minimum"] for it in self.changes if it["bytes_minimum"]]
 
     def uneven(self, stripes_least: float = 0) -> list[float]:
-        """How uneven several nodes were after each change that left so many stripes on a node."""
+        """How uneven several nodes were after each change that left so many stripes on a node, as far as
+        that is known."""
+        told = (it["imbalance_percent"] for it in self.with_several(stripes_least))
+        return [percent for percent in told if percent is not None]
+
+    def with_several(self, stripes_least: float) -> list[dict]:
         several = (it for it in self.changes if it["nodes_after"] > 1)
-        enough = (it for it in several if it["stripes_a_node"] >= stripes_least)
-        known = (it["imbalance_percent"] for it in enough)
-        return [percent for percent in known if percent is not None]
+        return [it for it in several if it["stripes_a_node"] >= stripes_least]
 
     def judged(self) -> list[str]:
         moved, uneven = self.moved_over_minimum(), self.uneven(STRIPES_LEAST)
         found = []
-        if moved > MOVED_MOST:
+        if not moved <= MOVED_MOST:
             found.append(f"{moved:.3f} times the least was moved, more than {MOVED_MOST}")
         if not uneven:
             found.append(f"no change left {STRIPES_LEAST} stripes on a node, so nothing says how even they are")
+        elif len(uneven) < len(self.with_several(STRIPES_LEAST)) / 2:
+            found.append("of most changes it is not known how even they left the nodes")
         elif median(uneven) > UNEVEN_MOST:
             found.append(
                 f"nodes were uneven by {median(uneven):.1f} % in the median, more than {UNEVEN_MOST} %"

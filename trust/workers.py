@@ -29,7 +29,7 @@ class FailedCall(Exception):
 
 class Times:
     """How long calls took: all of them counted, a sample of bounded size kept with when each began, and
-    the longest of each second."""
+    for each second the longest of those that were under way in it."""
 
     def __init__(self, chance: random.Random):
         self.chance, self.count = chance, 0
@@ -38,8 +38,8 @@ class Times:
 
     def add(self, begun: float, seconds: float) -> None:
         self.count += 1
-        second = int(begun)
-        self.longest[second] = max(self.longest.get(second, 0.0), seconds)
+        for second in range(int(begun), int(begun + seconds) + 1):
+            self.longest[second] = max(self.longest.get(second, 0.0), seconds)
         if len(self.kept) < TIMES_KEPT:
             self.kept.append((begun, seconds))
         elif (at := self.chance.randrange(self.count)) < TIMES_KEPT:
