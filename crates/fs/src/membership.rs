@@ -361,9 +361,11 @@ impl Membership {
     }
 
     /// Returns when nobody relies on what was before. Whoever had to be told that this mount shares has
-    /// gone without it.
+    /// gone without it where it is alone again.
     fn set_time_alone(&self, time: u64) {
-        self.must_acknowledge.store(false, Ordering::SeqCst);
+        if time != 0 {
+            self.must_acknowledge.store(false, Ordering::SeqCst);
+        }
         let _nobody = self.relying.write().unwrap_or_else(PoisonError::into_inner);
         self.solitude.set(time);
     }

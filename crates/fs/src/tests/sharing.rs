@@ -186,6 +186,21 @@ fn a_newcomer_that_goes_again_is_not_acknowledged_afterwards() {
 }
 
 #[test]
+fn a_newcomer_is_acknowledged_although_the_store_could_not_be_asked_meanwhile() {
+    let bed = Bed::new();
+    let store = &bed.store;
+    let at = |seconds: i64| Time::from_unix(1_000_000 + seconds, 0);
+    let first = Membership::join(store, MountId(1), at(0)).expect("joins");
+    assert_eq!(first.is_acknowledged(store, at(0)), Ok(true));
+    let second = Membership::join(store, MountId(2), at(0)).expect("joins");
+    assert_eq!(first.tick(store, at(1)), Ok(true));
+    first.could_not_ask(at(1));
+    first.set_ready(first.times_alone());
+    assert_eq!(first.tick(store, at(1)), Ok(false));
+    assert_eq!(second.is_acknowledged(store, at(1)), Ok(true));
+}
+
+#[test]
 fn who_relies_on_being_alone_may_ask_whether_it_is_while_that_is_about_to_change() {
     let bed = Bed::new();
     let fs = bed.mount(1);
