@@ -207,6 +207,20 @@ fn each_class_is_even_for_itself() {
     }
 }
 
+/// Own nodes have no room for the share that was asked for, and all of them are as full as may be.
+#[test]
+fn a_share_that_memory_cuts_leaves_each_class_even() {
+    let inventory = inventory_of(3, 3, 0, false, 540 * MIB);
+    let own_share = Some("0.9".parse().unwrap());
+    let aims = Aims { own_share, ..Aims::default() };
+    let aimed = plan_for(&inventory, &BTreeSet::new(), &small_steps(), &aims).unwrap();
+    assert_eq!(check(&aimed.plan, &inventory), vec![]);
+    let planned = aimed.own_share.expect("there are lent nodes");
+    assert!(planned < 0.8, "memory cuts it to {planned}");
+    let (load, data) = (aimed.after.load_balance, aimed.after.data_balance);
+    assert!(load < 1.04 && data < 1.04, "{load} {data}: {}", aimed.plan);
+}
+
 /// The others take what the memory of a node with a fast link does not.
 #[test]
 fn bandwidth_counts_as_far_as_memory_allows() {

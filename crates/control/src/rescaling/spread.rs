@@ -52,6 +52,9 @@ pub(super) struct Ratios {
     pub over: f64,
 }
 
+/// Of a host that stays and should hold nothing, since it is full of something else.
+const PART_LEAST: f64 = 1e-6;
+
 #[derive(Clone, Debug)]
 pub(super) struct Spread<'a> {
     pub problem: &'a Problem,
@@ -69,11 +72,15 @@ impl<'a> Spread<'a> {
     pub fn new(problem: &'a Problem, targets: Targets) -> Spread<'a> {
         let scale = |at: usize| {
             let host = &problem.hosts()[at];
-            // Where nothing should lie, nothing that counts may.
-            let per = |target: f64| if target > 0.0 { 1.0 / target } else { 0.0 };
+            // Where nothing should lie, whatever counts is far too much.
+            let least = if host.stays { PART_LEAST } else { 0.0 };
+            let per = |part: f64, all: f64| {
+                let target = part.max(least) * all;
+                if target > 0.0 { 1.0 / target } else { 0.0 }
+            };
             Scale {
-                load: per(problem.load_part(at) * problem.load() * targets.load),
-                bytes: per(problem.bytes_part(at) * problem.bytes() as f64 * targets.data),
+                load: per(problem.load_part(at), problem.load() * targets.load),
+                bytes: per(problem.bytes_part(at), problem.bytes() as f64 * targets.data),
                 moved: 1.0 / (host.bandwidth * targets.seconds),
                 // A host with no room at all is over it by a number that can be compared.
                 limit: (host.limit_bytes as f64).max(1.0),
