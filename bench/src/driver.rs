@@ -66,7 +66,7 @@ pub struct Run {
 }
 
 pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> anyhow::Result<Run> {
-    let progress = Progress::new(extent.rounds);
+    let progress = Progress::new();
     let (changing, subjects): (Vec<_>, Vec<_>) =
         subjects.iter().copied().partition(|subject| subject.changes());
     let subjects = &subjects[..];
@@ -82,7 +82,7 @@ pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> an
     for round in 0..extent.rounds {
         for order in orders {
             for subject in rotated(subjects, round) {
-                progress.show(round, order, subject);
+                progress.show(round, extent.rounds, order, subject);
                 measure(&mut workers, subject, order, &mut samples, stop)?;
             }
         }
@@ -93,7 +93,7 @@ pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> an
     let memory =
         Order::Memory { large_bytes: extent.memory_large_bytes, files: extent.memory_files };
     for &subject in subjects.iter().filter(|&&subject| keeps_bytes(subject)) {
-        progress.show(extent.rounds - 1, memory, subject);
+        progress.show(extent.rounds - 1, extent.rounds, memory, subject);
         // Afresh, without what earlier workloads left in allocators.
         let mut worker = Worker::start(subject, site, stop)?;
         keep(&mut samples, subject, worker.ask(memory, stop)?);
@@ -106,7 +106,7 @@ pub fn run(subjects: &[Subject], extent: Extent, site: &Site, stop: &Stop) -> an
         }
         for round in 0..extent.change_rounds {
             let order = Order::Changes { bytes: extent.change_bytes };
-            progress.show(round, order, subject);
+            progress.show(round, extent.change_rounds, order, subject);
             let mut worker = Worker::start(subject, site, stop)?;
             if round == 0 {
                 stores.extend(worker.store.clone().map(|store| (subject, store)));

@@ -71,7 +71,7 @@ struct Bench {
     #[arg(long)]
     quick: bool,
 
-    /// How often everything is measured [default: 5, or 2 with --quick]
+    /// How often everything is measured [default: 5, changes of the nodes 3; with --quick 2 and 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
     rounds: Option<u8>,
 
@@ -136,7 +136,9 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
         format!("there is no {}; build it with: cargo build --release", options.tidefs.display())
     })?;
     let mut extent = if options.quick { Extent::QUICK } else { Extent::FULL };
-    extent.rounds = options.rounds.map_or(extent.rounds, usize::from);
+    if let Some(rounds) = options.rounds.map(usize::from) {
+        extent = Extent { rounds, change_rounds: rounds, ..extent };
+    }
     let all = options.only.is_empty() && !options.planning;
     let subjects = if all { Subject::ALL.to_vec() } else { options.only.clone() };
 

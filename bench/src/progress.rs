@@ -7,27 +7,27 @@ use crate::figures::Subject;
 use crate::order::Order;
 
 pub struct Progress {
-    rounds: usize,
     terminal: bool,
-    shown: std::cell::Cell<Option<usize>>,
+    /// The last round that got a line.
+    shown: std::cell::Cell<Option<(usize, usize)>>,
 }
 
 impl Progress {
-    pub fn new(rounds: usize) -> Progress {
+    pub fn new() -> Progress {
         let terminal = std::io::stderr().is_terminal();
-        Progress { rounds, terminal, shown: std::cell::Cell::new(None) }
+        Progress { terminal, shown: std::cell::Cell::new(None) }
     }
 
     pub fn starting(&self, subject: Subject) {
         self.line(&format!("starting {}", subject.name()));
     }
 
-    pub fn show(&self, round: usize, order: Order, subject: Subject) {
-        let rounds = self.rounds;
+    /// `round` counts from 0.
+    pub fn show(&self, round: usize, rounds: usize, order: Order, subject: Subject) {
         if self.terminal {
             let (order, subject) = (order.name(), subject.name());
             self.line(&format!("round {} of {rounds}: {order} on {subject}", round + 1));
-        } else if self.shown.replace(Some(round)) != Some(round) {
+        } else if self.shown.replace(Some((round, rounds))) != Some((round, rounds)) {
             eprintln!("round {} of {rounds}", round + 1);
         }
     }

@@ -13,6 +13,7 @@ const NAME: usize = 29;
 const VALUE: usize = 10;
 const CHANGES: usize = 14;
 const NAMES: usize = 50;
+const OF: usize = 26;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +40,7 @@ impl fmt::Display for Report {
         if !self.ratios.is_empty() {
             writeln!(
                 f,
-                "{:NAME$} {:<20}{:>6}  {:<15}{:>5} {:>6}",
+                "{:NAME$} {:<OF$}{:>6}  {:<15}{:>5} {:>6}",
                 "ratio", "of", "judged", "min..max", "goal", "half"
             )?;
             self.ratios.iter().try_for_each(|it| ratio(f, it))?;
@@ -97,7 +98,7 @@ fn ratio(f: &mut fmt::Formatter<'_>, it: &Ratio) -> fmt::Result {
     let mark = mark(it.verdict);
     writeln!(
         f,
-        "{name:NAME$} {over:<20}{middle:>6.2}  {range:<15}{sign}{goal:.2} {sign}{half:.2}  {mark}"
+        "{name:NAME$} {over:<OF$}{middle:>6.2}  {range:<15}{sign}{goal:.2} {sign}{half:.2}  {mark}"
     )
 }
 
