@@ -13,22 +13,28 @@ COMMAND_SECONDS_MAX = 60
 GIB = 1 << 30
 
 
-def said(*words: object) -> str:
-    """What a command says, or `unknown` where it is not there or fails."""
+def answer(*words: object) -> str | None:
+    """What a command says; nothing is an answer too. `None` where it is not there or fails."""
     line = [str(word) for word in words]
     options = {"capture_output": True, "text": True, "timeout": COMMAND_SECONDS_MAX, "cwd": PROJECT}
     try:
         done = subprocess.run(line, check=False, **options)
     except OSError:
-        return "unknown"
-    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else "unknown"
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def said(*words: object) -> str:
+    return answer(*words) or "unknown"
 
 
 def commit() -> str:
-    """That the project is at; `-changed` when it differs from it."""
-    found = said("git", "rev-parse", "--short=10", "HEAD")
-    is_same = said("git", "status", "--porcelain", "--untracked-files=no") == "unknown"
-    return found if is_same else f"{found}-changed"
+    """That the project is at; `-changed` unless it is known to be the same."""
+    found = answer("git", "rev-parse", "--short=10", "HEAD")
+    if not found:
+        return "unknown"
+    differs = answer("git", "status", "--porcelain", "--untracked-files=no")
+    return found if differs == "" else f"{found}-changed"
 
 
 def machine() -> dict[str, object]:

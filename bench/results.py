@@ -38,7 +38,7 @@ def plain(name: str) -> str:
 
 def is_whole(report: dict) -> bool:
     found = {subject for row in report["figures"] for subject in row["subjects"]}
-    return found >= SUBJECTS and report["extent"]["rounds"] >= 5 and bool(report["planning"])
+    return found >= SUBJECTS and report["extent"]["rounds"] >= 5 and bool(report["planning"] and report["planning_quality"])
 
 
 def newest(folder: Path) -> tuple[Path | None, dict[str, Path]]:
@@ -48,7 +48,7 @@ def newest(folder: Path) -> tuple[Path | None, dict[str, Path]]:
         report = json.loads(file.read_text())
         if "figures" in report and is_whole(report):
             whole = file
-        elif "about" in report and report.get("bench") in APART:
+        elif "about" in report and report.get("bench") in APART and PARTS[report["bench"]](report):
             apart[report["bench"]] = file
     return whole, apart
 
@@ -84,7 +84,17 @@ def main_run(report: dict) -> str:
         [it["case"], number(it["milliseconds"]["median"]), number(it["goal"]), VERDICTS[it["verdict"]]]
         for it in report["planning"]
     ]
-    return text + table(["plan", "ms", "at most", ""], rows)
+    text += table(["plan", "ms", "at most", ""], rows) + "\n"
+    rows = [
+        [
+            it["case"],
+            number(it["judged"]),
+            ("at least " if it["bound"] == "at_least" else "at most ") + number(it["goal"]),
+            VERDICTS[it["verdict"]],
+        ]
+        for it in report["planning_quality"]
+    ]
+    return text + table(["plans, quality", "judged", "goal", ""], rows)
 
 
 def apart_run(report: dict) -> str:
@@ -121,6 +131,8 @@ def of_rows(rows: list[dict]) -> list[str]:
     def shown(value: object) -> str:
         return number(value) if isinstance(value, float) else str(value)
 
+    if not rows:
+        return []
     return [table([plain(it) for it in rows[0]], [[shown(it) for it in row.values()] for row in rows])]
 
 
