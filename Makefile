@@ -167,10 +167,11 @@ suites:
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
 	trust/programs.py --tidefs $(TIDEFS) --quick
 
-litmus: ## races between two mounts, five minutes on each store, and five while nodes come and go
+litmus: ## races between two mounts, five minutes on each store and as long while nodes come and go; between three, two
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose --churn
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3
 
 programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
 	scripts/setup all

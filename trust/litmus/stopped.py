@@ -93,6 +93,12 @@ def play(race: Race, extra, there) -> int:
         return records
 
     def conductor(_) -> int:
+        try:
+            return conduct()
+        finally:
+            over.set()
+
+    def conduct() -> int:
         wait_for(begun, "began to append")
         os.kill(extra.server, signal.SIGSTOP)
         still.set()
@@ -105,9 +111,7 @@ def play(race: Race, extra, there) -> int:
             with open(view / "lock", "r+b") as lock:
                 if try_lock(lock):
                     raise Broken(f"a lock is given twice, through {view}")
-        looks += meet(race, there)
-        over.set()
-        return looks
+        return looks + meet(race, there)
 
     appended, others_appended, looks = race.run(resident, others, conductor)
     if not appended or not others_appended:
