@@ -89,8 +89,8 @@ impl<S: Store> Fs<S> {
             if !self.change_entries(place.shard, self.removal(place, found))?.applied() {
                 return Ok(false);
             }
-            let left = self.drop_link(reference)?;
-            self.bury(reference, left, open)?;
+            let left = self.drop_link(reference);
+            buried(reference, left.and_then(|left| self.bury(reference, left, open)));
             return Ok(true);
         }
         let field = keys::inode(reference.ino);
@@ -100,8 +100,8 @@ impl<S: Store> Fs<S> {
         if !outcome.applied() {
             return Ok(false);
         }
-        let left = decode(reference, outcome.take(0))?;
-        self.bury(reference, left, open)?;
+        let left = decode(reference, outcome.take(0));
+        buried(reference, left.and_then(|left| self.bury(reference, left, open)));
         Ok(true)
     }
 
@@ -300,6 +300,14 @@ impl<S: Store> Fs<S> {
             self.reopen_or_fail(&Place { shard, name: Vec::new() })?;
         }
         Ok(())
+    }
+}
+
+/// A name is gone, whatever becomes of the file that it stood for.
+fn buried(reference: Reference, done: Result<(), Error>) {
+    if let Err(error) = done {
+        let ino = reference.ino;
+        tracing::warn!(%error, %ino, "a file that lost a name is left for fsck to settle");
     }
 }
 

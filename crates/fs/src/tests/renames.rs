@@ -1,4 +1,4 @@
-//! Renames whose steps fail: what has happened is no failure.
+//! Renames and removals whose steps fail: what has happened is no failure.
 
 use std::sync::Arc;
 
@@ -77,4 +77,36 @@ fn a_directory_that_has_been_removed_is_no_failure_either() {
     let walk: Vec<_> = (1..).map_while(removed_with_failure).collect();
     assert!(walk.iter().all(|(is_done, is_gone)| is_done == is_gone), "{walk:?}");
     assert!(walk.iter().any(|(is_done, _)| *is_done), "{walk:?}");
+}
+
+/// Removes a name while the `nth` call fails, of a file whose record lies in the name's shard or in
+/// another one. The answer is whether that succeeded, and whether the name is gone.
+fn unlink_with_failure(name: &[u8], nth: u64) -> Option<(bool, bool)> {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let first = Fs::mount(store.clone(), Config::new(MountId(1)), bed.clock.clone());
+    let (first, second) = (first.expect("mounted"), bed.mount(2));
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let file = first.mknod(ME, Ino::ROOT, b"old", Kind::File, 0o600, 0).expect("made").attr.ino;
+    first.link(file, Ino::ROOT, b"new").expect("linked");
+    assert_ne!(first.shard_of(Ino::ROOT, b"old"), first.shard_of(Ino::ROOT, b"new"));
+    let before = store.count(Operation::Batch);
+    let gone = StoreError::Unavailable { endpoint: "the node".into() };
+    store.add(Fault::nth(Operation::Batch, before + nth, gone));
+    let answer = first.unlink(Ino::ROOT, name);
+    let failed = store.count(Operation::Batch) >= before + nth;
+    store.heal();
+    let is_there = second.lookup(Ino::ROOT, name).map(drop);
+    assert!(matches!(is_there, Ok(()) | Err(Error::NotFound)));
+    failed.then_some((answer.is_ok(), is_there.is_err()))
+}
+
+#[test]
+fn a_name_that_has_been_removed_is_no_failure_either() {
+    for name in [b"old", b"new"] {
+        let walk: Vec<_> = (1..).map_while(|nth| unlink_with_failure(name, nth)).collect();
+        assert!(walk.iter().all(|(is_done, is_gone)| is_done == is_gone), "{walk:?}");
+    }
+    let elsewhere: Vec<_> = (1..).map_while(|nth| unlink_with_failure(b"new", nth)).collect();
+    assert!(elsewhere.iter().any(|(is_done, _)| *is_done), "no call follows: {elsewhere:?}");
 }
