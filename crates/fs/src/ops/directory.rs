@@ -74,11 +74,16 @@ impl<S: Store> Fs<S> {
             }
         }
         let mut handed_out = offset < DOTS.len() as u64;
-        let rest: Vec<_> = entries_from(&listing, offset).collect();
-        for chunk in rest.chunks(ATTRS_PER_ROUND) {
+        let mut rest = entries_from(&listing, offset);
+        loop {
+            // Never all that follow: the kernel asks again for each few hundred entries.
+            let chunk: Vec<_> = rest.by_ref().take(ATTRS_PER_ROUND).collect();
+            if chunk.is_empty() {
+                break;
+            }
             let references: Vec<_> = chunk.iter().map(|(_, (_, reference))| *reference).collect();
             let inodes = self.fetch_all(&references);
-            for ((position, (name, reference)), inode) in chunk.iter().zip(inodes) {
+            for ((position, (name, reference)), inode) in chunk.into_iter().zip(inodes) {
                 let there = match inode {
                     Ok(Some(inode)) if inode.nlink > 0 => Ok(Some((*reference, inode))),
                     Ok(_) => self.listed_now(directory.node.ino, name),
@@ -89,7 +94,7 @@ impl<S: Store> Fs<S> {
                     None
                 });
                 let Some((reference, inode)) = there else { continue };
-                if !sink(&entry(*position, name, reference), &inode.attr(reference.ino)) {
+                if !sink(&entry(position, name, reference), &inode.attr(reference.ino)) {
                     return Ok(());
                 }
                 self.table.look_up(reference).saw(&inode);
