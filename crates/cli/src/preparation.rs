@@ -48,7 +48,10 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };
         without_effect::check(&size.elasticity, beside).map_err(Failure::WithoutEffect)?;
         size.settings(nodes).map_err(Failure::Contradiction)?;
-        foresight::forecaster(&size.elasticity, nodes)?;
+        // Nobody knows how much lenders will bring.
+        let most = ByteSize(each_bytes.saturating_mul(u64::from(nodes.max)));
+        let most = listen.is_none().then_some(most);
+        foresight::forecaster(&size.elasticity, nodes, most)?;
         // The manager's process may have another working directory.
         let workflow = size.elasticity.workflow.take();
         size.elasticity.workflow = workflow.and_then(|path| path.canonicalize().ok());

@@ -59,7 +59,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         clock: SteadyClock::start(),
     };
     let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
-    let manager = match foresight::forecaster(&size.elasticity, nodes)? {
+    let manager = match foresight::forecaster(&size.elasticity, nodes, None)? {
         Some(forecaster) => manager.with_forecast(forecaster),
         None => manager,
     };

@@ -115,7 +115,9 @@ fn a_run_follows_a_forecast() {
 fn a_forecast_without_a_sound_workflow_is_refused() {
     let Some(world) = world() else { return };
     let circle = WORKFLOW.replace("\"id\": \"a\", ", "\"id\": \"a\", \"parents\": [\"b\"], ");
-    for (name, text) in [("two.json", WORKFLOW), ("circle.json", &circle), ("empty.txt", "")] {
+    let large = WORKFLOW.replace("30000000", "90000000");
+    let texts = [("two.json", WORKFLOW), ("circle.json", &circle), ("large.json", &large)];
+    for (name, text) in texts.into_iter().chain([("empty.txt", "")]) {
         std::fs::write(world.work().join(name), text).expect("a file");
     }
     for (words, part) in [
@@ -124,11 +126,12 @@ fn a_forecast_without_a_sound_workflow_is_refused() {
         (&["--policy", "forecast", "--workflow", "none.json"], "none.json"),
         (&["--policy", "forecast", "--workflow", "circle.json"], "\"a\" waits for itself"),
         (&["--policy", "forecast", "--workflow", "empty.txt"], "no jobs"),
+        (&["--policy", "forecast", "--workflow", "large.json"], "a \"use\", reads and writes"),
     ] {
         let words = [&["--nodes", "1..2", "--node-memory", "64MiB"][..], words].concat();
         world.run_script(&words, "true").refused(2, &[part]);
     }
-    world.shell("rm two.json circle.json empty.txt").succeeded();
+    world.shell("rm two.json circle.json large.json empty.txt").succeeded();
     world.is_as_before();
 }
 
