@@ -6,8 +6,6 @@
 mod snakemake;
 mod wfformat;
 
-use std::collections::BTreeSet;
-
 pub use snakemake::SnakemakeError;
 pub use wfformat::WfError;
 
@@ -71,21 +69,6 @@ impl Workflow {
         } else {
             Ok(Workflow::from_snakemake(text)?)
         }
-    }
-
-    /// Files that some task reads and none of these tasks' successors will: all their readers have
-    /// ended. What nobody reads is a result, and never dead.
-    pub fn dead(&self, ended: &BTreeSet<TaskNumber>) -> Vec<FileNumber> {
-        let mut readers: Vec<Option<bool>> = vec![None; self.files.len()];
-        for (at, task) in self.tasks.iter().enumerate() {
-            let over = ended.contains(&(at as TaskNumber));
-            for &file in &task.reads {
-                let all = &mut readers[file as usize];
-                *all = Some(all.unwrap_or(true) && over);
-            }
-        }
-        let dead = readers.iter().enumerate().filter(|(_, all)| **all == Some(true));
-        dead.map(|(file, _)| file as FileNumber).collect()
     }
 
     pub fn input_bytes(&self) -> u64 {
