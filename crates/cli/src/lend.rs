@@ -2,6 +2,7 @@
 //! with the file system that uses it. What both sides say is in `lending`.
 
 mod claim;
+mod errands;
 mod folder;
 mod group;
 mod loan;

@@ -12,9 +12,9 @@ use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::probe::info_number;
-use crate::wire::{Malformed, Request};
+use crate::wire::{Malformed, Reply, Request};
 
-/// Its lender has more to do than to wait for a node that is busy, and asks again.
+/// A node that is busy for longer is asked again, on another connection.
 const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 /// A running node; it is ended when this value is dropped.
@@ -52,8 +52,29 @@ impl LentNode {
         self.description.process.is_running()
     }
 
-    pub fn usage(&self) -> Result<LentUsage, Fault> {
-        let reply = self.connect()?.ask(&Request::of(&["INFO", "memory"]))?;
+    /// To ask it something.
+    pub fn line(&self) -> LentLine {
+        let (endpoint, account) = (self.description.endpoint(), self.account.clone());
+        LentLine { endpoint, account, connection: None }
+    }
+
+    /// Ends its process at once: what it holds still is lost.
+    pub fn kill(&self) {
+        self.description.process.kill();
+    }
+}
+
+/// What a lender may ask of its node, on a connection that is kept. Each question may take as long as
+/// a node that is busy, or stands still, takes: some seconds at most.
+pub struct LentLine {
+    endpoint: Endpoint,
+    account: Account,
+    connection: Option<Connection>,
+}
+
+impl LentLine {
+    pub fn usage(&mut self) -> Result<LentUsage, Fault> {
+        let reply = self.ask(&["INFO", "memory"])?;
         let text = reply.text()?;
         Ok(LentUsage {
             used: ByteSize(info_number(text, "used_memory")?),
@@ -64,26 +85,27 @@ impl LentNode {
 
     /// Has it hold no more than this from now on. What it holds already stays: it refuses to take in
     /// more until there is less.
-    pub fn set_budget(&self, budget: ByteSize) -> Result<(), Fault> {
-        let mut connection = self.connect()?;
-        let bytes = budget.0.to_string();
-        connection.ask(&Request::of(&["CONFIG", "SET", "maxmemory", &bytes])).map(|_| ())
+    pub fn set_budget(&mut self, budget: ByteSize) -> Result<(), Fault> {
+        self.ask(&["CONFIG", "SET", "maxmemory", &budget.0.to_string()]).map(|_| ())
     }
 
     /// Gives freed pieces of memory back to the machine, as far as the server can.
-    pub fn purge(&self) -> Result<(), Fault> {
-        self.connect()?.ask(&Request::of(&["MEMORY", "PURGE"])).map(|_| ())
+    pub fn purge(&mut self) -> Result<(), Fault> {
+        self.ask(&["MEMORY", "PURGE"]).map(|_| ())
     }
 
-    /// Ends its process at once: it holds nothing any more, and nobody calls it.
-    pub fn kill(&self) {
-        self.description.process.kill();
-    }
-
-    fn connect(&self) -> Result<Connection, Fault> {
-        let endpoint = self.description.endpoint();
-        let timeouts = Timeouts { reply: REPLY_WAIT, ..Timeouts::default() };
-        Ok(Connection::open(&endpoint, &self.account, timeouts)?.0)
+    fn ask(&mut self, words: &[&str]) -> Result<Reply, Fault> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let timeouts = Timeouts { reply: REPLY_WAIT, ..Timeouts::default() };
+                Connection::open(&self.endpoint, &self.account, timeouts)?.0
+            }
+        };
+        let reply = connection.ask(&Request::of(words))?;
+        // After a fault a connection is of no more use.
+        self.connection = Some(connection);
+        Ok(reply)
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::Context;
 use tidefs_control::yielding::{Lender, Lending, Limits, Need};
 use tidefs_fuse::SystemClock;
 use tidefs_model::{ByteSize, Clock};
+use tidefs_valkey::LentUsage;
 
 use crate::arguments::Lend;
 use crate::failure::Failure;
@@ -143,6 +144,8 @@ struct Keeping {
     leaving: Option<Leaving>,
     /// A signal came.
     is_asked: bool,
+    /// As the node said last.
+    held: ByteSize,
     /// Since when the node may hold less than it does, and how much.
     shrinking: Option<(Instant, ByteSize)>,
     state: Option<State>,
@@ -151,8 +154,8 @@ struct Keeping {
 impl Keeping {
     fn new(loan: Loan, options: &Lend, reserve: ByteSize) -> Keeping {
         let deadline = options.deadline;
-        let (leaving, shrinking, state) = (None, None, None);
-        Keeping { loan, deadline, reserve, leaving, is_asked: false, shrinking, state }
+        let (leaving, shrinking, state, held) = (None, None, None, ByteSize(0));
+        Keeping { loan, deadline, reserve, leaving, is_asked: false, held, shrinking, state }
     }
 
     fn keep(&mut self, lender: &mut Lender, signals: &Signals) -> Why {
@@ -174,6 +177,10 @@ impl Keeping {
                 let asked = lender.look(SystemClock.now(), pressure(self.loan.resident()));
                 self.obey(asked);
             }
+            // Before anything that somebody else may delay.
+            if let Some(why) = self.look_at_the_clock() {
+                return why;
+            }
             if self.leaving.is_some() || beat.elapsed() >= BEAT {
                 beat = Instant::now();
                 if let Some(why) = self.beat() {
@@ -193,7 +200,7 @@ impl Keeping {
             Lending::Keep | Lending::Offer(_) => {}
             Lending::Budget(budget) => {
                 say::note(format!("the node may hold {budget} from now on"));
-                self.loan.set_budget(budget);
+                self.loan.errands().set_budget(budget);
                 self.shrinking = Some((Instant::now(), budget));
             }
             Lending::Leave(need) => {
@@ -226,42 +233,48 @@ impl Keeping {
             say::note("the node is in use");
         }
         self.state = Some(state);
-        self.look_at_the_budget();
-        self.hand_over();
-        self.look_at_the_clock()
+        let matters = self.leaving.is_some() || self.shrinking.is_some();
+        if let Some(usage) = matters.then(|| self.loan.errands().usage()).flatten() {
+            self.held = usage.used;
+            self.look_at_the_budget(usage);
+            self.hand_over(usage);
+        }
+        None
     }
 
     /// While the node is emptied for a machine that needs its memory, what has left it goes back to the
     /// machine at once: the server would keep it for ten seconds.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, usage: LentUsage) {
         let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.needed) else { return };
-        let Some(used) = self.loan.usage().map(|usage| usage.used) else { return };
-        let before = *leaving.purged.get_or_insert(used);
-        if used.0 + HANDED_OVER.0 <= before.0 {
-            leaving.purged = Some(used);
-            self.loan.purge();
+        let before = *leaving.purged.get_or_insert(usage.used);
+        if usage.used.0 + HANDED_OVER.0 <= before.0 {
+            leaving.purged = Some(usage.used);
+            self.loan.errands().purge();
         }
     }
 
-    /// What has become free goes back to the machine; a node that is not relieved in time leaves.
-    fn look_at_the_budget(&mut self) {
-        let Some((since, budget)) = self.shrinking else { return };
-        let Some(usage) = self.loan.usage() else { return };
-        if usage.budget > budget {
-            // It was too busy to hear it.
-            self.loan.set_budget(budget);
-        }
-        if usage.used <= budget {
-            self.loan.purge();
+    /// What has become free goes back to the machine.
+    fn look_at_the_budget(&mut self, usage: LentUsage) {
+        let Some((_, budget)) = self.shrinking else { return };
+        if usage.budget != budget {
+            // It has not heard it yet.
+            self.loan.errands().set_budget(budget);
+        } else if usage.used <= budget {
+            self.loan.errands().purge();
             self.shrinking = None;
-        } else if since.elapsed() > self.deadline && self.leaving.is_none() {
+        }
+    }
+
+    /// A node that is not relieved in time leaves, and one that is not empty in time is ended.
+    fn look_at_the_clock(&mut self) -> Option<Why> {
+        let is_late = |(since, budget): (Instant, ByteSize)| {
+            since.elapsed() > self.deadline && self.loan.resident() > budget
+        };
+        if self.leaving.is_none() && self.shrinking.is_some_and(is_late) {
             self.shrinking = None;
             say::note("the node still holds more than it may; giving all of it back");
             self.leave(true);
         }
-    }
-
-    fn look_at_the_clock(&mut self) -> Option<Why> {
         let leaving = self.leaving.as_mut()?;
         // While the tenant has what was promised to it, nothing is lost for it.
         if pressure(self.loan.resident()).available >= self.reserve {
@@ -273,7 +286,7 @@ impl Keeping {
             return None;
         }
         if !std::mem::replace(&mut leaving.is_late, true) {
-            let held = self.loan.usage().map_or(ByteSize(0), |usage| usage.used);
+            let held = self.held;
             let why = self.loan.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             say::note(format!(
                 "the node holds about {held} still, and goes on giving it back{why}"

@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{
-    Account, Accounts, Awake, Host, LentNode, LentUsage, Lifetime, NewNode, Secret,
-};
+use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, Secret};
 
+use super::errands::Errands;
 use super::{Folder, Group, tenant};
 use crate::failure::Failure;
 use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
@@ -18,7 +17,7 @@ use crate::storage::find_server;
 /// The borrower asks the node who it is before it answers.
 const JOIN_WAIT: Duration = Duration::from_secs(15);
 /// At one go, for an answer: what the machine needs and which signals came is looked at in between.
-const LISTEN: Duration = Duration::from_millis(250);
+const LISTEN: Duration = Duration::from_millis(50);
 
 /// How a loan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +36,7 @@ pub enum Ended {
 pub struct Loan {
     channel: Channel,
     node: LentNode,
+    errands: Errands,
     /// When the words were said that have not been answered.
     asked: VecDeque<Awake>,
     /// What was said and heard last.
@@ -88,16 +88,18 @@ impl Loan {
             bus_port: described.bus_port,
             memory_bytes: memory.0,
         };
-        channel.patience(JOIN_WAIT);
+        channel.patience(JOIN_WAIT)?;
         channel.say(&join).map_err(refused)?;
         match channel.hear().map_err(refused)? {
             FromBorrower::Standing { .. } => {}
             other => return Err(unwanted(address, other).into()),
         }
-        channel.patience(LISTEN);
+        channel.patience(LISTEN)?;
+        let errands = Errands::to(node.line())?;
         Ok(Loan {
             channel,
             node,
+            errands,
             asked: VecDeque::new(),
             wants_back: false,
             state: State::Waiting,
@@ -120,25 +122,10 @@ impl Loan {
         tenant::resident(self.node.description().process.pid)
     }
 
-    /// Has the node hold no more than this from now on; the borrower sees it and takes away what is
-    /// too much.
-    pub fn set_budget(&self, budget: ByteSize) {
-        if let Err(fault) = self.node.set_budget(budget) {
-            tracing::warn!("the node's budget is not changed: {fault}");
-        }
-    }
-
-    /// Pieces that are free in the node go back to the machine.
-    pub fn purge(&self) {
-        if let Err(fault) = self.node.purge() {
-            tracing::debug!("the node keeps free pieces: {fault}");
-        }
-    }
-
-    /// `None` when the node does not answer.
-    pub fn usage(&self) -> Option<LentUsage> {
-        let usage = self.node.usage();
-        usage.inspect_err(|fault| tracing::debug!("the node says nothing of itself: {fault}")).ok()
+    /// To ask the node something. The borrower sees when it may hold less, and takes away what is too
+    /// much.
+    pub fn errands(&self) -> &Errands {
+        &self.errands
     }
 
     /// Tells the borrower that the lender is there, and learns how it stands: as it was said last, where
@@ -199,8 +186,9 @@ impl Loan {
 
     /// Ends the node, and clears away its group and its folder.
     pub fn end(self) {
-        let Loan { channel, node, group, _folder, .. } = self;
+        let Loan { channel, node, errands, group, _folder, .. } = self;
         group.hurry();
+        drop(errands);
         drop(node);
         drop(channel);
         drop(group);

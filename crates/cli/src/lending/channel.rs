@@ -19,6 +19,8 @@ const LABEL: &[u8] = b"tidefs lend 1";
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// For a connection, and then for everything until it is known that both know the secret.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// A socket that waits for no time at all waits for ever.
+const LOOK_MIN: Duration = Duration::from_millis(1);
 /// In front of a reason that is told to somebody who has not shown that he knows the secret.
 const REFUSAL: char = '!';
 
@@ -104,8 +106,10 @@ impl Channel {
     }
 
     /// For how long a word is waited for, in time in which this process runs.
-    pub fn patience(&mut self, wait: Duration) {
+    pub fn patience(&mut self, wait: Duration) -> io::Result<()> {
         self.patience = wait;
+        let look = wait.clamp(LOOK_MIN, LOOK_EVERY);
+        self.stream.get_ref().set_read_timeout(Some(look))
     }
 
     /// This side's address, and the other's, as others call them too.
@@ -292,13 +296,13 @@ mod tests {
         let (mut lender, mut borrower) = pair([1; 32], [1; 32]);
         borrower.say(&"one").unwrap();
         assert_eq!(lender.hear::<String>().unwrap(), "one");
-        lender.patience(Duration::ZERO);
+        lender.patience(Duration::ZERO).unwrap();
         let line = format!("{} \"two\"\n", borrower.code(false, 1, "\"two\""));
         let (first, rest) = line.split_at(40);
         borrower.stream.get_mut().write_all(first.as_bytes()).unwrap();
         assert!(lender.hear::<String>().unwrap_err().is_silence());
         borrower.stream.get_mut().write_all(rest.as_bytes()).unwrap();
-        lender.patience(CONNECT_WAIT);
+        lender.patience(CONNECT_WAIT).unwrap();
         assert_eq!(lender.hear::<String>().unwrap(), "two");
     }
 

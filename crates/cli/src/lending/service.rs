@@ -104,7 +104,7 @@ impl Service {
                 }
                 heard => heard?,
             };
-            channel.patience(LEASE);
+            channel.patience(LEASE)?;
             let answer = match (word, *lent) {
                 (ToBorrower::Offer { memory_bytes }, _) => self.terms(ByteSize(memory_bytes)),
                 (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),

@@ -54,7 +54,8 @@ fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
         (0..24).map(|index| StripeKey { ino: tidefs_model::Ino(9), index }).collect();
     let bytes = |index: u32| vec![index as u8 + 1; 1 << 20];
     keys.iter().for_each(|key| write(&store, *key, &bytes(key.index)).unwrap());
-    let usage = lent.usage().unwrap();
+    let mut line = lent.line();
+    let usage = line.usage().unwrap();
     assert!(usage.used > ByteSize::mib(6), "{usage:?}");
     assert_eq!(usage.budget, ByteSize::mib(64));
 
@@ -67,7 +68,7 @@ fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
     }
 
     // Less than it holds: it takes in no more, and still gives away what it has.
-    lent.set_budget(ByteSize::mib(5)).unwrap();
+    line.set_budget(ByteSize::mib(5)).unwrap();
     let refused = keys.iter().filter(|key| {
         matches!(write(&store, **key, &bytes(key.index)), Err(StoreError::Full { .. }))
     });
@@ -76,7 +77,7 @@ fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
     assert_eq!(readings.unwrap().capacity, ByteSize::mib(5));
     assert_whole(&admin, &carry_out(&admin, &drain(&admin, node.id)));
     admin.remove_node(node.id).unwrap();
-    lent.purge().unwrap();
+    line.purge().unwrap();
     for key in &keys {
         assert_eq!(read(&store, *key, 1 << 20).unwrap(), bytes(key.index), "{key:?}");
     }
