@@ -106,14 +106,14 @@ YIELDS = /usr/bin/python3 trust/yields.py --tidefs $(TIDEFS)
 
 lent:
 	cargo build --release --locked -p tidefs-cli
-	$(SHARES) --shares 0.25 --stripes 200 --victims 2
+	$(SHARES) --shares 0.25 --stripes 200 --victims 2 --more 2
 	$(YIELDS) --tries 3 --over 6 --deadline 30
 	/usr/bin/python3 trust/starved.py --tidefs $(TIDEFS)
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
-	$(SHARES)
+	$(SHARES) --results bench/results
 
 yields: ## a tenant takes all its memory within a second, a hundred times, while some of it is lent
 	scripts/setup test
