@@ -11,7 +11,7 @@ mod tenant;
 pub use folder::Folder;
 pub use group::Group;
 pub use loan::{Ended, Loan};
-pub use tenant::pressure;
+pub use tenant::Machine;
 
 use tidefs_model::ByteSize;
 

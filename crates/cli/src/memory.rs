@@ -1,12 +1,13 @@
 //! How much memory this machine offers: what the kernel counts, or what the control groups that
 //! this process is in leave of it, whichever is less.
 
+mod limited;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use tidefs_model::ByteSize;
 
-use crate::control_groups::{Hierarchy, hierarchy};
+pub use self::limited::{Group, Live, groups};
 use crate::failure::Failure;
 
 /// Memory as it was a moment ago.
@@ -31,7 +32,8 @@ impl Memory {
             total: line_of(&meminfo, "MemTotal:").unwrap_or_default(),
             available: line_of(&meminfo, "MemAvailable:").unwrap_or_default(),
         };
-        groups().iter().filter_map(|group| group.read()).fold(machine, Memory::least)
+        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        groups(&membership).iter().filter_map(Group::memory).fold(machine, Memory::least)
     }
 
     /// What is kept for everything else.
@@ -73,77 +75,6 @@ impl Memory {
     }
 }
 
-/// How often the control groups of this process met their limits of memory, and how often the kernel
-/// ended a program for that.
-pub fn limits_met() -> (u64, u64) {
-    let sum = |(met, killed), (more, ended)| (met + more, killed + ended);
-    groups().iter().map(Group::limits_met).fold((0, 0), sum)
-}
-
-/// A control group with a memory limit, of either version.
-struct Group {
-    directory: PathBuf,
-    version2: bool,
-}
-
-impl Group {
-    fn read(&self) -> Option<Memory> {
-        let (limit, usage, cache) = match self.version2 {
-            true => ("memory.max", "memory.current", "inactive_file "),
-            false => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
-        };
-        let number = |name: &str| -> Option<u64> {
-            fs::read_to_string(self.directory.join(name)).ok()?.trim().parse().ok()
-        };
-        // No limit is the word `max`, or a number beyond every machine.
-        let limit = number(limit)?;
-        let stat = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
-        let droppable: u64 = stat
-            .lines()
-            .find_map(|line| line.strip_prefix(cache)?.trim().parse().ok())
-            .unwrap_or(0);
-        let used = number(usage).unwrap_or(0).saturating_sub(droppable);
-        Some(Memory { total: ByteSize(limit), available: ByteSize(limit.saturating_sub(used)) })
-    }
-}
-
-impl Group {
-    fn limits_met(&self) -> (u64, u64) {
-        let read = |name: &str| fs::read_to_string(self.directory.join(name)).unwrap_or_default();
-        if !self.version2 {
-            let met = read("memory.failcnt").trim().parse().unwrap_or(0);
-            return (met, count(&read("memory.oom_control"), &["oom_kill"]));
-        }
-        // Of this group's own limit; those of groups below are theirs.
-        let local = read("memory.events.local");
-        let events = if local.is_empty() { read("memory.events") } else { local };
-        (count(&events, &["max", "oom"]), count(&events, &["oom_kill"]))
-    }
-}
-
-/// The sum of the lines with these names.
-fn count(events: &str, names: &[&str]) -> u64 {
-    let of = |line: &str| -> Option<u64> {
-        let (name, count) = line.split_once(' ')?;
-        names.contains(&name).then(|| count.trim().parse().ok())?
-    };
-    events.lines().filter_map(of).sum()
-}
-
-/// The groups of this process with all groups above them, as far as they are visible here.
-fn groups() -> Vec<Group> {
-    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let of = |controller: Option<&str>| {
-        let found = hierarchy(&mounts, &membership, controller);
-        let directories: Vec<_> =
-            found.iter().flat_map(Hierarchy::upwards).map(Path::to_owned).collect();
-        let version2 = controller.is_none();
-        directories.into_iter().map(move |directory| Group { directory, version2 })
-    };
-    of(None).chain(of(Some("memory"))).collect()
-}
-
 /// A size in the kernel's way to say it: a line with a name and so many kB.
 pub fn line_of(meminfo: &str, name: &str) -> Option<ByteSize> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -178,13 +109,6 @@ mod tests {
         let memory = Memory::of_this_machine();
         assert!(memory.total > ByteSize::mib(64), "{memory:?}");
         assert!(memory.available <= memory.total, "{memory:?}");
-    }
-
-    #[test]
-    fn lines_of_events_are_summed_by_name() {
-        let events = "low 0\nmax 7\noom 2\noom_kill 1\n";
-        assert_eq!((count(events, &["max", "oom"]), count(events, &["oom_kill"])), (9, 1));
-        assert_eq!(count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", &["oom_kill"]), 3);
     }
 
     #[test]

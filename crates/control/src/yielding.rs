@@ -51,6 +51,10 @@ const STEP_PART: u64 = 16;
 const DOUBLED_MOST: u32 = 4;
 /// Two looks closer together say nothing of how fast memory goes.
 const RATE_OVER: Duration = Duration::from_millis(40);
+/// Between two looks, and where so much is free that no program takes it in between.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONG_PAUSE: Duration = Duration::from_millis(200);
+const FAR: ByteSize = ByteSize::gib(1);
 /// What was free longer ago says nothing of how fast memory goes now.
 const REMEMBERED: Duration = Duration::from_secs(1);
 const LOOKS_MOST: usize = 32;
@@ -150,6 +154,12 @@ impl Lender {
                 self.adapt(now, budget, &pressure)
             }
         }
+    }
+
+    /// Until the next look. Looking costs the tenant some of its processors.
+    pub fn pause(&self, pressure: &Pressure) -> Duration {
+        let is_far = pressure.available.0 >= self.limits.reserve.0.saturating_add(FAR.0);
+        if is_far { LONG_PAUSE } else { PAUSE }
     }
 
     fn remember(&mut self, now: Time, pressure: &Pressure) {

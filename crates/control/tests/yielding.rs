@@ -48,6 +48,13 @@ fn a_slow_need_shrinks_the_node_by_what_is_missing() {
 }
 
 #[test]
+fn a_machine_with_much_free_is_looked_at_less_often() {
+    let lender = lending(1_000);
+    let pause = |available| lender.pause(&pressure(available, 900)).as_millis();
+    assert_eq!((pause(1_523), pause(1_524)), (50, 200), "a gibibyte beyond the reserve");
+}
+
+#[test]
 fn a_sudden_need_ends_the_loan_before_memory_is_used_up() {
     let mut lender = lending(1_000);
     lender.look(at(0), pressure(4_000, 900));

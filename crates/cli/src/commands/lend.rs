@@ -12,14 +12,12 @@ use tidefs_valkey::LentUsage;
 
 use crate::arguments::Lend;
 use crate::failure::Failure;
-use crate::lend::{Ended, Group, Loan, budget, pressure};
+use crate::lend::{Ended, Group, Loan, Machine, budget};
 use crate::lending::{State, secret_of};
 use crate::memory::Memory;
 use crate::say;
 use crate::signals::Signals;
 
-/// Between two looks at the machine.
-const LOOK: Duration = Duration::from_millis(50);
 /// Between two words to the borrower.
 const BEAT: Duration = Duration::from_millis(250);
 /// While the node is being emptied.
@@ -30,11 +28,12 @@ const HANDED_OVER: ByteSize = ByteSize::mib(4);
 const BUDGET_MIN: ByteSize = ByteSize::mib(32);
 
 pub fn lend(options: &Lend) -> anyhow::Result<()> {
-    let machine = Memory::of_this_machine();
-    check(options.memory, machine)?;
+    let memory = Memory::of_this_machine();
+    check(options.memory, memory)?;
     let secret = read_secret(&options.secret_file)?;
     let signals = Signals::catch().context("cannot catch signals")?;
-    let reserve = options.keep_free.unwrap_or(machine.reserve());
+    let reserve = options.keep_free.unwrap_or(memory.reserve());
+    let mut machine = Machine::here();
     let mut lender = Lender::new(Limits {
         most: budget(options.memory),
         least: BUDGET_MIN,
@@ -42,8 +41,8 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         deadline: options.deadline,
         idle: options.idle,
     });
-    let first = lender.first_offer(&pressure(ByteSize(0)));
-    let available = machine.available;
+    let first = lender.first_offer(&machine.pressure(ByteSize(0)));
+    let available = memory.available;
     let mut memory = first.ok_or(Failure::OfferNotFree { memory: options.memory, available })?;
     loop {
         let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
@@ -53,7 +52,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         say::note(format!("node {node} at {address} offers {memory} to {join}; Ctrl-C ends that"));
         lender.lent(memory);
         let mut keeping = Keeping::new(loan, options, reserve);
-        let ended = keeping.keep(&mut lender, &signals);
+        let ended = keeping.keep(&mut lender, &mut machine, &signals);
         match ended {
             // The tenant waits for the memory: the node is not asked to end, it is ended.
             Why::Asked | Why::Needed { .. } => keeping.loan.end_empty(),
@@ -77,7 +76,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
             return Ok(());
         }
         lender.gone(SystemClock.now());
-        match wait_for_idle_memory(&mut lender, &signals) {
+        match wait_for_idle_memory(&mut lender, &mut machine, &signals) {
             Some(budget) => memory = budget,
             None => return Ok(()),
         }
@@ -85,12 +84,16 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
 }
 
 /// Until memory may be lent again; `None`: a signal came.
-fn wait_for_idle_memory(lender: &mut Lender, signals: &Signals) -> Option<ByteSize> {
+fn wait_for_idle_memory(
+    lender: &mut Lender,
+    machine: &mut Machine,
+    signals: &Signals,
+) -> Option<ByteSize> {
     loop {
         if signals.wait(None, BEAT).is_some_and(|signal| signal.asks_to_stop()) {
             return None;
         }
-        if let Lending::Offer(budget) = lender.look(SystemClock.now(), pressure(ByteSize(0))) {
+        if let Lending::Offer(budget) = lender.look(SystemClock.now(), machine.pressure(ByteSize(0))) {
             return Some(budget);
         }
     }
@@ -158,10 +161,9 @@ impl Keeping {
         Keeping { loan, deadline, reserve, leaving, is_asked: false, held, shrinking, state }
     }
 
-    fn keep(&mut self, lender: &mut Lender, signals: &Signals) -> Why {
-        let mut beat = Instant::now();
+    fn keep(&mut self, lender: &mut Lender, machine: &mut Machine, signals: &Signals) -> Why {
+        let (mut beat, mut wait) = (Instant::now(), QUICK_BEAT);
         loop {
-            let wait = if self.leaving.is_some() { QUICK_BEAT } else { LOOK };
             if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
                 if std::mem::replace(&mut self.is_asked, true) {
                     return Why::Early;
@@ -173,12 +175,13 @@ impl Keeping {
                     self.leave(false);
                 }
             }
+            let pressure = machine.pressure(self.loan.resident());
             if self.leaving.is_none() {
-                let asked = lender.look(SystemClock.now(), pressure(self.loan.resident()));
-                self.obey(asked);
+                self.obey(lender.look(SystemClock.now(), pressure));
             }
+            wait = if self.leaving.is_some() { QUICK_BEAT } else { lender.pause(&pressure) };
             // Before anything that somebody else may delay.
-            if let Some(why) = self.look_at_the_clock() {
+            if let Some(why) = self.look_at_the_clock(pressure.available) {
                 return why;
             }
             if self.leaving.is_some() || beat.elapsed() >= BEAT {
@@ -266,7 +269,7 @@ impl Keeping {
     }
 
     /// A node that is not relieved in time leaves, and one that is not empty in time is ended.
-    fn look_at_the_clock(&mut self) -> Option<Why> {
+    fn look_at_the_clock(&mut self, available: ByteSize) -> Option<Why> {
         let is_late = |(since, budget): (Instant, ByteSize)| {
             since.elapsed() > self.deadline && self.loan.resident() > budget
         };
@@ -277,7 +280,7 @@ impl Keeping {
         }
         let leaving = self.leaving.as_mut()?;
         // While the tenant has what was promised to it, nothing is lost for it.
-        if pressure(self.loan.resident()).available >= self.reserve {
+        if available >= self.reserve {
             leaving.lacks = Instant::now();
         } else if leaving.lacks.elapsed() > self.deadline {
             return Some(Why::Needed { empty: false });

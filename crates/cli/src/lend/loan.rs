@@ -9,7 +9,8 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, Secret};
 
 use super::errands::Errands;
-use super::{Folder, Group, tenant};
+use super::tenant::Resident;
+use super::{Folder, Group};
 use crate::failure::Failure;
 use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
 use crate::storage::find_server;
@@ -37,6 +38,7 @@ pub struct Loan {
     channel: Channel,
     node: LentNode,
     errands: Errands,
+    resident: Resident,
     /// When the words were said that have not been answered.
     asked: VecDeque<Awake>,
     /// What was said and heard last.
@@ -98,6 +100,7 @@ impl Loan {
         let errands = Errands::to(node.line())?;
         Ok(Loan {
             channel,
+            resident: Resident::of(node.description().process.pid),
             node,
             errands,
             asked: VecDeque::new(),
@@ -119,7 +122,7 @@ impl Loan {
 
     /// What the machine has given the node.
     pub fn resident(&self) -> ByteSize {
-        tenant::resident(self.node.description().process.pid)
+        self.resident.now()
     }
 
     /// To ask the node something. The borrower sees when it may hold less, and takes away what is too
