@@ -22,8 +22,6 @@ use crate::signals::Signals;
 const BEAT: Duration = Duration::from_millis(250);
 /// While the node is being emptied.
 const QUICK_BEAT: Duration = Duration::from_millis(20);
-/// What has left a node that is being emptied goes back to the machine in pieces of this size.
-const HANDED_OVER: ByteSize = ByteSize::mib(4);
 /// With less a node is of no use.
 const BUDGET_MIN: ByteSize = ByteSize::mib(32);
 
@@ -93,7 +91,9 @@ fn wait_for_idle_memory(
         if signals.wait(None, BEAT).is_some_and(|signal| signal.asks_to_stop()) {
             return None;
         }
-        if let Lending::Offer(budget) = lender.look(SystemClock.now(), machine.pressure(ByteSize(0))) {
+        if let Lending::Offer(budget) =
+            lender.look(SystemClock.now(), machine.pressure(ByteSize(0)))
+        {
             return Some(budget);
         }
     }
@@ -134,8 +134,6 @@ struct Leaving {
     /// Not by a signal.
     needed: bool,
     is_late: bool,
-    /// What the node used when free pieces last went back to the machine.
-    purged: Option<ByteSize>,
 }
 
 /// A loan while it lasts.
@@ -195,7 +193,10 @@ impl Keeping {
 
     fn leave(&mut self, needed: bool) {
         let since = Instant::now();
-        self.leaving = Some(Leaving { since, lacks: since, needed, is_late: false, purged: None });
+        self.leaving = Some(Leaving { since, lacks: since, needed, is_late: false });
+        if needed {
+            self.loan.errands().hand_over();
+        }
     }
 
     fn obey(&mut self, asked: Lending) {
@@ -240,20 +241,8 @@ impl Keeping {
         if let Some(usage) = matters.then(|| self.loan.errands().usage()).flatten() {
             self.held = usage.used;
             self.look_at_the_budget(usage);
-            self.hand_over(usage);
         }
         None
-    }
-
-    /// While the node is emptied for a machine that needs its memory, what has left it goes back to the
-    /// machine at once: the server would keep it for ten seconds.
-    fn hand_over(&mut self, usage: LentUsage) {
-        let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.needed) else { return };
-        let before = *leaving.purged.get_or_insert(usage.used);
-        if usage.used.0 + HANDED_OVER.0 <= before.0 {
-            leaving.purged = Some(usage.used);
-            self.loan.errands().purge();
-        }
     }
 
     /// What has become free goes back to the machine.

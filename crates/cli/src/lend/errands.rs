@@ -4,9 +4,15 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
+use std::time::Duration;
 
 use tidefs_model::ByteSize;
 use tidefs_valkey::{LentLine, LentUsage};
+
+/// What has left a node that is being emptied goes back to the machine in pieces of this size.
+const HANDED_OVER: ByteSize = ByteSize::mib(4);
+/// Between two looks at how much has left it.
+const HAND_OVER_PAUSE: Duration = Duration::from_millis(5);
 
 /// The thread ends when this is dropped, or when the node has answered after that.
 pub struct Errands(Arc<Desk>);
@@ -22,6 +28,8 @@ struct List {
     budget: Option<ByteSize>,
     purge: bool,
     look: bool,
+    /// From now on what leaves the node goes back to the machine.
+    hand_over: bool,
     /// What the node said last, until it is taken.
     seen: Option<LentUsage>,
     is_over: bool,
@@ -43,6 +51,12 @@ impl Errands {
     /// Pieces that are free in the node are to go back to the machine.
     pub fn purge(&self) {
         self.add(|list| list.purge = true);
+    }
+
+    /// From now on what leaves the node goes back to the machine at once: the server would keep it for ten
+    /// seconds.
+    pub fn hand_over(&self) {
+        self.add(|list| list.hand_over = true);
     }
 
     /// What the node has said of itself since this was asked last; and asks it again.
@@ -73,28 +87,46 @@ impl Desk {
 
     /// `None`: it is over.
     fn next(&self) -> Option<List> {
-        let idle =
+        let is_idle =
             |list: &mut List| list.budget.is_none() && !list.purge && !list.look && !list.is_over;
-        let waited = self.is_changed.wait_while(self.list(), idle);
-        let mut list = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list();
+        let waited = match list.hand_over {
+            false => self.is_changed.wait_while(list, |list| is_idle(list) && !list.hand_over),
+            true => self
+                .is_changed
+                .wait_timeout_while(list, HAND_OVER_PAUSE, is_idle)
+                .map(|(list, _)| list)
+                .map_err(|poisoned| PoisonError::new(poisoned.into_inner().0)),
+        };
+        list = waited.unwrap_or_else(PoisonError::into_inner);
         let (budget, purge, look) = (list.budget.take(), list.purge, list.look);
         (list.purge, list.look) = (false, false);
-        (!list.is_over).then_some(List { budget, purge, look, ..List::default() })
+        let next = List { budget, purge, look, hand_over: list.hand_over, ..List::default() };
+        (!list.is_over).then_some(next)
     }
 
     fn serve(&self, mut line: LentLine) {
-        while let Some(List { budget, purge, look, .. }) = self.next() {
+        // What the node used when free pieces last went back to the machine.
+        let mut purged = None;
+        while let Some(List { budget, mut purge, look, hand_over, .. }) = self.next() {
             if let Some(Err(fault)) = budget.map(|budget| line.set_budget(budget)) {
                 tracing::warn!("the node's budget is not changed: {fault}");
             }
-            if purge && let Err(fault) = line.purge() {
-                tracing::debug!("the node keeps free pieces: {fault}");
-            }
-            if look {
+            if look || hand_over {
                 match line.usage() {
-                    Ok(usage) => self.list().seen = Some(usage),
+                    Ok(usage) => {
+                        let before = *purged.get_or_insert(usage.used);
+                        if hand_over && usage.used.0 + HANDED_OVER.0 <= before.0 {
+                            purged = Some(usage.used);
+                            purge = true;
+                        }
+                        self.list().seen = Some(usage);
+                    }
                     Err(fault) => tracing::debug!("the node says nothing of itself: {fault}"),
                 }
+            }
+            if purge && let Err(fault) = line.purge() {
+                tracing::debug!("the node keeps free pieces: {fault}");
             }
         }
     }
