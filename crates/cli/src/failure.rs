@@ -124,6 +124,11 @@ pub enum Failure {
     #[error("the file system at {address} has not been heard for too long; the node was ended")]
     OutOfTouch { address: SocketAddr },
     #[error(
+        "the connection to the file system at {address} broke and cannot be made again; the node \
+         was ended"
+    )]
+    ConnectionBroke { address: SocketAddr },
+    #[error(
         "the number of nodes of this file system is fixed; start it with a range, such as --nodes \
          1..6, and with --policy static where it is to change by hand only"
     )]

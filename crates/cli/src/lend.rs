@@ -6,6 +6,7 @@ mod errands;
 mod folder;
 mod group;
 mod loan;
+mod resuming;
 mod tenant;
 
 pub use folder::Folder;

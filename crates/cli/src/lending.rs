@@ -6,7 +6,7 @@ mod offers;
 mod service;
 mod words;
 
-pub use channel::{Channel, ChannelError};
+pub use channel::{Channel, ChannelError, ChannelKey};
 pub use offers::Offers;
 pub use service::{Identities, Service, listen};
 pub use words::{ANSWER_WAIT, FromBorrower, State, ToBorrower, secret_of};

@@ -298,6 +298,7 @@ fn told(ended: Ended, options: &Lend) -> anyhow::Result<()> {
             say::note("the file system has ended, and the node with it");
             Ok(())
         }
+        Ended::Broken => Err(Failure::ConnectionBroke { address }.into()),
         Ended::OutOfTouch => Err(Failure::OutOfTouch { address }.into()),
         Ended::NodeDied => Err(Failure::NodeDied.into()),
     }

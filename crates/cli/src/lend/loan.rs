@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, Secret};
 
 use super::errands::Errands;
+use super::resuming::{Again, Resuming};
 use super::tenant::Resident;
 use super::{Folder, Group};
 use crate::failure::Failure;
 use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
+use crate::say;
 use crate::storage::find_server;
 
 /// The borrower asks the node who it is before it answers.
@@ -27,6 +30,8 @@ pub enum Ended {
     Free(Option<String>),
     /// The borrower has hung up.
     Closed,
+    /// The connection broke, and could not be made again.
+    Broken,
     /// It has not been heard for so long that it takes the node for lost.
     OutOfTouch,
     /// The node has ended by itself, or was killed.
@@ -36,6 +41,11 @@ pub enum Ended {
 /// Dropping it ends the node.
 pub struct Loan {
     channel: Channel,
+    /// While the connection is broken.
+    resuming: Option<Resuming>,
+    again: Again,
+    /// The last word of the borrower.
+    heard: Awake,
     node: LentNode,
     errands: Errands,
     resident: Resident,
@@ -98,8 +108,12 @@ impl Loan {
         }
         channel.patience(LISTEN)?;
         let errands = Errands::to(node.line())?;
+        let again = Again { address, secret: *secret, id: node.description().id };
         Ok(Loan {
             channel,
+            resuming: None,
+            again,
+            heard: Awake::now(),
             resident: Resident::of(node.description().process.pid),
             node,
             errands,
@@ -140,9 +154,14 @@ impl Loan {
         if wants_back {
             self.group.hurry();
         }
+        if let Some(resuming) = &self.resuming {
+            let Some(resumed) = resuming.poll() else { return Ok(self.state) };
+            self.goes_on(resumed?).map_err(|error| broken(&error))?;
+        }
         match self.speak(wants_back).and_then(|()| self.channel.hear()) {
             Ok(word) => {
                 self.asked.pop_front();
+                self.heard = Awake::now();
                 self.heard(word)
             }
             Err(error) if error.is_silence() => {
@@ -151,11 +170,25 @@ impl Loan {
                 let given_up = silent.is_some_and(|silent| silent >= ANSWER_WAIT);
                 if given_up { Err(Ended::OutOfTouch) } else { Ok(self.state) }
             }
+            Err(error) if error.is_broken() => {
+                say::note("the connection broke; making it again");
+                let resuming = Resuming::begin(self.again.clone(), self.channel.key(), self.heard);
+                self.resuming = Some(resuming.map_err(|error| broken(&error))?);
+                Ok(self.state)
+            }
             Err(error) => {
                 tracing::debug!("the borrower: {error}");
                 Err(Ended::Closed)
             }
         }
+    }
+
+    fn goes_on(&mut self, mut channel: Channel) -> io::Result<()> {
+        channel.patience(LISTEN)?;
+        (self.channel, self.resuming, self.wants_back) = (channel, None, false);
+        self.asked.clear();
+        say::note("the connection is there again");
+        Ok(())
     }
 
     /// Nothing more while an answer is missing, unless the machine needs its memory by now.
@@ -196,6 +229,11 @@ impl Loan {
         drop(channel);
         drop(group);
     }
+}
+
+fn broken(error: &io::Error) -> Ended {
+    tracing::warn!("the connection is not made again: {error}");
+    Ended::Broken
 }
 
 fn unwanted(address: SocketAddr, answer: FromBorrower) -> Failure {

@@ -5,6 +5,7 @@
 //! Both sides draw a number for each connection, and the key follows from the secret and both. The
 //! code of a line is HMAC-SHA-256 (RFC 2104) over who speaks, the line's number, and the line.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -47,6 +48,33 @@ impl ChannelError {
     pub fn is_silence(&self) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         matches!(self, ChannelError::Io(error) if matches!(error.kind(), TimedOut | WouldBlock))
+    }
+
+    /// The connection has gone, and nobody has hung up.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, ChannelError::Io(_)) && !self.is_silence()
+    }
+
+    /// Nobody listens there.
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, ChannelError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+}
+
+/// Of one connection. Both sides have it, and nobody who does not know the secret.
+#[derive(Clone)]
+pub struct ChannelKey([u8; 32]);
+
+#[cfg(test)]
+impl ChannelKey {
+    pub fn of_nobody() -> ChannelKey {
+        ChannelKey([0; 32])
+    }
+}
+
+impl fmt::Debug for ChannelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChannelKey(..)")
     }
 }
 
@@ -110,6 +138,20 @@ impl Channel {
         self.patience = wait;
         let look = wait.clamp(LOOK_MIN, LOOK_EVERY);
         self.stream.get_ref().set_read_timeout(Some(look))
+    }
+
+    pub fn key(&self) -> ChannelKey {
+        ChannelKey(self.key)
+    }
+
+    /// That whoever is at either end of this connection was at an end of an earlier one.
+    pub fn proof(&self, earlier: &ChannelKey) -> String {
+        digits(&hmac(&earlier.0, &[b"resume", &self.key]))
+    }
+
+    /// Whether the other side was at the end of that earlier connection.
+    pub fn is_proved(&self, earlier: &ChannelKey, proof: &str) -> bool {
+        is_same(proof, &self.proof(earlier))
     }
 
     /// This side's address, and the other's, as others call them too.
@@ -323,6 +365,17 @@ mod tests {
         assert!(Awake::now() >= ends);
         drop(lender);
         drip.join().unwrap();
+    }
+
+    #[test]
+    fn only_who_had_an_earlier_connection_goes_on_with_it() {
+        let (earlier, _other) = pair([1; 32], [1; 32]);
+        let (lender, borrower) = pair([1; 32], [1; 32]);
+        let proof = lender.proof(&earlier.key());
+        assert!(borrower.is_proved(&earlier.key(), &proof));
+        assert!(!borrower.is_proved(&borrower.key(), &proof), "another loan's");
+        let (_, later) = pair([1; 32], [1; 32]);
+        assert!(!later.is_proved(&earlier.key(), &proof), "it was said before");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefs_model::NodeId;
 use tidefs_valkey::{Awake, NodeDescription};
 
+use super::channel::ChannelKey;
 use super::words::{LEASE, State};
 
 /// Cheap to clone; clones are one list.
@@ -18,6 +19,9 @@ struct Offer {
     state: State,
     /// In time in which this process runs: lenders cannot be heard while it is stopped.
     heard: Awake,
+    /// Of the connection that the lender is at, and how many it has been at before that.
+    key: ChannelKey,
+    line: u64,
     /// The lender has hung up.
     is_closed: bool,
     why: Option<String>,
@@ -29,18 +33,21 @@ impl Offers {
     }
 
     /// `false`: another has that identity, or had it and has not been dealt with.
-    pub fn add(&self, node: NodeDescription) -> bool {
+    pub fn add(&self, node: NodeDescription, key: ChannelKey) -> bool {
         let mut all = self.all();
-        let offer = |node| Offer {
+        let id = node.id;
+        let is_new = !all.contains_key(&id);
+        let offer = || Offer {
             node,
             state: State::Waiting,
             heard: Awake::now(),
+            key,
+            line: 0,
             is_closed: false,
             why: None,
         };
-        let is_new = !all.contains_key(&node.id);
         if is_new {
-            all.insert(node.id, offer(node));
+            all.insert(id, offer());
         }
         is_new
     }
@@ -107,10 +114,32 @@ impl Offers {
         }
     }
 
-    /// Its lender has hung up. One that is in use stays known until that has been dealt with.
-    pub fn close(&self, id: NodeId) {
+    /// Its lender goes on with it on another connection, which has this key, where `is_its` knows the
+    /// last one's; answers which of its connections that is.
+    pub fn resume(
+        &self,
+        id: NodeId,
+        key: ChannelKey,
+        is_its: impl FnOnce(&ChannelKey) -> bool,
+    ) -> Option<u64> {
         let mut all = self.all();
-        if let Some(offer) = all.get_mut(&id) {
+        let offer = all.get_mut(&id).filter(|offer| !offer.is_over() && is_its(&offer.key))?;
+        offer.heard = Awake::now();
+        offer.key = key;
+        offer.line += 1;
+        Some(offer.line)
+    }
+
+    /// Its lender may still go on with it on another connection than this one.
+    pub fn may_resume(&self, id: NodeId, line: u64) -> bool {
+        self.all().get(&id).is_some_and(|offer| offer.line == line && !offer.is_over())
+    }
+
+    /// Its lender has hung up, if it was at that connection. One that is in use stays known until that
+    /// has been dealt with.
+    pub fn close(&self, id: NodeId, line: u64) {
+        let mut all = self.all();
+        if let Some(offer) = all.get_mut(&id).filter(|offer| offer.line == line) {
             offer.is_closed = true;
             if matches!(offer.state, State::Waiting | State::Free) {
                 all.remove(&id);
@@ -160,10 +189,32 @@ mod tests {
         }
     }
 
+    fn key() -> ChannelKey {
+        ChannelKey::of_nobody()
+    }
+
+    #[test]
+    fn one_whose_connection_broke_is_gone_on_with_or_lost() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        offers.add(node(1), key());
+        assert!(offers.take().is_some() && offers.may_resume(id, 0));
+        assert_eq!(offers.resume(id, key(), |_| false), None, "another's");
+        assert_eq!(offers.resume(id, key(), |_| true), Some(1));
+        assert!(!offers.may_resume(id, 0) && offers.may_resume(id, 1));
+        offers.close(id, 0);
+        assert!(!offers.has_ended(id), "the first connection says nothing any more");
+        offers.close(id, 1);
+        assert!(offers.has_ended(id));
+        assert_eq!(offers.resume(id, key(), |_| true), None, "it is lost by now");
+    }
+
     #[test]
     fn a_node_is_taken_once_and_given_back() {
         let (offers, id) = (Offers::default(), node(1).id);
-        assert!(offers.add(node(1)) && !offers.add(node(1)), "an identity is one node's");
+        assert!(
+            offers.add(node(1), key()) && !offers.add(node(1), key()),
+            "an identity is one node's"
+        );
         assert_eq!(offers.take().map(|node| node.id), Some(id));
         assert_eq!(offers.take(), None);
         assert!(offers.want_back(id), "somebody has to empty it");
@@ -171,14 +222,14 @@ mod tests {
         assert_eq!(offers.heard(id), Some((State::Leaving, None)));
         offers.free(id);
         assert_eq!(offers.heard(id), Some((State::Free, None)));
-        offers.close(id);
+        offers.close(id, 0);
         assert_eq!(offers.heard(id), None);
     }
 
     #[test]
     fn one_that_did_not_become_a_node_is_offered_again_unless_its_lender_wants_it() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1));
+        offers.add(node(1), key());
         assert!(offers.take().is_some() && !offers.waits(id));
         offers.put_back(id);
         assert!(offers.waits(id) && offers.take().is_some());
@@ -190,14 +241,14 @@ mod tests {
     #[test]
     fn a_lender_that_hangs_up_takes_its_node_with_it() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1));
-        offers.add(node(2));
-        offers.close(node(2).id);
+        offers.add(node(1), key());
+        offers.add(node(2), key());
+        offers.close(node(2).id, 0);
         assert_eq!(offers.take().map(|node| node.id), Some(id), "one that waits is forgotten");
         assert!(!offers.has_ended(id));
-        offers.close(id);
+        offers.close(id, 0);
         assert!(offers.has_ended(id));
-        assert!(!offers.add(node(1)), "nobody comes back under an old identity");
+        assert!(!offers.add(node(1), key()), "nobody comes back under an old identity");
         offers.bury(id);
         assert!(offers.has_ended(id) && offers.heard(id).is_none());
     }
@@ -205,7 +256,7 @@ mod tests {
     #[test]
     fn one_that_waits_is_free_at_once() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1));
+        offers.add(node(1), key());
         assert!(!offers.want_back(id), "there is nothing to empty");
         assert_eq!((offers.take(), offers.waits(id)), (None, false));
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{NODE_MEMORY_MIN, NodeDescription, ProcessId, identity_at};
 
-use super::channel::{Channel, ChannelError};
+use super::channel::{Channel, ChannelError, ChannelKey};
 use super::offers::Offers;
 use super::words::{FromBorrower, LEASE, State, ToBorrower};
 use crate::nodes::{LocalNodes, Supervision, ToManager};
@@ -25,6 +25,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// says when to stop.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_millis(500);
+
+/// Between two looks at whether a lender is there again whose connection broke.
+const RESUME_LOOK: Duration = Duration::from_millis(200);
+
+/// The node of a connection, and how many connections its lender had for it before.
+#[derive(Clone, Copy)]
+struct Lent {
+    id: NodeId,
+    line: u64,
+}
 
 pub struct Service {
     pub nodes: LocalNodes,
@@ -81,11 +91,16 @@ impl Service {
             let peer = channel.addresses()?.1;
             self.converse(channel, peer, &mut lent)
         });
+        let is_broken = ended.as_ref().is_err_and(ChannelError::is_broken);
         if let Err(error) = ended {
             tracing::info!("a lender: {error}");
         }
-        if let Some(id) = lent {
-            self.offers.close(id);
+        if let Some(Lent { id, line }) = lent {
+            // Nobody has hung up: the lender is waited for as long as one that says nothing.
+            while is_broken && self.offers.may_resume(id, line) {
+                sleep(RESUME_LOOK);
+            }
+            self.offers.close(id, line);
         }
     }
 
@@ -93,7 +108,7 @@ impl Service {
         self: &Arc<Self>,
         mut channel: Channel,
         peer: IpAddr,
-        lent: &mut Option<NodeId>,
+        lent: &mut Option<Lent>,
     ) -> Result<(), ChannelError> {
         loop {
             let word = match channel.hear() {
@@ -109,16 +124,29 @@ impl Service {
                 (ToBorrower::Offer { memory_bytes }, _) => self.terms(ByteSize(memory_bytes)),
                 (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),
                 (ToBorrower::Join { id, port, bus_port, memory_bytes }, None) => {
-                    match self.join(&id, SocketAddr::new(peer, port), bus_port, memory_bytes) {
+                    let address = SocketAddr::new(peer, port);
+                    match self.join(&id, address, bus_port, memory_bytes, channel.key()) {
                         Ok(id) => {
-                            *lent = Some(id);
+                            *lent = Some(Lent { id, line: 0 });
                             FromBorrower::Standing { state: State::Waiting, why: None }
                         }
                         Err(why) => FromBorrower::Refused(why),
                     }
                 }
+                (ToBorrower::Resume { .. }, Some(_)) => {
+                    refused("this connection has a node already")
+                }
+                (ToBorrower::Resume { id, proof }, None) => {
+                    *lent = self.resume(&channel, &id, &proof);
+                    match lent {
+                        Some(Lent { id, .. }) => self.beat(*id, false),
+                        None => refused("the node has been given up meanwhile"),
+                    }
+                }
                 (ToBorrower::Beat { .. }, None) => refused("this connection has no node"),
-                (ToBorrower::Beat { wants_back }, Some(id)) => self.beat(id, wants_back),
+                (ToBorrower::Beat { wants_back }, Some(Lent { id, .. })) => {
+                    self.beat(id, wants_back)
+                }
             };
             channel.say(&answer)?;
         }
@@ -138,6 +166,7 @@ impl Service {
         address: SocketAddr,
         bus_port: u16,
         memory_bytes: u64,
+        key: ChannelKey,
     ) -> Result<NodeId, String> {
         let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
         let known = self.nodes.identities();
@@ -162,11 +191,19 @@ impl Service {
             memory: ByteSize(memory_bytes),
             process: ProcessId { pid: 0, started_ticks: 0 },
         };
-        if !self.offers.add(node) {
+        if !self.offers.add(node, key) {
             return Err(format!("{id} claims the identity of another node"));
         }
         self.aside(id, Service::take_in);
         Ok(id)
+    }
+
+    fn resume(&self, channel: &Channel, id: &str, proof: &str) -> Option<Lent> {
+        let id: NodeId = id.parse().ok()?;
+        let is_its = |earlier: &ChannelKey| channel.is_proved(earlier, proof);
+        let line = self.offers.resume(id, channel.key(), is_its)?;
+        tracing::info!(node = %id, "its lender is there again");
+        Some(Lent { id, line })
     }
 
     fn beat(self: &Arc<Self>, id: NodeId, wants_back: bool) -> FromBorrower {

@@ -23,6 +23,9 @@ pub enum ToBorrower {
     Offer { memory_bytes: u64 },
     /// It runs, and answers there, as seen from the borrower's end of this connection.
     Join { id: String, port: u16, bus_port: u16, memory_bytes: u64 },
+    /// The connection of a loan broke, and this one goes on with it; only who had that one's key can
+    /// prove it.
+    Resume { id: String, proof: String },
     /// The lender is there, and wants its node back or not.
     Beat { wants_back: bool },
 }

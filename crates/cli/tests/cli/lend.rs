@@ -44,9 +44,49 @@ impl Borrower {
     }
 
     pub fn lender(&self, memory: &str, secret_file: &str) -> Running {
-        let words = ["lend", "--memory", memory, "--join", &self.address];
+        self.lender_at(&self.address, memory, secret_file)
+    }
+
+    fn lender_at(&self, address: &str, memory: &str, secret_file: &str) -> Running {
+        let words = ["lend", "--memory", memory, "--join", address];
         let words = [&words[..], &["--secret-file", secret_file]].concat();
         self.world.start(&mut self.world.tidefs(words))
+    }
+
+    /// What lies between a lender and the file system; it resets all connections when it is told SIGUSR1.
+    /// And its address.
+    fn between(&self) -> (Running, String) {
+        let program = r#"
+import select, signal, socket, struct, sys
+class Reset(Exception): pass
+def reset(*_): raise Reset
+signal.signal(signal.SIGUSR1, reset)
+host, port = sys.argv[1].rsplit(":", 1)
+listening, pairs = socket.create_server(("127.0.0.1", 0)), {}
+print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
+while True:
+    try:
+        for one in select.select([listening, *pairs], [], [])[0]:
+            if one is listening:
+                near, far = one.accept()[0], socket.create_connection((host, int(port)))
+                pairs |= {near: far, far: near}
+            elif data := one.recv(1 << 16):
+                pairs[one].sendall(data)
+            else:
+                other = pairs.pop(one)
+                pairs.pop(other)
+                one.close(), other.close()
+                break
+    except Reset:
+        for one in pairs:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
+        pairs = {}
+"#;
+        let mut python = self.world.command("/usr/bin/python3");
+        let mut between = self.world.start(python.args(["-c", program, &self.address]));
+        let address = between.says("\n").trim().to_owned();
+        (between, address)
     }
 
     /// Speaks as a lender does, with the right secret, and says what it is told; what it hears.
@@ -233,6 +273,30 @@ fn a_lender_hears_signals_while_nobody_answers_it() {
     borrower.until("the loss is dealt with", |seen| {
         rests_with(0)(seen) && seen["lost_nodes"][0]["given_up"] == true
     });
+    borrower.ends();
+}
+
+#[test]
+fn a_connection_that_is_reset_is_made_again_and_nothing_is_lost() {
+    let Some(borrower) = Borrower::start("valkey", &["--nodes", "1", "--own-share", "0.5"]) else {
+        return;
+    };
+    let (between, address) = borrower.between();
+    let mut lender = borrower.lender_at(&address, "128MiB", &borrower.secret_file());
+    borrower.until("it is taken in", rests_with(1));
+    borrower.script("for i in $(seq 10); do make $i 1 > tide/$i || exit 1; done").succeeded();
+    between.send(Signal::USR1);
+    lender.notes("the connection broke");
+    lender.notes("the connection is there again");
+    borrower.script("cd tide && check 10 1 && rm *").succeeded();
+    let seen = borrower.until("it is there still", rests_with(1));
+    assert_eq!(seen["lost_nodes"].as_array().map(Vec::len), Some(0), "{seen}");
+    lender.send(Signal::TERM);
+    let ended = lender.end().succeeded();
+    assert!(ended.stderr.contains("given back"), "{}", ended.stderr);
+    between.send(Signal::KILL);
+    between.end().ended_with(137);
+    borrower.until("it has gone", rests_with(0));
     borrower.ends();
 }
 
