@@ -97,7 +97,8 @@ def own(bed: Bed, tidefs: Path, place: Place):
     """The mount of a file system without a lender, where the workload is."""
     # The test bed takes for its own what has a state with a name that begins like this.
     state, mount = Path(f"{bed.state}-own"), bed.folder / "alone"
-    up = ("--nodes", "1", "--node-memory", "512MiB", "--mount", mount)
+    # Stripes are encrypted where others may lend nodes, and so here.
+    up = ("--nodes", "1", "--node-memory", "512MiB", "--sealed", "always", "--mount", mount)
     started(tidefs, bed, state, place, *up)
     try:
         yield mount

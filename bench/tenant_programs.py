@@ -3,13 +3,14 @@
 import json
 import os
 import select
+import shutil
 import signal
 import statistics
 import subprocess
 from pathlib import Path
 
 from bed import Bed
-from hosts import Failure
+from hosts import Failure, run
 from network import on
 from tenant_files import Place
 
@@ -46,6 +47,16 @@ def hpcc_input(size: int) -> str:
         "0 # of more block sizes", "40 NBs",
     ]
     return "\n".join(lines) + "\n"
+
+
+def blas() -> str:
+    """The linear algebra that HPCC is linked with here.  No user of HPCC runs it with the reference
+    one, whose speed is that of the caches."""
+    lines = run("ldd", shutil.which("hpcc") or "hpcc").splitlines()
+    found = next(Path(line.split()[2]).resolve() for line in lines if "libblas" in line)
+    if "openblas" not in str(found):
+        raise Failure(f"HPCC is linked with {found}; scripts/setup tenants installs OpenBLAS")
+    return str(found)
 
 
 def figures(text: str) -> dict[str, float]:
