@@ -108,7 +108,7 @@ lent:
 	cargo build --release --locked -p tidefs-cli
 	$(SHARES) --shares 0.25 --stripes 200 --victims 2 --more 2
 	$(YIELDS) --tries 3 --over 6 --deadline 30
-	/usr/bin/python3 trust/starved.py --tidefs $(TIDEFS)
+	/usr/bin/python3 trust/starved.py --tidefs $(TIDEFS) --late 0.7
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test
