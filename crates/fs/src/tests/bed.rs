@@ -74,12 +74,21 @@ pub struct Watched {
 
 impl Watched {
     pub fn new() -> Watched {
+        Watched::with(Config::new(MountId(1)))
+    }
+
+    /// Stripes are read only when somebody asks for them: the order of reads is the caller's.
+    pub fn that_reads_nothing_ahead() -> Watched {
+        Watched::with(Config { read_ahead_bytes_max: ByteSize(0), ..Config::new(MountId(1)) })
+    }
+
+    fn with(config: Config) -> Watched {
         let embedded = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
         let store = Arc::new(Faulty::new(embedded, Vec::new()));
         let clock = Arc::new(ManualClock::default());
         let format = Format { stripe_size: StripeSize::DEFAULT, ..Format::default() };
         Fs::format(&store, format, &*clock).expect("an empty store takes a file system");
-        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+        let config = Config { io_threads: 1, ..config };
         let fs = Fs::mount(Arc::clone(&store), config, clock.clone()).expect("mounted");
         assert_eq!(fs.is_admitted(), Ok(true));
         Watched { store, clock, fs }

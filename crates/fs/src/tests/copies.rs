@@ -25,7 +25,7 @@ fn two_files(watched: &Watched) -> (Handle, Handle) {
 
 #[test]
 fn what_was_copied_before_a_read_failed_counts() {
-    let watched = Watched::new();
+    let watched = Watched::that_reads_nothing_ahead();
     let (source, target) = two_files(&watched);
     let reads = watched.store.count(Operation::Read);
     for nth in 2..=20 {
