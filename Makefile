@@ -32,6 +32,10 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 	/usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $(WORKFLOW) \
 	  --store $(STORE) $(if $(NODES),--nodes $(NODES)) --size $(SIZE)
 
+# What hangs is ended, and fails, while there is time left to say which test it was.
+LIMIT = timeout --foreground --kill-after=10 1200
+BINARIES_LIMIT = --config "target.'cfg(unix)'.runner = ['timeout', '--foreground', '--kill-after=10', '900']"
+
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
 	$(MAKE) --no-print-directory lint unit
@@ -47,13 +51,13 @@ lint:
 unit:
 	cargo build --release --locked -p tidefs-cli
 	TIDEFS_BINARY=$(abspath $(TIDEFS)) RUST_TEST_THREADS=$$(($$(nproc) * 2)) \
-	  cargo test --workspace --locked --lib --bins --tests
+	  cargo test --workspace --locked --lib --bins --tests $(BINARIES_LIMIT)
 
 workflows:
 	cargo build --release --locked -p tidefs-cli
-	/usr/bin/python3 workflows/tests.py
+	$(LIMIT) /usr/bin/python3 workflows/tests.py
 	for store in valkey embedded; do for workflow in montage blast; do \
-	  /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
+	  $(LIMIT) /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
 	    --store $$store --size small || exit 1; \
 	done; done
 
@@ -62,17 +66,17 @@ SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
 
 churn:
 	cargo build --release --locked -p tidefs-cli
-	$(SOAK) --seconds 120 --changes 6 --server usual --server /usr/bin/redis-server
+	$(LIMIT) $(SOAK) --seconds 120 --changes 6 --server usual --server /usr/bin/redis-server
 
 # The manager is killed, on both kinds of server at once: before each fifth of its steps (`make kills`:
 # before each), and all must be well again 10 s after its restart.
 KILLS = cargo build --release --locked -p tidefs-cli && \
-  { /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) $(1) & first=$$!; \
-    /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) $(1) \
+  { $(2) /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) $(1) & first=$$!; \
+    $(2) /usr/bin/python3 trust/kills.py --tidefs $(TIDEFS) $(1) \
       --server /usr/bin/redis-server; second=$$?; wait $$first && exit $$second; }
 
 killed:
-	$(call KILLS,--stride 5 --within 10)
+	$(call KILLS,--stride 5 --within 10,$(LIMIT))
 
 kills: ## kill the manager before every step of growing and shrinking; all is well again in 10 s
 	scripts/setup test
@@ -84,7 +88,7 @@ CRASHES = /usr/bin/python3 trust/crashes.py --tidefs $(TIDEFS)
 
 crashed:
 	cargo build --release --locked -p tidefs-cli
-	$(CRASHES) --kills 2 --seconds 15
+	$(LIMIT) $(CRASHES) --kills 2 --seconds 15
 
 crashes: ## kill mounts again and again for ten minutes on each kind of server, and check what is left
 	scripts/setup test
@@ -106,9 +110,9 @@ YIELDS = /usr/bin/python3 trust/yields.py --tidefs $(TIDEFS)
 
 lent:
 	cargo build --release --locked -p tidefs-cli
-	$(SHARES) --shares 0.25 --stripes 200 --victims 2 --more 2
-	$(YIELDS) --tries 3 --over 6 --deadline 30
-	/usr/bin/python3 trust/starved.py --tidefs $(TIDEFS) --late 0.7
+	$(LIMIT) $(SHARES) --shares 0.25 --stripes 200 --victims 2 --more 2
+	$(LIMIT) $(YIELDS) --tries 3 --over 6 --deadline 30
+	$(LIMIT) /usr/bin/python3 trust/starved.py --tidefs $(TIDEFS) --late 0.7
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test
@@ -163,10 +167,10 @@ soak: ## twenty minutes on each kind of server: nodes come and go under verified
 # What judges a mount from outside, and two mounts of one file system.
 suites:
 	cargo build --release --locked -p tidefs-cli
-	trust/pjdfstest/run.py --tidefs $(TIDEFS)
-	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
-	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
-	trust/programs.py --tidefs $(TIDEFS) --quick
+	$(LIMIT) trust/pjdfstest/run.py --tidefs $(TIDEFS)
+	$(LIMIT) trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
+	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
+	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
 
 litmus: ## races between two mounts, five minutes on each store and as long while nodes come and go; between three, two
 	cargo build --release --locked -p tidefs-cli
