@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
-  tenants
+  tenants uring
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -192,6 +192,12 @@ growth: ## what more nodes on this machine cost, and directories of up to a mill
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 bench/growth.py --tidefs $(TIDEFS) --check
+
+uring: ## what FUSE over io_uring gains, with libfuse's file system in memory
+	scripts/setup bench
+	scripts/build-libfuse
+	cargo build --release --locked -p tidefs-bench
+	/usr/bin/python3 bench/uring.py --bench $(TIDEFS)-bench
 
 tenants: ## what a lender's own programs, HPCC and Spark, lose while its memory is used
 	scripts/setup tenants
