@@ -6,6 +6,7 @@ mod errands;
 mod folder;
 mod group;
 mod loan;
+mod manners;
 mod resuming;
 mod tenant;
 

@@ -10,6 +10,7 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, Secret};
 
 use super::errands::Errands;
+use super::manners::Manners;
 use super::resuming::{Again, Resuming};
 use super::tenant::Resident;
 use super::{Folder, Group};
@@ -55,6 +56,8 @@ pub struct Loan {
     wants_back: bool,
     state: State,
     pub why: Option<String>,
+    /// It is to be emptied, and is not kept back from that.
+    is_hurried: bool,
     // In this order: the node has ended before its group and folder go.
     group: Group,
     _folder: Folder,
@@ -79,6 +82,8 @@ impl Loan {
         };
         let folder = Folder::make()?;
         let lender = random_secret()?;
+        // The node inherits them.
+        Manners::Patient.have(std::process::id());
         let mut id = [0; 20];
         getrandom::fill(&mut id)?;
         let node = LentNode::start(&NewNode {
@@ -121,6 +126,7 @@ impl Loan {
             wants_back: false,
             state: State::Waiting,
             why: None,
+            is_hurried: false,
             group,
             _folder: folder,
         })
@@ -151,8 +157,8 @@ impl Loan {
         if !self.node.is_running() {
             return Err(Ended::NodeDied);
         }
-        if wants_back {
-            self.group.hurry();
+        if wants_back && !std::mem::replace(&mut self.is_hurried, true) {
+            self.hurry();
         }
         if let Some(resuming) = &self.resuming {
             let Some(resumed) = resuming.poll() else { return Ok(self.state) };
@@ -180,6 +186,14 @@ impl Loan {
                 tracing::debug!("the borrower: {error}");
                 Err(Ended::Closed)
             }
+        }
+    }
+
+    /// Somebody waits for the memory: what empties the node gets the processors as everybody does.
+    fn hurry(&self) {
+        self.group.hurry();
+        for process in [self.node.description().process.pid, std::process::id()] {
+            Manners::Usual.have(process);
         }
     }
 

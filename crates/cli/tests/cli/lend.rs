@@ -161,6 +161,21 @@ pub fn victims(seen: &Value) -> impl Iterator<Item = &Value> {
     nodes.filter(|node| node["class"] == "victim")
 }
 
+/// How the kernel schedules a process: field 41 of proc_pid_stat(5). 3 is as a batch task, 0 as usual.
+fn scheduled(process: i32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned()
+}
+
+/// A lender, and its node, which is a child of one of its threads.
+fn both(lender: &Running) -> [i32; 2] {
+    let lender = lender.child.id() as i32;
+    let threads = fs::read_dir(format!("/proc/{lender}/task")).unwrap();
+    let children = |it: fs::DirEntry| fs::read_to_string(it.path().join("children")).unwrap();
+    let all: String = threads.map(|thread| children(thread.unwrap())).collect();
+    [lender, all.trim().parse().expect("one child")]
+}
+
 /// All is at rest with so many victims that hold something.
 pub fn rests_with(count: usize) -> impl Fn(&Value) -> bool {
     move |seen| {
@@ -176,6 +191,8 @@ fn memory_is_lent_and_given_back_with_nothing_lost() {
         let Some(borrower) = Borrower::start(server, &options) else { return };
         let lender = borrower.lender("128MiB", &borrower.secret_file());
         borrower.until("it is taken in", rests_with(1));
+        assert_eq!(both(&lender).map(scheduled), ["3", "3"], "they interrupt nobody");
+        assert_eq!(scheduled(borrower.owner().as_raw_nonzero().get()), "0");
         borrower.script("for i in $(seq 30); do make $i 1 > tide/$i || exit 1; done").succeeded();
         let holds_most = |seen: &Value| {
             rests_with(1)(seen)
@@ -266,6 +283,11 @@ fn a_lender_hears_signals_while_nobody_answers_it() {
     kill_process(owner, Signal::STOP).unwrap();
     lender.send(Signal::TERM);
     lender.notes("once more ends the node at once");
+    let begun = Instant::now();
+    while both(&lender).map(scheduled) != ["0", "0"] {
+        assert!(begun.elapsed() < WAIT_MAX, "they are kept back from emptying the node");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     lender.send(Signal::TERM);
     let ended = lender.end();
     kill_process(owner, Signal::CONT).unwrap();
