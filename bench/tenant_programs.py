@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import statistics
 import subprocess
+import time
 from pathlib import Path
 
 from bed import Bed
@@ -71,6 +73,17 @@ def figures(text: str) -> dict[str, float]:
     }
 
 
+# Of one run of each program: seconds, or what grows with them, by name; and by program the seconds that it
+# took and those of a processor that it used itself.
+Times = tuple[dict[str, float], dict[str, tuple[float, float]]]
+
+
+def children_seconds() -> float:
+    """Of a processor, used by programs that were started here and have ended, with all that they started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Tenants:
     """On the lender's host; Spark stays from the first run to the last, as its machine warms up."""
 
@@ -96,12 +109,18 @@ class Tenants:
     def start(self, *words: object, **how) -> subprocess.Popen:
         return on(self.host, *self.place.words(), *words, start_new_session=True, **how)
 
-    def once(self) -> dict[str, float]:
-        """Seconds, or what grows with them, of each program; the median of some runs."""
-        runs = [{**self.hpcc(), **self.on_spark()} for _ in range(self.options.repeats)]
-        return {it: statistics.median(run[it] for run in runs) for it in runs[0]}
+    def once(self) -> Times:
+        """Of each program, the median of some runs."""
+        runs = [(self.hpcc(), self.on_spark()) for _ in range(self.options.repeats)]
+        times = [hpcc[0] | spark[0] for hpcc, spark in runs]
+        own = [hpcc[1] | spark[1] for hpcc, spark in runs]
+        middle = lambda each: tuple(statistics.median(it) for it in zip(*each))
+        return (
+            {it: statistics.median(run[it] for run in times) for it in times[0]},
+            {it: middle([run[it] for run in own]) for it in own[0]},
+        )
 
-    def on_spark(self) -> dict[str, float]:
+    def on_spark(self) -> Times:
         self.spark.stdin.write("\n")
         self.spark.stdin.flush()
         ready, _, _ = select.select([self.spark.stdout], [], [], RUN_SECONDS_MAX)
@@ -109,15 +128,17 @@ class Tenants:
         if not said:
             why = "has ended" if ready else f"says nothing for {RUN_SECONDS_MAX} s"
             raise Failure(f"Spark {why}: {self.log.read_text()[-2000:]}")
-        return {f"Spark {name}": seconds for name, seconds in json.loads(said).items()}
+        own = {f"Spark {name}": tuple(seconds) for name, seconds in json.loads(said).items()}
+        return {name: took for name, (took, _) in own.items()}, own
 
-    def hpcc(self) -> dict[str, float]:
+    def hpcc(self) -> Times:
         out, log = self.folder / "hpccoutf.txt", self.folder / "log"
         # HPCC adds to it.
         out.unlink(missing_ok=True)
         # Two processes on one processor: who waits for the other lets it run.
         words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
         words += ["--mca", "mpi_yield_when_idle", 1, "-np", PROCESSES, "hpcc"]
+        begun, used = time.monotonic(), children_seconds()
         with log.open("w") as said:
             streams = {"stdin": subprocess.DEVNULL, "stdout": said, "stderr": said}
             running = self.start(*words, cwd=self.folder, **streams)
@@ -128,7 +149,8 @@ class Tenants:
             raise Failure(f"HPCC has not ended in {RUN_SECONDS_MAX} s") from error
         finally:
             end(running)
-        return figures(out.read_text())
+        own = (time.monotonic() - begun, children_seconds() - used)
+        return figures(out.read_text()), {"HPCC": own}
 
 
 def end(leader: subprocess.Popen) -> None:

@@ -132,11 +132,19 @@ def parts(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
     return {it: gone[it] / gone["all"] for it in gone if it != "all"}
 
 
-def measured(tidefs: Path, options: argparse.Namespace) -> tuple[list[dict], list[dict], dict]:
-    """Of each round and mode: the programs' times, and the parts of the processor; and what the
-    workload moved."""
+class Found:
+    """Of each round and mode: the programs' times, what they had of the processor themselves, and its
+    parts; and what the workload moved."""
+
+    def __init__(self, modes: tuple[str, ...]):
+        self.rounds, self.own, self.used = [], [], []
+        self.moved = {mode: [] for mode in modes[1:]}
+
+
+def measured(tidefs: Path, options: argparse.Namespace) -> Found:
     modes = modes_of(options)
-    rounds, used, moved = [], [], {mode: [] for mode in modes[1:]}
+    found = Found(modes)
+    moved = found.moved
     with contextlib.ExitStack() as stack:
         bed = stack.enter_context(a_bed("n", tidefs, [RATE], memory=HOST_MEMORY))
         wide(bed)
@@ -154,7 +162,7 @@ def measured(tidefs: Path, options: argparse.Namespace) -> tuple[list[dict], lis
         for number in range(options.rounds):
             # Beside comes after busy, whose speed it takes over.
             order = modes if number % 2 == 0 else (*modes[1:], modes[0])
-            took, shares = {}, {}
+            took, had, shares = {}, {}, {}
             for mode in order:
                 with contextlib.ExitStack() as meanwhile:
                     if mode != "idle":
@@ -163,12 +171,13 @@ def measured(tidefs: Path, options: argparse.Namespace) -> tuple[list[dict], lis
                         meanwhile.enter_context(load)
                     clock.schedule("--other" if mode == "preempting" else "--batch")
                     before = clock.read()
-                    took[mode] = tenants.once()
+                    took[mode], had[mode] = tenants.once()
                     shares[mode] = parts(before, clock.read())
-            rounds.append(took)
-            used.append(shares)
+            found.rounds.append(took)
+            found.own.append(had)
+            found.used.append(shares)
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    return rounds, used, {mode: statistics.median(rates) for mode, rates in moved.items()}
+    return found
 
 
 def modes_of(options: argparse.Namespace) -> tuple[str, ...]:
@@ -186,7 +195,19 @@ def judged(rounds: list[dict]) -> dict[str, dict[str, list[float]]]:
     return {it: {mode: slowdowns(it, mode) for mode in modes} for it in tenants}
 
 
-def show(found: dict, means: dict[str, float], used: dict, moved: dict[str, float]) -> None:
+def owned(rounds: list[dict]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Of each program and mode, medians: by how much more of a processor it used itself than in *idle* of
+    the same round, which is what caches and noise cost it; and the part of its time in which it had none."""
+
+    def of(program: str, mode: str) -> tuple[float, float]:
+        more = [own[mode][program][1] / own["idle"][program][1] - 1 for own in rounds]
+        without = [1 - own[mode][program][1] / own[mode][program][0] for own in rounds]
+        return statistics.median(more), statistics.median(without)
+
+    return {it: {mode: of(it, mode) for mode in rounds[0]} for it in rounds[0]["idle"]}
+
+
+def show(found: dict, means: dict[str, float], had: dict, used: dict, moved: dict[str, float]) -> None:
     def line(name: str, each: list[str]) -> None:
         print(f"{name:30}" + "".join(f"{it:>26}" for it in each))
 
@@ -195,6 +216,9 @@ def show(found: dict, means: dict[str, float], used: dict, moved: dict[str, floa
     for tenant, modes in found.items():
         line(tenant, [f"{m:+.1%} ({a:+.1%} to {b:+.1%})" for m, a, b in modes.values()])
     line("mean", [f"{means[mode]:+.1%}" for mode in modes])
+    for program, each in had.items():
+        line(f"{program}: own time", [f"{each[mode][0]:+.1%}" for mode in modes])
+        line(f"{program}: without processor", [f"{each[mode][1]:.1%}" for mode in modes])
     line("the workload moved, MiB/s", [f"{moved[mode]:.1f}" for mode in modes])
     for what in SECONDS:
         line(f"of the processor, {what}", [f"{used[mode][what]:.1%}" for mode in modes])
@@ -228,17 +252,19 @@ def main() -> int:
     sweep()
     tidefs = options.tidefs.resolve()
     where = about.look(tidefs) | {"blas": blas()}
-    rounds, used, moved = measured(tidefs, options)
-    found = judged(rounds)
+    measures = measured(tidefs, options)
+    found, had = judged(measures.rounds), owned(measures.own)
     modes = modes_of(options)
     means = {mode: statistics.mean(it[mode][0] for it in found.values()) for mode in modes[1:]}
+    moved = {mode: statistics.median(rates) for mode, rates in measures.moved.items()}
+    used = measures.used
     middle = {
         mode: {it: statistics.median(one[mode][it] for one in used) for it in used[0][mode]}
         for mode in modes
     }
-    show(found, means, middle, moved)
-    report = {"rounds": rounds, "judged": found, "means": means, "workload_mib_per_second": moved}
-    report |= {"processor_parts": used, "rate": RATE}
+    show(found, means, had, middle, moved)
+    report = {"rounds": measures.rounds, "judged": found, "means": means, "own": measures.own}
+    report |= {"workload_mib_per_second": moved, "processor_parts": used, "rate": RATE}
     report |= {"options": {it: str(value) for it, value in vars(options).items()}}
     missed = [it for it, modes in found.items() if modes["busy"][0] > EACH_MAX]
     if means["busy"] > MEAN_MAX:
