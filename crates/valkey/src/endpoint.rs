@@ -86,7 +86,14 @@ pub const ADMIN_ACCOUNT: &str = "tidefs-admin";
 /// The account of whoever lends a node, on that node alone.
 pub const LENDER_ACCOUNT: &str = "tidefs-lender";
 
+/// The account that a node is asked with who it is, before a secret of the cluster is shown to it.
+pub const NEWCOMER_ACCOUNT: &str = "tidefs-newcomer";
+
 impl Account {
+    pub fn newcomer(secret: Secret) -> Account {
+        Account { name: NEWCOMER_ACCOUNT, secret }
+    }
+
     pub fn lender(secret: Secret) -> Account {
         Account { name: LENDER_ACCOUNT, secret }
     }

@@ -117,6 +117,38 @@ impl Drop for LentNode {
     }
 }
 
+/// What a lent node proves itself with before any secret of the cluster is shown to it. Both sides of a
+/// loan make it for that loan alone.
+///
+/// Whoever answers at the node's address learns the challenge when it is asked; with that it could ask the
+/// true node for the answer, if there were one at another address. No server offers a proof that binds the
+/// answer to a question.
+#[derive(Clone, Debug)]
+pub struct Countersign {
+    /// Lets nobody do anything but ask a node of this loan who it is.
+    pub challenge: Secret,
+    /// Only who knows the loan knows it.
+    pub answer: Secret,
+}
+
+impl Countersign {
+    /// As a node says it.
+    pub(crate) fn answer(&self) -> String {
+        format!("tidefs-countersign-{}", self.answer.reveal())
+    }
+}
+
+/// The id of the node that answers at an address; `None` where it does not know the countersign.
+pub fn proven_at(address: SocketAddr, countersign: &Countersign) -> Result<Option<NodeId>, Fault> {
+    let account = Account::newcomer(countersign.challenge.clone());
+    let (endpoint, timeouts) = (Endpoint::Tcp(address), Timeouts::default());
+    let (mut connection, id) = Connection::open(&endpoint, &account, timeouts)?;
+    let names = connection.ask(&Request::of(&["ACL", "USERS"]))?.into_array()?;
+    let answer = countersign.answer();
+    let is_its = names.iter().any(|name| name.text().is_ok_and(|name| name == answer));
+    is_its.then(|| id.parse()).transpose().map_err(|_| Malformed::Unexpected.into())
+}
+
 /// The id of the node that answers the admin at an address.
 pub fn identity_at(address: SocketAddr, admin: Secret) -> Result<NodeId, Fault> {
     let endpoint = Endpoint::Tcp(address);

@@ -60,7 +60,7 @@ pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
 pub use function::HEAD_ROOM;
 pub use host::Host;
-pub use lent::{LentLine, LentNode, LentUsage, identity_at};
+pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
 pub use options::Options;
 pub use probe::{Abilities, Server, Version};
 pub use process::{Accounts, Lifetime, ProcessId, Secrets, find_server};

@@ -93,7 +93,7 @@ impl Loan {
             class: NodeClass::Victim,
             memory,
             host: Host::here(channel.addresses()?.0),
-            accounts: accounts.with_lender(&lender),
+            accounts: accounts.with_lender(&lender).with_countersign(&channel.key().countersign()),
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,
         })?;

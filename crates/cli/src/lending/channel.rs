@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use tidefs_valkey::{Awake, LOOK_EVERY};
+use tidefs_valkey::{Awake, Countersign, LOOK_EVERY, Secret};
 
 const LABEL: &[u8] = b"tidefs lend 1";
 /// No word is nearly as long.
@@ -64,6 +64,14 @@ impl ChannelError {
 /// Of one connection. Both sides have it, and nobody who does not know the secret.
 #[derive(Clone)]
 pub struct ChannelKey([u8; 32]);
+
+impl ChannelKey {
+    /// What the node that is lent on this connection proves itself with.
+    pub fn countersign(&self) -> Countersign {
+        let made = |what: &[u8]| Secret::from_bytes(&hmac(&self.0, &[b"countersign ", what]));
+        Countersign { challenge: made(b"challenge"), answer: made(b"answer") }
+    }
+}
 
 #[cfg(test)]
 impl ChannelKey {

@@ -10,7 +10,7 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{NODE_MEMORY_MIN, NodeDescription, ProcessId, identity_at};
+use tidefs_valkey::{NODE_MEMORY_MIN, NodeDescription, ProcessId, identity_at, proven_at};
 
 use super::channel::{Channel, ChannelError, ChannelKey};
 use super::offers::Offers;
@@ -174,13 +174,7 @@ impl Service {
         if is_taken {
             return Err(format!("{id} at {address} claims the identity of another node"));
         }
-        let found = identity_at(address, self.nodes.secrets().admin.clone());
-        let found = found.map_err(|fault| {
-            format!("the node does not let this file system in at {address}: {fault}")
-        })?;
-        if found != id {
-            return Err(format!("what answers at {address} is {found}, which is not {id}"));
-        }
+        self.is_that_node(id, address, &key)?;
         let node = NodeDescription {
             id,
             class: NodeClass::Victim,
@@ -196,6 +190,20 @@ impl Service {
         }
         self.aside(id, Service::take_in);
         Ok(id)
+    }
+
+    /// The cluster's secret is shown to nobody who has not proved to be this loan's node.
+    fn is_that_node(&self, id: NodeId, at: SocketAddr, key: &ChannelKey) -> Result<(), String> {
+        let shut_out =
+            |fault| format!("the node does not let this file system in at {at}: {fault}");
+        let is_it = |found: NodeId| match found == id {
+            true => Ok(()),
+            false => Err(format!("what answers at {at} is {found}, which is not {id}")),
+        };
+        let proven = proven_at(at, &key.countersign()).map_err(shut_out)?;
+        let not_proven = || format!("what answers at {at} does not prove to be what is lent");
+        is_it(proven.ok_or_else(not_proven)?)?;
+        is_it(identity_at(at, self.nodes.secrets().admin.clone()).map_err(shut_out)?)
     }
 
     fn resume(&self, channel: &Channel, id: &str, proof: &str) -> Option<Lent> {

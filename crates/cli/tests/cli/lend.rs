@@ -118,6 +118,31 @@ for number, claim in enumerate(json.loads(claims)):
         said
     }
 
+    /// What answers as any server of that identity does that lets everybody in; and its port. It says what
+    /// it is told.
+    fn impostor(&self, id: &str) -> (Running, u16) {
+        let program = r#"
+import socket, sys
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+while True:
+    lines = listening.accept()[0].makefile("rwb")
+    while head := lines.readline():
+        words = []
+        for _ in range(int(head[1:])):
+            length = int(lines.readline()[1:])
+            words.append(lines.read(length + 2)[:-2].decode())
+        print(*words, flush=True)
+        said = {"CLUSTER": f"+{sys.argv[1]}", "ACL": "*1\r\n+default"}.get(words[0], "+OK")
+        lines.write(said.encode() + b"\r\n")
+        lines.flush()
+"#;
+        let mut python = self.world.command("/usr/bin/python3");
+        let mut impostor = self.world.start(python.args(["-c", program, id]));
+        let port = impostor.says("\n").trim().parse().unwrap();
+        (impostor, port)
+    }
+
     /// It is refused at once.
     fn refuses(&self, memory: &str, secret_file: &str, parts: &[&str]) {
         self.lender(memory, secret_file).end().refused(1, parts);
@@ -363,6 +388,23 @@ fn claims_another_identity(borrower: &Borrower) {
     lender.end().succeeded();
     borrower.until("it has gone", rests_with(0));
     borrower.is_untouched();
+}
+
+/// It has the node's identity, and lets everybody in.
+#[test]
+fn whoever_is_not_the_node_that_is_lent_sees_no_secret_of_the_cluster() {
+    let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
+    let id = "cd".repeat(20);
+    let (mut impostor, port) = borrower.impostor(&id);
+    let said = borrower.claim(&[json!({"id": id, "port": port})]);
+    assert!(said[0].contains("does not prove to be what is lent"), "{}", said[0]);
+    let told = impostor.says("ACL USERS");
+    let asked: Vec<_> = told.lines().filter(|line| line.starts_with("AUTH")).collect();
+    assert!(asked.len() == 1 && asked[0].starts_with("AUTH tidefs-newcomer "), "{told}");
+    impostor.send(Signal::KILL);
+    impostor.end().ended_with(137);
+    borrower.is_untouched();
+    borrower.ends();
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::endpoint::{ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, LENDER_ACCOUNT, Secret};
+use crate::endpoint::{
+    ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, LENDER_ACCOUNT, NEWCOMER_ACCOUNT, Secret,
+};
+use crate::lent::Countersign;
 use crate::slot::KEY_PATTERNS;
 
 pub const FILE_NAME: &str = "accounts";
@@ -55,6 +58,10 @@ const LENDER_COMMANDS: [&str; 8] = [
     "config|set",
     "memory|purge",
 ];
+
+/// Who it is, and who is let in: one name among these is the countersign.
+const NEWCOMER_COMMANDS: [&str; 5] =
+    ["auth", "hello", "client|setname", "cluster|myid", "acl|users"];
 
 /// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster the second
 /// as well; the third is for checks.
@@ -111,6 +118,20 @@ impl Secrets {
     /// Of a node of this cluster.
     pub fn accounts(&self) -> Accounts {
         Accounts(accounts(self))
+    }
+}
+
+impl Accounts {
+    /// Whoever asks with the challenge learns who the node is, and that it knows the answer: it is the
+    /// name of an account with which nobody gets in.
+    pub fn with_countersign(&self, countersign: &Countersign) -> Accounts {
+        let commands = NEWCOMER_COMMANDS.map(|command| format!("+{command}")).join(" ");
+        let (hash, answer) = (hashed(&countersign.challenge), countersign.answer());
+        Accounts(format!(
+            "{}user {NEWCOMER_ACCOUNT} on #{hash} resetchannels -@all {commands}\n\
+             user {answer} off resetchannels -@all\n",
+            self.0
+        ))
     }
 }
 

@@ -6,12 +6,17 @@ use tempfile::TempDir;
 use tidefs_model::{ByteSize, NodeClass, NodeId, StripeKey};
 use tidefs_store::StoreError;
 use tidefs_valkey::{
-    Account, ClusterDescription, Host, LentNode, Lifetime, NewNode, NodeDescription, Secret,
-    Timeouts, identity_at,
+    Account, ClusterDescription, Countersign, Host, LentNode, Lifetime, NewNode, NodeDescription,
+    Secret, Timeouts, identity_at, proven_at,
 };
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain, shares};
+
+fn countersign(challenge: u8, answer: u8) -> Countersign {
+    let [challenge, answer] = [challenge, answer].map(|byte| Secret::from_bytes(&[byte; 32]));
+    Countersign { challenge, answer }
+}
 
 /// A lender's folder, and its node.
 fn lend(running: &Running, kind: Kind, secret: &Secret) -> (LentNode, TempDir) {
@@ -25,7 +30,12 @@ fn lend(running: &Running, kind: Kind, secret: &Secret) -> (LentNode, TempDir) {
         class: NodeClass::Victim,
         memory: ByteSize::mib(64),
         host: Host::local(),
-        accounts: running.cluster().secrets().accounts().with_lender(secret),
+        accounts: running
+            .cluster()
+            .secrets()
+            .accounts()
+            .with_lender(secret)
+            .with_countersign(&countersign(6, 7)),
         asker: Account::lender(secret.clone()),
         lifetime: Lifetime::Starter,
     };
@@ -94,6 +104,16 @@ fn whoever_has_no_secret_of_this_cluster_does_not_get_in(kind: Kind) {
     for secret in ["", "guessed", &"0".repeat(64)] {
         let error = identity_at(node.address, Secret::from_text(secret)).unwrap_err();
         assert!(error.to_string().contains("access denied"), "{error}");
+    }
+    // Nor is it taken for another loan's node, and who asks it may do nothing else.
+    assert_eq!(proven_at(node.address, &countersign(6, 7)), Ok(Some(node.id)));
+    assert_eq!(proven_at(node.address, &countersign(6, 8)), Ok(None));
+    assert!(proven_at(node.address, &countersign(8, 7)).is_err());
+    let socket = &lent.description().socket;
+    let challenge = countersign(6, 7).challenge;
+    let mut asker = crate::fixture::Admin::log_in(socket, "tidefs-newcomer", challenge.reveal());
+    for words in ["GET x", "CLUSTER NODES", "INFO", "ACL LIST", "CONFIG GET x", "SHUTDOWN"] {
+        assert!(asker.say(words).starts_with("-NOPERM"), "{words}");
     }
     let description = ClusterDescription { nodes: vec![node] };
     let other = Secret::from_text("of another file system");
