@@ -65,6 +65,16 @@ def machine(mib: int):
                 time.sleep(0.05)
 
 
+@contextmanager
+def told_with_both(mounted: Mounted, lender: Lender):
+    """What fails on the mount is told with what manager and lender say of it."""
+    try:
+        yield
+    except OSError as error:
+        decision = mounted.status()["last_decision"]
+        raise TooLate(f"{error}; the manager: {decision}; the lender: {lender.said()}") from error
+
+
 def content(number: int) -> bytes:
     return random.Random(number).randbytes(MIB)
 
@@ -124,7 +134,8 @@ class Bed:
     def right(self) -> bool:
         mount = self.mounted.mounts[0]
         files = range(self.options.files)
-        return all((mount / str(it)).read_bytes() == content(it) for it in files)
+        with told_with_both(self.mounted, self.lender):
+            return all((mount / str(it)).read_bytes() == content(it) for it in files)
 
 
 def tries(options: argparse.Namespace, done: list[tuple[float, float]], most: int) -> None:
@@ -154,8 +165,9 @@ def made(options: argparse.Namespace, stack: ExitStack) -> Bed:
     lent = f"{options.files * 8 // 7 + 96}MiB"
     lender = stack.enter_context(Lender(mounted, lent, *words, into=group))
     until("the node is in use", lambda: at_rest(mounted, 1))
-    for number in range(options.files):
-        (mounted.mounts[0] / str(number)).write_bytes(content(number))
+    with told_with_both(mounted, lender):
+        for number in range(options.files):
+            (mounted.mounts[0] / str(number)).write_bytes(content(number))
     return Bed(options, mounted, group, lender)
 
 

@@ -23,6 +23,8 @@ const UNEVEN_POINTS: f64 = 15.0;
 const UNEVEN_POINTS_AT_MAXIMUM: f64 = 3.0;
 /// A full node is no reason to grow while the mean is below this.
 const ROOM_ELSEWHERE_PERCENT: f64 = 80.0;
+/// Less than this part of the memory of a class is no room that a writer of the other one is given.
+const ROOM_PART: u64 = 50;
 /// Nodes whose shares follow their bandwidths are not equally full; below this nothing is done
 /// about it.
 const FULL_ENOUGH_PERCENT: f64 = 80.0;
@@ -219,7 +221,7 @@ fn reason_to_spread(situation: &Situation<'_>) -> Option<Cause> {
     }
     let is_time = situation.uneven.lasts(situation.now) || only_spreading_helps(situation);
     let cause = uneven(situation).filter(|_| is_time);
-    if let Some(cause) = cause.or_else(|| full_for_its_bandwidth(situation)) {
+    if let Some(cause) = cause.or_else(|| full_for_its_place(situation)) {
         return Some(cause);
     }
     let off = situation.shares.stays_off(situation.now).map(Cause::OwnShare);
@@ -260,7 +262,7 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         return Some(Verdict::Rebalance { cause: Cause::OwnShare(off) });
     }
     let room_elsewhere = is_room_elsewhere(observed) || there >= max;
-    let cause_to_spread = uneven(situation).or_else(|| full_for_its_bandwidth(situation));
+    let cause_to_spread = uneven(situation).or_else(|| full_for_its_place(situation));
     if let Some(cause) = cause_to_spread.filter(|_| full.is_some() && room_elsewhere && may_spread)
     {
         return Some(Verdict::Rebalance { cause });
@@ -375,6 +377,28 @@ fn paused(situation: &Situation<'_>, pause: Duration) -> bool {
 
 fn is_within(situation: &Situation<'_>, then: Option<Time>, pause: Duration) -> bool {
     then.is_some_and(|then| situation.now - then < pause)
+}
+
+/// A writer met a node full for a reason that spreading anew takes away.
+fn full_for_its_place(situation: &Situation<'_>) -> Option<Cause> {
+    full_for_its_bandwidth(situation).or_else(|| full_for_its_share(situation))
+}
+
+/// A writer met a node full whose class is to hold so much of the data, and the other class has room:
+/// memory has the last word, and that is no reason to refuse a write, whatever the policy is.
+fn full_for_its_share(situation: &Situation<'_>) -> Option<Cause> {
+    let Situation { settings, observed, .. } = *situation;
+    let (node, spreading) = (situation.full?, &settings.spreading);
+    spreading.own_share?;
+    let class = node.and_then(|node| observed.node(node)).map(|node| node.class);
+    let others = observed.serving().filter(|it| class != Some(it.class));
+    let (room, capacity) = others.fold((0, 0), |(room, capacity), node| {
+        let limit = spreading.limit(node.capacity_bytes);
+        (room + limit.saturating_sub(node.used_bytes), capacity + node.capacity_bytes)
+    });
+    let is_much = room > capacity / ROOM_PART;
+    let in_vain = was_in_vain(situation, REBALANCE_PAUSE);
+    (is_much && !in_vain).then_some(Cause::NodeFull { node })
 }
 
 /// A writer met a node full that has a large share because its link is fast, and others have room:

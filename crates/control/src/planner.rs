@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
 
 pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
+use classes::Weights;
 pub use course::Course;
 pub use data::{DataShare, Reason, data_shares};
 pub use hashing::{class_of, node_of};
@@ -57,8 +58,11 @@ pub fn plan_on(
     let nodes = problem.memory.len();
     let (mut drafts, mut fair, mut minimum) = (Vec::new(), vec![0.0; nodes], 0.0);
     let mut before = vec![0; nodes];
-    for (items, weights) in [problem.metadata(), problem.data()] {
-        let range = Range::new(&items, &weights, &problem.memory);
+    let (metadata, by_memory) = problem.metadata();
+    let metadata = (metadata, Weights { numbers: by_memory.clone(), bytes: by_memory });
+    for (items, weights) in [metadata, problem.data()] {
+        let range = Range::new(&items, &weights.bytes, &problem.memory);
+        let range = range.with_numbers(&weights.numbers);
         let owners = problem.owners(&items);
         let held = range.bytes_by_node(&owners);
         for (node, &held) in held.iter().enumerate() {
@@ -188,7 +192,7 @@ impl<'a> Problem<'a> {
         (items, weights)
     }
 
-    fn data(&self) -> (Vec<Item>, Vec<u64>) {
+    fn data(&self) -> (Vec<Item>, Weights) {
         let (items, weights) = self.metadata();
         let metadata = Range::new(&items, &weights, &self.memory);
         let memory = |node: usize| {
@@ -197,7 +201,9 @@ impl<'a> Problem<'a> {
         };
         let items = self.items(false);
         let weights = self.weights((0..self.memory.len()).map(memory).collect(), &items);
-        let Some(own_share) = self.spreading.own_share else { return (items, weights) };
+        let Some(own_share) = self.spreading.own_share else {
+            return (items, Weights { numbers: weights.clone(), bytes: weights });
+        };
         let room = |node: usize| {
             let taken = metadata.fair_bytes(node) as u64 + EMPTY_NODE_BYTES;
             let limit = self.spreading.limit(self.memory[node]).saturating_sub(taken);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidefs_control::{
-    Cause, Controller, EMPTY_NODE_BYTES, Event, Held, Inventory, May, Node, NodeState, Observation,
-    OwnShare, Plan, Quiet, Settings, SharesHeld, Silence, Situation, Spreading, Uneven, Verdict,
-    check, decide, plan,
+    Cause, Controller, EMPTY_NODE_BYTES, Event, Held, Hold, Inventory, May, Node, NodeState,
+    Observation, OwnShare, Plan, Quiet, Settings, SharesHeld, Silence, Situation, Spreading,
+    Uneven, Verdict, check, decide, plan,
 };
 use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass, NodeId, PARTITIONS, Time};
 
@@ -228,6 +228,77 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
     let grown = decided(Some(at(4)), Some(at(4)));
     let full = Cause::NodeFull { node: Some(id(0)) };
     assert!(matches!(&grown, Verdict::Grow { cause, .. } if *cause == full), "{grown:?}");
+}
+
+/// No node may be added, by the policy or by its maximum.
+#[test]
+fn a_writer_at_a_full_victim_gets_the_own_nodes_room() {
+    let at = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
+    let decided = |policy: &str, own_mib: u64, moved_nothing: Option<Time>| {
+        let mut nodes = World::new(1, 2, 1_024, &[0]).nodes();
+        nodes[0].used_bytes = own_mib * MIB;
+        nodes[1].used_bytes = 1_024 * MIB;
+        nodes.iter_mut().for_each(|node| node.partitions = 8_192);
+        let observed = Observation::new(nodes);
+        let mut settings = Settings::new(policy.parse().unwrap(), 1, 1, ByteSize::mib(1_024));
+        settings.spreading = spreading(share("0"));
+        let mut shares = SharesHeld::default();
+        shares.observe(at(5), &observed, &settings.spreading);
+        decide(&Situation {
+            silence: &Silence::default(),
+            now: at(5),
+            settings: &settings,
+            observed: &observed,
+            quiet: Quiet::default(),
+            uneven: Uneven::default(),
+            shares: &shares,
+            full: Some(Some(id(1))),
+            last_rebalance: moved_nothing,
+            moved_nothing,
+            in_vain: None,
+            is_as_in_vain: true,
+            shift: None,
+            advice: None,
+            may: May::ALL,
+        })
+    };
+    for (policy, hold) in [
+        ("static", Hold::NoScaleOut),
+        ("nso", Hold::AtMaximum { max: 1 }),
+        ("csi", Hold::NoScaleOut),
+    ] {
+        let spread = decided(policy, 100, None);
+        let for_it = |cause: &Cause| matches!(cause, Cause::NodeFull { .. } | Cause::OwnShare(_));
+        let is_right = matches!(&spread, Verdict::Rebalance { cause } if for_it(cause));
+        assert!(is_right, "{policy}: {spread:?}");
+        assert_eq!(decided(policy, 1_000, None), Verdict::Hold(hold.clone()), "no room either");
+        assert_eq!(decided(policy, 100, Some(at(4))), Verdict::Hold(hold), "it was of no use");
+    }
+}
+
+/// The data is as much as the victims hold, so what is written from now on belongs on own nodes.
+#[test]
+fn where_victims_are_full_what_holds_nothing_goes_to_own_nodes() {
+    let mut mib = vec![0; usize::from(PARTITIONS)];
+    for stripe in 0..500_usize {
+        mib[usize::from(METADATA_PARTITIONS) + stripe * 29 % usize::from(DATA)] += 1;
+    }
+    let mut world = World::new(1, 2, 500, &mib);
+    world.owners.iter_mut().skip(usize::from(METADATA_PARTITIONS)).for_each(|it| *it = 1);
+    world.capacity = 510 * MIB;
+    let plan = world.plan(2, share("0"));
+    world.carry_out(&plan);
+    let moved = world.bytes(|owner| owner == 0) / MIB;
+    assert!((10..30).contains(&moved), "{moved} MiB, of what is above 95 % of 510");
+    let of_victim = world.owners.iter().filter(|owner| **owner == 1).count();
+    assert!(of_victim <= 500, "{of_victim} partitions take new data");
+    assert!(world.plan(2, share("0")).is_empty(), "it moves on");
+    // With room on it, it takes new data again.
+    world.mib.iter_mut().step_by(2).for_each(|mib| *mib = 0);
+    let plan = world.plan(2, share("0"));
+    world.carry_out(&plan);
+    let of_victim = world.owners.iter().filter(|owner| **owner == 1).count();
+    assert_eq!(of_victim, usize::from(DATA));
 }
 
 fn world() -> impl Strategy<Value = (World, usize, OwnShare)> {

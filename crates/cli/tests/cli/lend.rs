@@ -323,6 +323,21 @@ fn a_lender_hears_signals_while_nobody_answers_it() {
     borrower.ends();
 }
 
+/// No policy adds nodes, and the lent one has less than a third of the room.
+#[test]
+fn a_writer_that_fills_a_lent_node_goes_on_with_the_own_nodes_room() {
+    let options = ["--nodes", "3", "--policy", "static", "--own-share", "0"];
+    let Some(borrower) = Borrower::start("valkey", &options) else { return };
+    let lender = borrower.lender("128MiB", &borrower.secret_file());
+    borrower.until("it is taken in", rests_with(1));
+    borrower.script("for i in $(seq 300); do make $i 1 > tide/$i || exit 1; done").succeeded();
+    borrower.script("cd tide && check 300 1 && rm *").succeeded();
+    lender.send(Signal::TERM);
+    lender.end().succeeded();
+    borrower.until("it has gone", rests_with(0));
+    borrower.ends();
+}
+
 #[test]
 fn a_connection_that_is_reset_is_made_again_and_nothing_is_lost() {
     let Some(borrower) = Borrower::start("valkey", &["--nodes", "1", "--own-share", "0.5"]) else {

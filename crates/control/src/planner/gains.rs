@@ -14,19 +14,23 @@ pub(super) struct Gains {
     nodes: Vec<u16>,
     blocks: Vec<Block>,
     scale: f64,
-    /// One partition, as a part of all.
-    one: f64,
 }
 
-/// *a*, *b* and *c* of successive nodes; what is no node gains nothing, ever.
+/// *a*, *b* and *c* of successive nodes, and by how much *b* falls with a partition; what is no node gains nothing, ever.
 struct Block {
     a: [f64; BLOCK],
     b: [f64; BLOCK],
     c: [f64; BLOCK],
+    fall: [f64; BLOCK],
 }
 
 impl Block {
-    const EMPTY: Block = Block { a: [0.0; BLOCK], b: [f64::NEG_INFINITY; BLOCK], c: [0.0; BLOCK] };
+    const EMPTY: Block = Block {
+        a: [0.0; BLOCK],
+        b: [f64::NEG_INFINITY; BLOCK],
+        c: [0.0; BLOCK],
+        fall: [0.0; BLOCK],
+    };
 
     fn gains(&self, size: f64) -> [f64; BLOCK] {
         std::array::from_fn(|at| size * (self.a[at] - size * self.c[at]) + self.b[at])
@@ -46,12 +50,13 @@ impl Gains {
                 let block = blocks.last_mut().expect("it was added");
                 block.a[at] = 2.0 * gap.bytes / scale / goal.part;
                 block.b[at] =
-                    NUMBER_WEIGHT * one * (2.0 * gap.number as f64 * one - one) / goal.part;
+                    NUMBER_WEIGHT * one * (2.0 * gap.number as f64 * one - one) / goal.number_part;
                 block.c[at] = 1.0 / goal.part;
+                block.fall[at] = 2.0 * NUMBER_WEIGHT * one * one / goal.number_part;
                 nodes.push(node as u16);
             }
         }
-        Gains { nodes, blocks, scale, one }
+        Gains { nodes, blocks, scale }
     }
 
     /// The first node for which one more partition of this size lowers the unevenness most; it then
@@ -69,7 +74,7 @@ impl Gains {
         let block = self.blocks.get_mut(best).expect("a node that may hold the range");
         let at = block.gains(size).iter().position(|&gain| gain == most).unwrap_or(0);
         block.a[at] -= 2.0 * size * block.c[at];
-        block.b[at] -= 2.0 * NUMBER_WEIGHT * self.one * self.one * block.c[at];
+        block.b[at] -= block.fall[at];
         self.nodes[best * BLOCK + at]
     }
 }

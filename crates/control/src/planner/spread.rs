@@ -23,6 +23,8 @@ pub const SMALL_PART_OF_MEMORY: f64 = 0.02;
 pub(super) const NUMBER_WEIGHT: f64 = 0.25;
 /// A pass must remove this part of the unevenness to be worth its moves.
 const WORTHWHILE: f64 = 0.1;
+/// A node's part of the partitions is taken for this part of its bytes' at least, where one is compared with it.
+const NUMBER_PART_LEAST: f64 = 0.01;
 /// Two passes are usual; the unevenness falls by a tenth at least with each.
 const PASSES_MOST: u32 = 64;
 
@@ -41,6 +43,10 @@ pub struct Range<'a> {
     /// By node, the part of the range that it should hold; 0 for a node that must hold nothing.
     parts: Vec<f64>,
     weights: &'a [u64],
+    /// What the nodes' numbers of partitions follow.
+    numbers: &'a [u64],
+    /// By node, the part of the partitions that it should hold.
+    number_parts: Vec<f64>,
     /// The bytes that deviations are measured against.
     scale: f64,
 }
@@ -57,6 +63,8 @@ struct Load {
 pub(super) struct Goal {
     /// Part of the whole range; 0 to 1.
     pub part: f64,
+    /// What a number that is off is measured against.
+    pub number_part: f64,
     pub bytes: f64,
     pub number: u32,
     pub tolerance: f64,
@@ -87,11 +95,19 @@ impl<'a> Range<'a> {
     /// Weights are in any unit; a node of weight 0 must hold nothing.
     pub fn new(items: &'a [Item], weights: &'a [u64], memory: &'a [u64]) -> Range<'a> {
         let bytes = items.iter().map(|item| item.bytes).sum::<u64>();
-        let all: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
-        let parts = weights.iter().map(|&weight| weight as f64 / all.max(1) as f64).collect();
+        let parts = parts_of(weights);
         let all_memory: f64 = memory.iter().map(|&bytes| bytes as f64).sum();
         let scale = (bytes as f64).max(all_memory * SMALL_PART_OF_MEMORY).max(1.0);
-        Range { items, memory, bytes, parts, weights, scale }
+        let (numbers, number_parts) = (weights, parts.clone());
+        Range { items, memory, bytes, parts, weights, numbers, number_parts, scale }
+    }
+
+    /// The same with numbers of partitions that do not follow the bytes.
+    pub fn with_numbers(self, numbers: &'a [u64]) -> Range<'a> {
+        // A node that should get no more still holds bytes, and so partitions.
+        let least = |(part, of_bytes): (f64, &f64)| part.max(of_bytes * NUMBER_PART_LEAST);
+        let number_parts = parts_of(numbers).into_iter().zip(&self.parts).map(least).collect();
+        Range { numbers, number_parts, ..self }
     }
 
     /// Changes `owners`, which says for each item the node it lies on.
@@ -135,13 +151,13 @@ impl<'a> Range<'a> {
 
     fn goals(&self, owners: &[u16]) -> Vec<Goal> {
         let held: Vec<_> = self.loads(owners).iter().map(|load| load.number).collect();
-        let numbers = whole_shares(self.weights, &held, self.items.len() as u32);
+        let numbers = whole_shares(self.numbers, &held, self.items.len() as u32);
         let goal = |(node, number): (usize, u32)| {
-            let part = self.parts[node];
+            let (part, number_part) = (self.parts[node], self.number_parts[node]);
             let bytes = self.fair_bytes(node);
             let matters = self.memory[node] as f64 * SMALL_PART_OF_MEMORY;
             let tolerance = bytes.max(matters) * TOLERANCE;
-            Goal { part, bytes, number, tolerance }
+            Goal { part, number_part, bytes, number, tolerance }
         };
         numbers.into_iter().enumerate().map(goal).collect()
     }
@@ -161,9 +177,10 @@ impl<'a> Range<'a> {
             let part = self.parts[node];
             if part > 0.0 {
                 let bytes = (load.bytes as f64 - self.fair_bytes(node)) / self.scale;
-                let number = f64::from(load.number) / total - part;
+                let number_part = self.number_parts[node];
+                let number = f64::from(load.number) / total - number_part;
                 sum.bytes += bytes * bytes / part;
-                sum.number += number * number / part;
+                sum.number += number * number / number_part;
             }
         }
         sum
@@ -191,6 +208,12 @@ impl<'a> Range<'a> {
         }
         next
     }
+}
+
+/// Of all of them.
+fn parts_of(weights: &[u64]) -> Vec<f64> {
+    let all: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
+    weights.iter().map(|&weight| weight as f64 / all.max(1) as f64).collect()
 }
 
 /// What a node lacks to its goal; negative when it has too much.

@@ -134,6 +134,24 @@ fn a_writer_gets_a_node_after_one_try_to_spread() {
     assert!(world.own_nodes() > 1, "{}", world.decision());
 }
 
+/// Each node takes some 250 MiB, and no node may be added. Partitions are few here and hold something, so the
+/// full class keeps some, and new data falls on those as well.
+#[test]
+fn writers_get_the_room_of_the_other_class_and_that_with_few_spreads() {
+    for (policy, share) in [("static", "0"), ("static", "0.25"), ("nso", "0"), ("static", "1")] {
+        let mut world = World::new(with_share(policy, 2, 2, share), 2, Faults::NONE, 97);
+        take_in(&mut world);
+        let before = world.summaries.len();
+        world.wish_mib(620);
+        world.run_until(120, |world| world.used_mib() >= 620 && world.is_idle());
+        let told = || format!("{policy}, {share}: {:#?}", &world.summaries[before..]);
+        assert_eq!(world.refused_writes, 0, "{}", told());
+        let count =
+            world.summaries[before..].iter().filter(|it| it.kind == Kind::Rebalance).count();
+        assert!((1..=10).contains(&count), "{count} of {}", told());
+    }
+}
+
 /// Names lie on own nodes only, so the fullest is far above the mean whatever is spread.
 #[test]
 fn what_stays_uneven_is_let_be_and_nodes_leave_all_the_same() {

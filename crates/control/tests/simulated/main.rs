@@ -81,7 +81,7 @@ fn it_grows_with_the_data_and_shrinks_to_one_node() {
     world.wish_mib(1_229);
     world.run_until(600, |world| world.used_mib() >= 1_229 && world.is_idle());
     assert!((5..=6).contains(&world.nodes()), "{} nodes", world.nodes());
-    assert_eq!(world.refused_writes_at_maximum, 0);
+    assert_eq!(world.refused_writes, 0);
     world.wish_mib(0);
     world.run_until(900, |world| world.nodes() == 1 && world.is_idle());
     let moved_more = world.summaries.iter().filter(|summary| {

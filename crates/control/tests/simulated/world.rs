@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tidefs_control::{
-    Action, Answer, Command, Controller, Done, Event, Failure, Growth, Kind, Outcome, Phase,
-    Record, Request, RequestId, Settings, Summary, Task, TaskId,
+    Action, Answer, Command, Controller, Done, Event, Failure, Kind, Outcome, Phase, Record,
+    Request, RequestId, Settings, Summary, Task, TaskId,
 };
 use tidefs_model::{METADATA_PARTITIONS, NodeId, Time};
 
@@ -51,7 +51,7 @@ pub struct World {
     pub kills: u32,
     /// Steps of plans that were carried out.
     pub carried: u32,
-    pub refused_writes_at_maximum: u32,
+    pub refused_writes: u32,
     /// Ticks that every step takes longer.
     pub slowness: u64,
     /// The step under way ends before all its moves are made.
@@ -83,7 +83,7 @@ impl World {
             starts: 0,
             kills: 0,
             carried: 0,
-            refused_writes_at_maximum: 0,
+            refused_writes: 0,
             slowness: 0,
             broken_off: false,
             lenient: false,
@@ -234,8 +234,8 @@ impl World {
                     if self.controller.waits_for_a_look() {
                         self.tell(Event::Observed(self.now(), self.cluster.observe()));
                     }
-                    if matches!(self.controller.growth(), Some(Growth::AtMaximum { .. })) {
-                        self.refused_writes_at_maximum += 1;
+                    if self.controller.growth().is_some_and(|growth| !growth.is_hopeful()) {
+                        self.refused_writes += 1;
                     }
                 }
             } else if content > self.wished {
