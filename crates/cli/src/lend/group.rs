@@ -61,7 +61,7 @@ impl Group {
     /// It is to be emptied or to end soon, which takes time of the processors.
     pub fn hurry(&self) {
         if let Some((file, usual)) = &self.weight
-            && let Err(error) = fs::write(file, usual)
+            && let Err(error) = write(file, usual)
         {
             tracing::debug!("{}: {error}", file.display());
         }
@@ -94,23 +94,25 @@ fn second(found: &Hierarchy, cap: ByteSize) -> Result<Group, String> {
     for parent in found.upwards() {
         sweep(parent, |path| fs::remove_dir(path));
         let enabled = enable(parent);
-        let memory = match make(parent, &[("memory.max", &cap.0.to_string())]) {
-            Ok(memory) => memory,
-            Err(error) => {
-                why = error;
-                disable(parent, &enabled);
-                let Some(limit) = limit(parent) else { continue };
-                why += &format!("; above {} the node would escape {limit}", parent.display());
-                break;
-            }
+        why = match made(parent).and_then(|made| of_version_2(made, cap)) {
+            Ok(group) => return Ok(group),
+            Err(why) => why,
         };
-        limit_swap(&memory.path().join("memory.swap.max"), "0");
-        let weight = memory.path().join("cpu.weight");
-        let lowered = fs::write(&weight, LOW_WEIGHT.0).is_ok();
-        let weight = lowered.then_some((weight, LOW_WEIGHT.1));
-        return Ok(Group { memory, cpu: None, weight });
+        disable(parent, &enabled);
+        let Some(limit) = limit(parent) else { continue };
+        why += &format!("; above {} the node would escape {limit}", parent.display());
+        break;
     }
     Err(why)
+}
+
+fn of_version_2(made: Claim, cap: ByteSize) -> Result<Group, String> {
+    let memory = limited(made, &[("memory.max", &cap.0.to_string())])?;
+    limit_swap(&memory.path().join("memory.swap.max"), "0");
+    let weight = memory.path().join("cpu.weight");
+    let lowered = write(&weight, LOW_WEIGHT.0).is_ok();
+    let weight = lowered.then_some((weight, LOW_WEIGHT.1));
+    Ok(Group { memory, cpu: None, weight })
 }
 
 /// What all below this group may use together, where that is limited.
@@ -147,12 +149,12 @@ fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<G
     let remove = |path: &Path| fs::remove_dir(path);
     sweep(&memory.own, remove);
     let cap = cap.0.to_string();
-    let memory = make(&memory.own, &[("memory.limit_in_bytes", &cap)])?;
+    let memory = limited(made(&memory.own)?, &[("memory.limit_in_bytes", &cap)])?;
     // Of memory and swap together, and never below the limit of memory alone.
     limit_swap(&memory.path().join("memory.memsw.limit_in_bytes"), &cap);
     let slow = cpu.map(|cpu| {
         sweep(&cpu.own, remove);
-        make(&cpu.own, &[("cpu.shares", LOW_SHARES.0)])
+        limited(made(&cpu.own)?, &[("cpu.shares", LOW_SHARES.0)])
     });
     let cpu = slow.and_then(|made| match made {
         Ok(cpu) => Some(cpu),
@@ -168,9 +170,7 @@ fn first(memory: &Hierarchy, cpu: Option<&Hierarchy>, cap: ByteSize) -> Result<G
 /// The cap is on memory alone where the kernel does not count swap: what the tenant's need pushes out of
 /// memory is on the machine's disk then.
 fn limit_swap(path: &Path, most: &str) {
-    let written = fs::File::options().write(true).open(path);
-    let written = written.and_then(|mut file| io::Write::write_all(&mut file, most.as_bytes()));
-    if let Err(error) = written
+    if let Err(error) = write(path, most)
         && has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default())
     {
         say::note(format!(
@@ -185,23 +185,26 @@ fn has_swap(swaps: &str) -> bool {
     swaps.lines().count() > 1
 }
 
+fn made(parent: &Path) -> Result<Claim, String> {
+    Claim::make(parent).map_err(|error| format!("{}: {error}", parent.display()))
+}
+
 /// A group with these limits, or none.
-fn make(parent: &Path, limits: &[(&str, &str)]) -> Result<Claim, String> {
-    let said = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    let made = Claim::make(parent).map_err(|error| said(parent, error))?;
-    let directory = made.path();
+fn limited(made: Claim, limits: &[(&str, &str)]) -> Result<Claim, String> {
     for (name, value) in limits {
-        let path = directory.join(name);
-        // The kernel has made the files of the controllers that there are.
-        let written = fs::File::options().write(true).open(&path);
-        let written =
-            written.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
-        if let Err(error) = written {
-            let _ = fs::remove_dir(directory);
-            return Err(said(&path, error));
+        let path = made.path().join(name);
+        if let Err(error) = write(&path, value) {
+            let _ = fs::remove_dir(made.path());
+            return Err(format!("{}: {error}", path.display()));
         }
     }
     Ok(made)
+}
+
+/// The kernel has made the files of the controllers that there are, and no others are made.
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    let mut file = fs::File::options().write(true).open(path)?;
+    io::Write::write_all(&mut file, value.as_bytes())
 }
 
 #[cfg(test)]
@@ -257,6 +260,62 @@ mod tests {
             fs::read_to_string(root.path().join(group).join("cgroup.subtree_control")).unwrap()
         };
         assert_eq!((asked("a/b").as_str(), asked("a").as_str()), ("-cpu", ""), "a was not tried");
+    }
+
+    /// A group as the kernel makes it, with the files of both controllers.
+    #[test]
+    fn a_group_of_version_2_is_limited_and_hurried_by_its_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let claim = made(parent.path()).unwrap();
+        let group = claim.path().to_owned();
+        let set = |name: &str, value: &str| fs::write(group.join(name), value).unwrap();
+        let files = ["memory.max", "memory.swap.max", "cpu.weight", "cgroup.procs"];
+        files.iter().for_each(|name| set(name, ""));
+        // A file of the kernel's takes what is written for a value of its own.
+        let taken = |name: &str| {
+            let value = fs::read_to_string(group.join(name)).unwrap();
+            set(name, "");
+            value
+        };
+        let node = of_version_2(claim, ByteSize::mib(64)).unwrap();
+        assert_eq!(taken("memory.max"), (64 << 20).to_string());
+        assert_eq!((taken("memory.swap.max"), taken("cpu.weight")), ("0".into(), "25".into()));
+        node.take(4_711).unwrap();
+        assert_eq!(taken("cgroup.procs"), "4711");
+        node.hurry();
+        assert_eq!(taken("cpu.weight"), "100");
+        files.iter().for_each(|name| fs::remove_file(group.join(name)).unwrap());
+        drop(node);
+        assert!(!group.exists());
+    }
+
+    #[test]
+    fn each_limit_of_version_2_is_seen() {
+        let group = tempfile::tempdir().unwrap();
+        let set = |name: &str, value: &str| fs::write(group.path().join(name), value).unwrap();
+        let none = [("memory.max", "max\n"), ("memory.high", "max\n"), ("cpu.max", "max 100000\n")];
+        none.iter().for_each(|(name, value)| set(name, value));
+        assert_eq!(limit(group.path()), None);
+        for (name, value) in
+            [("cpu.max", "50000 100000"), ("memory.high", "7"), ("memory.max", "9")]
+        {
+            set(name, &format!("{value}\n"));
+            assert_eq!(limit(group.path()), Some(format!("{name} of {value}")));
+        }
+    }
+
+    #[test]
+    fn without_the_processors_controller_a_group_of_version_2_is_capped_all_the_same() {
+        let parent = tempfile::tempdir().unwrap();
+        let claim = made(parent.path()).unwrap();
+        let file = claim.path().join("memory.max");
+        fs::write(&file, "").unwrap();
+        let node = of_version_2(claim, ByteSize(7)).unwrap();
+        assert_eq!(
+            (fs::read_to_string(&file).unwrap().as_str(), node.weight.is_none()),
+            ("7", true)
+        );
+        fs::remove_file(file).unwrap();
     }
 
     /// A plain directory has no controllers, so no limit can be set.

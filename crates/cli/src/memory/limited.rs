@@ -129,9 +129,12 @@ fn count(events: &str, names: &[&str]) -> u64 {
 /// The groups of this process with all groups above them, as far as they are visible here. `membership`
 /// is what the kernel says of them.
 pub fn groups(membership: &str) -> Vec<Group> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    groups_of(&fs::read_to_string("/proc/self/mounts").unwrap_or_default(), membership)
+}
+
+fn groups_of(mounts: &str, membership: &str) -> Vec<Group> {
     let of = |controller: Option<&str>| {
-        let found = hierarchy(&mounts, membership, controller);
+        let found = hierarchy(mounts, membership, controller);
         let directories: Vec<PathBuf> =
             found.iter().flat_map(Hierarchy::upwards).map(Path::to_owned).collect();
         let version2 = controller.is_none();
@@ -170,6 +173,33 @@ mod tests {
         assert!(group.stalls().unwrap().starts_with("some avg10=7.00"));
         write("memory.pressure", "");
         assert_eq!(group.stalls(), None);
+    }
+
+    /// What a process below `a/b` of a machine that has version 2 alone sees: `a` has the limit.
+    #[test]
+    fn a_tree_of_version_2_is_read_from_the_own_group_upwards() {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().display();
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        let write = |file: &str, text: &str| fs::write(root.path().join(file), text).unwrap();
+        for group in ["a", "a/b"] {
+            write(&format!("{group}/memory.current"), "700\n");
+            write(&format!("{group}/memory.stat"), "anon 500\nfile 200\ninactive_file 100\n");
+            write(&format!("{group}/memory.events"), "max 9\noom 9\noom_kill 9\n");
+            write(&format!("{group}/memory.events.local"), "max 2\noom 1\noom_kill 1\n");
+            write(&format!("{group}/memory.pressure"), "some avg10=3.00 avg60=0.00\n");
+        }
+        write("a/memory.max", "1000\n");
+        write("a/b/memory.max", "max\n");
+        let groups = groups_of(&format!("cgroup2 {base} cgroup2 rw 0 0\n"), "0::/a/b\n");
+        assert_eq!(groups.len(), 3, "the root has no files of memory");
+        let (total, available) = (ByteSize(1_000), ByteSize(400));
+        let memory: Vec<_> = groups.iter().map(Group::memory).collect();
+        assert_eq!(memory, [None, Some(Memory { total, available }), None]);
+        let met: Vec<_> = groups.iter().map(Group::limits_met).collect();
+        assert_eq!(met, [(3, 1), (3, 1), (0, 0)], "those of groups below are theirs");
+        let stalls = groups.iter().filter_map(Group::stalls).collect::<Vec<_>>();
+        assert_eq!(stalls.len(), 1, "others wait for what is not this process's");
     }
 
     #[test]
