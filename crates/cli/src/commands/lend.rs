@@ -195,6 +195,7 @@ impl Keeping {
         let since = Instant::now();
         self.leaving = Some(Leaving { since, lacks: since, needed, is_late: false });
         if needed {
+            self.loan.hurry_most();
             self.loan.errands().hand_over();
         }
     }

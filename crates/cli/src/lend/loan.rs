@@ -189,6 +189,13 @@ impl Loan {
         }
     }
 
+    /// This machine lacks the memory.
+    pub fn hurry_most(&mut self) {
+        self.hurry();
+        self.group.hurry_most();
+        self.is_hurried = true;
+    }
+
     /// Somebody waits for the memory: what empties the node gets the processors as everybody does.
     fn hurry(&self) {
         self.group.hurry();
@@ -236,8 +243,10 @@ impl Loan {
 
     /// Ends the node, and clears away its group and its folder.
     pub fn end(self) {
-        let Loan { channel, node, errands, group, _folder, .. } = self;
-        group.hurry();
+        let Loan { channel, node, errands, group, is_hurried, _folder, .. } = self;
+        if !is_hurried {
+            group.hurry();
+        }
         drop(errands);
         drop(node);
         drop(channel);
