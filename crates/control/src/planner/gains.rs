@@ -16,7 +16,8 @@ pub(super) struct Gains {
     scale: f64,
 }
 
-/// *a*, *b* and *c* of successive nodes, and by how much *b* falls with a partition; what is no node gains nothing, ever.
+/// *a*, *b* and *c* of successive nodes, and by how much *b* falls with a partition; what is no node gains
+/// nothing, ever.
 struct Block {
     a: [f64; BLOCK],
     b: [f64; BLOCK],

@@ -12,10 +12,10 @@ use tidefs_model::{ByteSize, NodeId, Partition};
 
 use super::limit::{Limit, Pace};
 use super::phases::{Pair, leave_out, sort_out, take_phase};
-use super::sizes::{count_keys, weigh_all};
+use super::sizes::{count_many, weigh_all};
 use super::{Admin, AdminError, Managed, keywise, observe, whole};
 
-/// Partitions that are looked at together.
+/// Partitions with keys that are looked at together; those without cost nothing.
 const LOOK_PARTITIONS: usize = 256;
 /// What a target takes beside the bytes themselves: one in so many, and a little for each batch.
 const ROOM_SHARE: u64 = 16;
@@ -258,13 +258,18 @@ impl Carriage<'_> {
         };
         let bytes_max = self.work.limit.piece(self.work.options.batch.0);
         let (mut count, mut bytes) = (0, 0);
-        for counted in count_keys(&self.from, &slots[..most])?.chunks(LOOK_PARTITIONS) {
-            for size in weigh_all(&self.from, counted)? {
+        let statistics = self.admin.server.abilities.slot_statistics;
+        let counted = count_many(&self.from, &slots[..most], statistics)?;
+        let mut left = &counted[..];
+        while !left.is_empty() {
+            let (now, later) = left.split_at(looked_at_together(left));
+            for size in weigh_all(&self.from, now)? {
                 if count > 0 && bytes + size > bytes_max {
                     return Ok((count, bytes));
                 }
                 (count, bytes) = (count + 1, bytes + size);
             }
+            left = later;
         }
         Ok((count, bytes))
     }
@@ -301,5 +306,25 @@ impl Carriage<'_> {
         let needed = ByteSize(bytes + bytes / ROOM_SHARE + ROOM_BYTES);
         let free = ByteSize(capacity.saturating_sub(readings.used.0));
         Ok(AdminError::NoRoom { node: self.to.id(), needed, free })
+    }
+}
+
+/// How many of the slots, whose keys were counted, come before the bytes of the next have to be asked for.
+fn looked_at_together(counted: &[(u16, u64)]) -> usize {
+    let filled = counted.iter().enumerate().filter(|(_, (_, keys))| *keys > 0);
+    filled.map(|(at, _)| at).nth(LOOK_PARTITIONS).unwrap_or(counted.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_without_keys_are_looked_at_with_any_others() {
+        let counted: Vec<_> = (0..4_000).map(|slot| (slot, u64::from(slot % 10 == 9))).collect();
+        let first = looked_at_together(&counted);
+        assert_eq!(first, 10 * LOOK_PARTITIONS + 9, "up to the first whose bytes come later");
+        assert_eq!(looked_at_together(&counted[first..]), 4_000 - first);
+        assert_eq!(looked_at_together(&[]), 0);
     }
 }

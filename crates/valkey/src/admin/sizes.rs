@@ -13,6 +13,9 @@ const KEYS_MEASURED_MAX: usize = 50_000;
 /// Keys measured of any partition, however many there are.
 const SAMPLE_MIN: usize = 16;
 
+/// An answer about all slots takes a server as long as some hundred questions.
+const STATISTICS_FROM: usize = 1_024;
+
 /// Sizes as they were when each partition was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionSizes {
@@ -110,6 +113,23 @@ fn statistics_of(managed: &Managed) -> Result<Vec<(u16, u64)>, AdminError> {
 
 fn pair(reply: Reply) -> Result<[Reply; 2], Malformed> {
     reply.into_array()?.try_into().map_err(|_| Malformed::Unexpected)
+}
+
+/// How many keys a node has of each of its slots, in one answer where many are asked about and the server
+/// has that: thousands of questions take a busy node long.
+pub fn count_many(
+    managed: &Managed,
+    slots: &[u16],
+    statistics: bool,
+) -> Result<Vec<(u16, u64)>, AdminError> {
+    if !statistics || slots.len() < STATISTICS_FROM {
+        return count_keys(managed, slots);
+    }
+    let mut keys = vec![0; usize::from(PARTITIONS)];
+    for (slot, count) in statistics_of(managed)? {
+        keys[usize::from(slot)] = count;
+    }
+    Ok(slots.iter().map(|&slot| (slot, keys[usize::from(slot)])).collect())
 }
 
 /// How many keys a node has of each slot.
