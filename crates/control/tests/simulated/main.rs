@@ -5,6 +5,7 @@
 mod cluster;
 mod lent;
 mod world;
+mod writers;
 
 use std::time::Duration;
 
