@@ -45,6 +45,8 @@ pub struct Workflow {
     pub name: String,
     pub stages: Vec<String>,
     pub tasks: Vec<Task>,
+    /// What the file calls each task; nothing where it was made by a generator.
+    pub names: Vec<String>,
     /// Bytes of each file.
     pub files: Vec<u64>,
     /// Files that no task writes; they are staged in at the start.
@@ -77,6 +79,11 @@ impl Workflow {
 
     pub fn bytes(&self, files: &[FileNumber]) -> u64 {
         files.iter().map(|&file| self.files[file as usize]).sum()
+    }
+
+    /// The task as its file calls it, or else by its number.
+    pub fn name_of(&self, task: TaskNumber) -> String {
+        self.names.get(task as usize).map_or_else(|| task.to_string(), |name| format!("{name:?}"))
     }
 
     /// The number of the stage of this name; it is added where there is none.

@@ -199,7 +199,7 @@ impl<'w> World<'w> {
         let stated = &self.workflow.tasks[task as usize];
         Err(Stuck::NoRoom {
             at: self.seconds(),
-            task,
+            task: self.workflow.name_of(task),
             stage: self.workflow.stages[usize::from(stated.stage)].clone(),
             wanted: ByteSize(self.workflow.bytes(&stated.writes)),
             held: ByteSize(self.cluster.bytes),

@@ -36,6 +36,7 @@ fn fan(tasks: u32, bytes: u64, cleanup: bool) -> Workflow {
         name: "fan".to_owned(),
         stages: vec!["write".to_owned(), "wait".to_owned()],
         tasks: all,
+        names: Vec::new(),
         files: std::iter::once(GB).chain((0..tasks).map(|_| bytes)).collect(),
         input: vec![0],
         cleanup: if cleanup {
@@ -113,6 +114,10 @@ fn what_cannot_end_is_told_with_the_task() {
     let Stuck::NoRoom { stage, nodes, .. } = &stuck else { panic!("{stuck}") };
     assert_eq!((stage.as_str(), *nodes), ("write", 2));
     assert!(stuck.to_string().contains("give more nodes"), "{stuck}");
+    let named =
+        Workflow { names: (0..41).map(|at| format!("it-{at}")).collect(), ..fan(40, GB, false) };
+    let told = simulate(&named, &setup("nso", 1, 2)).unwrap_err().to_string();
+    assert!(told.contains("task \"it-") && told.contains("\" of write has"), "{told}");
     let stuck = simulate(&fan(40, GB, false), &setup("static", 1, 1)).unwrap_err();
     assert!(matches!(stuck, Stuck::NoRoom { .. }), "{stuck}");
     assert!(stuck.to_string().contains("lie on 1 node of"), "{stuck}");

@@ -92,6 +92,7 @@ impl Workflow {
                 numbers.dedup();
             }
             workflow.task(task);
+            workflow.names.push(format!("{} (line {})", job.rule, job.line));
         }
         workflow.input = input.into_values().collect();
         let bytes: f64 = workflow.files.iter().map(|&bytes| bytes as f64).sum();
@@ -170,6 +171,7 @@ mod tests {
         assert_eq!(workflow.input.len(), 2);
         assert_eq!(workflow.tasks[1].after, [0]);
         assert_eq!(workflow.cleanup, Cleanup::Never);
+        assert_eq!(workflow.name_of(1), "\"all (line 14)\"");
     }
 
     #[test]

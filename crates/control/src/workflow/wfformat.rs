@@ -112,8 +112,10 @@ impl Workflow {
         let stages = stages(&specification.tasks, &mut workflow)?;
         let mut writers: Vec<Option<TaskNumber>> = vec![None; workflow.files.len()];
         for task in &specification.tasks {
+            let id = task.id.clone();
             let task = stated(task, stages[kind(task)], &files, &numbers, &runtimes)?;
             let number = workflow.task(task);
+            workflow.names.push(id);
             for &file in &workflow.tasks[number as usize].writes {
                 if let Some(first) = writers[file as usize].replace(number) {
                     return Err(two_writers(&specification, file, first, number));
@@ -256,6 +258,7 @@ mod tests {
         assert_eq!((&workflow.input[..], workflow.input_bytes()), (&[0][..], 10));
         assert_eq!(workflow.tasks[1].after, [0]);
         assert_eq!(workflow.tasks[0].seconds, 2.5);
+        assert_eq!((workflow.name_of(1).as_str(), workflow.name_of(2).as_str()), ("\"b\"", "2"));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use tidefs_model::ByteSize;
 
 use crate::cluster::Lent;
 use crate::disturbance::Disturbance;
-use crate::workflow::TaskNumber;
 
 /// What a world is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +45,8 @@ pub enum Stuck {
     )]
     NoRoom {
         at: f64,
-        task: TaskNumber,
+        /// As its file calls it, or else its number.
+        task: String,
         stage: String,
         wanted: ByteSize,
         held: ByteSize,

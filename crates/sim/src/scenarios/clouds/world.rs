@@ -253,7 +253,7 @@ impl<'w> World<'w> {
         if !self.cluster.has_room_for(bytes, 0) {
             return Err(Stuck::NoRoom {
                 at: self.now,
-                task,
+                task: self.workflow.name_of(task),
                 stage: self.workflow.stages[usize::from(stated.stage)].clone(),
                 wanted: ByteSize(bytes),
                 held: ByteSize(self.cluster.bytes),
