@@ -48,4 +48,4 @@ pub use record::{Kind, Record, RecordError};
 pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};
 pub use shares_held::{Deviation, SharesHeld};
-pub use words::count_of_nodes;
+pub use words::{count_of_nodes, count_of_partitions, count_of_steps};

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use tidefs_control::{count_of_partitions, count_of_steps};
 use tidefs_model::ByteSize;
 
 use super::explain::Explained;
@@ -70,16 +71,23 @@ impl Explained {
         let (moved, least) = (self.bytes_moved, bounds.bytes_moved);
         writeln!(
             f,
-            "moves     {} partitions with {} in {} steps; any plan that ends even moves {}{}",
-            self.partitions_moved,
+            "moves     {} with {} in {}; any plan that ends even moves {}{}",
+            count_of_partitions(self.partitions_moved),
             ByteSize(moved),
-            self.steps,
+            count_of_steps(self.steps),
             ByteSize(least),
             of_bound(moved as f64, least as f64)
         )
     }
 
     fn remarks(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.is_below_a_bound() {
+            writeln!(
+                f,
+                "below     a bound holds for plans that begin, or end, with an even spread; what begins \
+                 or ends less even may move less, and be quicker"
+            )?;
+        }
         if let (Some(planned), Some(wished)) = (self.own_share, self.own_share_wished) {
             write!(f, "own share {planned:.3} of the data on own nodes")?;
             let less = if planned < wished { "not more" } else { "not less" };
@@ -106,6 +114,31 @@ impl Explained {
     }
 }
 
+impl Explained {
+    /// Is anything that is told beside a bound below it?
+    fn is_below_a_bound(&self) -> bool {
+        let Explained { after, bounds, .. } = self;
+        let seconds = after.duration_seconds;
+        [
+            (seconds, bounds.duration_seconds),
+            (seconds, bounds.from_here_seconds),
+            (self.seconds_to_leave, bounds.leaving_seconds),
+            (self.bytes_moved as f64, bounds.bytes_moved as f64),
+        ]
+        .into_iter()
+        .any(|(value, bound)| is_below(value, bound))
+    }
+}
+
+/// Rounded as it is told.
+fn is_below(value: f64, bound: f64) -> bool {
+    bound > 0.0 && percent_off(value, bound) <= -0.05
+}
+
+fn percent_off(value: f64, bound: f64) -> f64 {
+    (value / bound - 1.0) * 100.0
+}
+
 /// By how much a multiple of a share is off it.
 fn beyond(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
@@ -115,7 +148,11 @@ fn beyond(ratio: f64) -> String {
 
 /// How far from a bound, where there is one.
 fn of_bound(value: f64, bound: f64) -> String {
-    if bound > 0.0 { format!(" ({:+.1} %)", (value / bound - 1.0) * 100.0) } else { String::new() }
+    if bound <= 0.0 {
+        return String::new();
+    }
+    let side = if is_below(value, bound) { "below" } else { "above" };
+    format!(" ({:.1} % {side})", percent_off(value, bound).abs())
 }
 
 #[cfg(test)]
@@ -126,7 +163,10 @@ mod tests {
     fn a_distance_has_a_side_and_a_bound() {
         assert_eq!(beyond(1.25), "25.00 % above");
         assert_eq!(beyond(0.9), "10.00 % below");
-        assert_eq!(of_bound(11.0, 10.0), " (+10.0 %)");
+        assert_eq!(of_bound(11.0, 10.0), " (10.0 % above)");
+        assert_eq!(of_bound(9.0, 10.0), " (10.0 % below)");
+        // What rounds to nothing is no distance below.
+        assert_eq!(of_bound(9.999, 10.0), " (0.0 % above)");
         assert_eq!(of_bound(11.0, 0.0), "");
     }
 }

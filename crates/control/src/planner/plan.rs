@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::rescaling::Unsound;
-use crate::words::count_of_nodes;
+use crate::words::{count_of_nodes, count_of_partitions, count_of_steps};
 use tidefs_model::{ByteSize, NodeId, Partition};
 
 /// One partition goes from the node that holds it to another.
@@ -85,11 +85,10 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} partitions with {} in {} steps (any plan moves {}), imbalance from {:.1} % to \
-             {:.1} %",
-            self.partitions_moved(),
+            "{} with {} in {} (any plan moves {}), imbalance from {:.1} % to {:.1} %",
+            count_of_partitions(self.partitions_moved()),
             ByteSize(self.bytes_moved()),
-            self.steps.len(),
+            count_of_steps(self.steps.len()),
             ByteSize(self.bytes_minimum),
             self.imbalance_percent_before,
             self.imbalance_percent_after,
