@@ -60,12 +60,16 @@ impl Mosaic {
     }
 }
 
-/// Seconds that Montage spends where one task works alone, and the core-seconds of all others. Least
-/// squares through the four runtimes of MemFSS's table II over the reciprocal of the nodes (5,932 s on
-/// 4, 5,213 on 8, 4,711 on 16, 4,521 on 20, of 16 cores): 4,261 s and 6,833 s of a node, of which
-/// carrying 2.75 TB over 3 GB/s takes 917.
-const ALONE_SECONDS: f64 = 4_261.0;
-const SHARED_CORE_SECONDS: f64 = 5_916.0 * 16.0;
+/// Nodes of 16 cores and seconds on them: the two ends of MemFSS's table II. One part of the time goes
+/// with the reciprocal of the nodes, the other does not; the rows between are not asked.
+const FEWEST: (f64, f64) = (4.0, 5_932.0);
+const MOST: (f64, f64) = (20.0, 4_521.0);
+/// Seconds of one node for all that tasks do side by side.
+const NODE_SECONDS: f64 = (FEWEST.1 - MOST.1) / (1.0 / FEWEST.0 - 1.0 / MOST.0);
+/// Seconds that Montage spends where one task works alone, and the core-seconds of all others: carrying
+/// 2.75 TB over a node's 3 GB/s takes 917 s.
+const ALONE_SECONDS: f64 = MOST.1 - NODE_SECONDS / MOST.0;
+const SHARED_CORE_SECONDS: f64 = (NODE_SECONDS - 917.0) * 16.0;
 
 /// Juve's mean runtimes for 8 degrees; only their proportions are used.
 const PROJECT: f64 = 1.73;
