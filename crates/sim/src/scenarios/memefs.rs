@@ -10,7 +10,7 @@ use super::{Scenario, Table};
 use crate::workflow::{BuiltIn, Workflow};
 use crate::{Disturbance, Outcome, Setup, Stuck, simulate};
 
-const NODE_MEMORY: u64 = 20_000_000_000;
+pub const NODE_MEMORY: u64 = 20_000_000_000;
 const NODES_MOST: u16 = 64;
 /// What a node brings to files and sends: a disk of 2010 writes and reads some 100 MB/s, and what is
 /// dumped there is written and read.
@@ -89,6 +89,12 @@ pub fn setup(policy: Policy, nodes_initial: u16, seed: u64) -> Setup {
         disturbance: Disturbance::NONE,
         seed,
     }
+}
+
+/// With how many nodes elastic runs of a workflow begin.
+pub fn first_nodes(workflow: BuiltIn) -> u16 {
+    let found = EVALUATED.iter().find(|it| it.workflow == workflow);
+    found.expect("all of them are evaluated").initial
 }
 
 /// Nodes of the static run: as many times those at the start as hold the peak below the threshold at
