@@ -1,5 +1,6 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod number;
 pub mod placement;
 pub mod planning;
 pub mod simulation;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefs_model::ByteSize;
 
 use crate::elasticity::{Elasticity, NodeRange};
+use number::within;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
@@ -252,7 +254,7 @@ pub struct Status {
 #[derive(Debug, Args)]
 pub struct Scale {
     /// How many nodes there are to be
-    #[arg(value_name = "N")]
+    #[arg(value_name = "N", value_parser = within(0..=u16::MAX))]
     pub nodes: u16,
 
     /// Say what was done as JSON
@@ -305,7 +307,7 @@ pub struct Lend {
 #[derive(Debug, Args)]
 pub struct Top {
     /// Look so many times, then end [default: until it is interrupted]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = within(0..=u32::MAX))]
     pub times: Option<u32>,
 }
 

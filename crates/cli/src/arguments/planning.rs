@@ -7,6 +7,8 @@ use tidefs_control::OwnShare;
 use tidefs_control::rescaling::Weights;
 use tidefs_model::ByteSize;
 
+use super::number::within;
+
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Plan {
@@ -29,21 +31,22 @@ pub struct PlanOptions {
 
     /// Make up so many nodes
     #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "inventory")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(value_parser = within(1..=4096_u16))]
     pub nodes: u16,
 
     /// Bring so many more of them into service
     #[arg(long, value_name = "N", conflicts_with_all = ["inventory", "decommission"])]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(value_parser = within(1..=4096_u16))]
     pub commission: Option<u16>,
 
     /// Take so many of them out of service
     #[arg(long, value_name = "N", conflicts_with = "inventory")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=4095))]
+    #[arg(value_parser = within(1..=4095_u16))]
     pub decommission: Option<u16>,
 
     /// So many of the made-up nodes are victims, lending memory
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "inventory")]
+    #[arg(value_parser = within(0..=u16::MAX))]
     pub victims: u16,
 
     /// Memory of each made-up node
@@ -53,6 +56,7 @@ pub struct PlanOptions {
 
     /// What is made up is drawn from this
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = within(0..=u64::MAX))]
     pub seed: u64,
 
     /// What matters: l, lt, dt, ldt (load, data, time), or three weights
@@ -98,21 +102,21 @@ pub enum Bench {
 #[derive(Debug, Args)]
 pub struct BenchOptions {
     /// Servers before each measured rescaling
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32768))]
+    #[arg(long, value_name = "N", value_parser = within(1..=32768_u16))]
     pub servers: u16,
 
     /// Servers that come
     #[arg(long, value_name = "N", conflicts_with = "decommission")]
-    #[arg(required_unless_present = "decommission")]
+    #[arg(required_unless_present = "decommission", value_parser = within(0..=u16::MAX))]
     pub commission: Option<u16>,
 
     /// Servers that leave
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(0..=u16::MAX))]
     pub decommission: Option<u16>,
 
     /// Buckets, which are what is placed
     #[arg(long, value_name = "N", default_value_t = 8192)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=65535))]
+    #[arg(value_parser = within(1..=65535_u16))]
     pub buckets: u16,
 
     /// What matters: l, lt, dt, ldt (load, data, time), or three weights; may be given again, for one
@@ -131,15 +135,17 @@ pub struct BenchOptions {
 
     /// Rescalings at random before the first that is measured
     #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(value_parser = within(0..=u32::MAX))]
     pub warmup: u32,
 
     /// Rescalings that are measured
     #[arg(long, value_name = "N", default_value_t = 100)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = within(1..=u32::MAX))]
     pub runs: u32,
 
     /// Everything is drawn from this
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = within(0..=u64::MAX))]
     pub seed: u64,
 
     /// Write the box plots there
@@ -159,7 +165,7 @@ pub enum PlannerName {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let seconds = text.parse::<f64>().unwrap_or(f64::NAN);
     let year = 366.0 * 86_400.0;
     if seconds > 0.0 && seconds <= year {
         Ok(seconds)

@@ -8,6 +8,7 @@ use tidefs_model::ByteSize;
 use tidefs_sim::Disturbance;
 use tidefs_sim::scenarios::Scenario;
 
+use super::number::within;
 use crate::elasticity::NodeRange;
 
 /// What a scenario has of its own.
@@ -52,12 +53,12 @@ pub struct Sim {
 
     /// Tasks that a node runs at a time
     #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(value_parser = within(1..=1024_u32))]
     pub slots: u32,
 
     /// Machines that compute and hold nothing; without it, the nodes compute as well, as in MemEFS
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(value_parser = within(1..=65_536_u32))]
     pub compute: Option<u32>,
 
     /// How many times what will be the forecast is told: factors of runtimes and of sizes; with
@@ -71,7 +72,7 @@ pub struct Sim {
 
     /// Seconds from the wish for a node to its service
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    #[arg(value_parser = within(0..=86_400_u32))]
     pub boot: u32,
 
     /// Input and output stand still while partitions move, as in MemEFS
@@ -83,11 +84,12 @@ pub struct Sim {
     pub dump: Option<ByteSize>,
 
     /// Nodes of the static run [default: the most]
-    #[arg(long = "static", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long = "static", value_name = "N", value_parser = within(1..=64_u16))]
     pub fixed: Option<u16>,
 
     /// Everything that is drawn is drawn from this
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = within(0..=u64::MAX))]
     pub seed: u64,
 
     /// Print JSON
