@@ -65,6 +65,7 @@ pub(crate) use at_once::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;
 pub use run::ReadAhead;
+pub(crate) use state::Stored;
 
 use crate::deferring::{Deferring, Nameless};
 use crate::{Config, Error};

@@ -62,8 +62,11 @@ impl<S: Store> Fs<S> {
         add_headers(&mut inode, headers);
         if let Some(node) = self.table.find(reference.ino) {
             node.saw(&inode);
-            if let Some(file) = &node.slot().file {
-                file.overlay(&mut inode);
+            let slot = node.slot();
+            match &slot.file {
+                Some(file) => file.overlay(&mut inode),
+                // It may have been open when the record was read.
+                None => slot.left.iter().for_each(|left| left.overlay(&mut inode)),
             }
         }
         Ok(inode)

@@ -11,7 +11,7 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use crate::attr::Kind;
-use crate::data::OpenFile;
+use crate::data::{OpenFile, Stored};
 use crate::directories::Memory;
 use crate::entry::Reference;
 use crate::error::Error;
@@ -66,14 +66,22 @@ pub struct Slot<S: Store> {
     pub removals: u64,
     /// The version of the bytes that the kernel may have cached.
     pub version_cached: Option<u64>,
+    /// What the record said when the file was closed last.
+    pub left: Option<Stored>,
     /// The file's record, where it was read lately.
     pub known: Option<KnownRecord>,
 }
 
 impl<S: Store> Node<S> {
     fn new(reference: Reference) -> Node<S> {
-        let slot =
-            Slot { file: None, unlinked: false, removals: 0, version_cached: None, known: None };
+        let slot = Slot {
+            file: None,
+            unlinked: false,
+            removals: 0,
+            version_cached: None,
+            left: None,
+            known: None,
+        };
         Node {
             ino: reference.ino,
             home: reference.home,

@@ -13,6 +13,7 @@ use super::errors::ErrorCursor;
 use super::pinned::Pinned;
 use super::record::Record;
 use super::run::ReadAhead;
+use super::state::Stored;
 use super::striped::Striped;
 use crate::inode::Inode;
 use crate::membership::Membership;
@@ -202,6 +203,14 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.overlay(inode),
             Bytes::Pinned(pinned) => pinned.overlay(inode),
+        }
+    }
+
+    /// What the record said when it was read or changed last; `None` where the kernel writes by itself.
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        match &self.0 {
+            Bytes::Striped(striped) => Some(striped.state().stored),
+            Bytes::Pinned(_) => None,
         }
     }
 

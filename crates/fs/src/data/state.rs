@@ -43,16 +43,24 @@ pub(super) struct Stripe {
 
 /// What the store's inode said when this mount last read or changed it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    pub size: u64,
-    pub version: u64,
-    pub mtime: Time,
-    pub ctime: Time,
+pub(crate) struct Stored {
+    pub(super) size: u64,
+    pub(super) version: u64,
+    pub(super) mtime: Time,
+    pub(super) ctime: Time,
 }
 
 impl Stored {
-    pub fn of(inode: &Inode) -> Stored {
+    pub(super) fn of(inode: &Inode) -> Stored {
         Stored { size: inode.size, version: inode.version, mtime: inode.mtime, ctime: inode.ctime }
+    }
+
+    /// Lays it over a record that was read before.
+    pub(crate) fn overlay(&self, inode: &mut Inode) {
+        if self.version > inode.version {
+            (inode.size, inode.version, inode.mtime) = (self.size, self.version, self.mtime);
+            inode.ctime = inode.ctime.max(self.ctime);
+        }
     }
 }
 

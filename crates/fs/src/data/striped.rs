@@ -78,11 +78,7 @@ impl<S: Store> Striped<S> {
 
     pub fn overlay(&self, inode: &mut Inode) {
         let state = self.state();
-        if state.stored.version > inode.version {
-            let Stored { size, version, mtime, ctime } = state.stored;
-            (inode.size, inode.version, inode.mtime) = (size, version, mtime);
-            inode.ctime = inode.ctime.max(ctime);
-        }
+        state.stored.overlay(inode);
         inode.size = inode.size.max(state.pending_end());
         if let Some(changed) = state.changed {
             inode.mtime = changed;

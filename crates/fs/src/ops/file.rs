@@ -301,6 +301,7 @@ impl<S: Store> Fs<S> {
             sent.and(file.settle(&self.membership))
         };
         slot.version_cached = file.version_kept();
+        slot.left = file.stored();
         slot.file = None;
         self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, ManualClock, MountId, Time};
-use tidefs_store::Embedded;
+use tidefs_store::{Embedded, Operation, When};
 
-use super::bed::{Bed, ME, WRITE};
+use super::bed::{Bed, ME, WRITE, Watched};
 use crate::{Config, Fs, Kind, PLACEMENT, RenameMode, SetAttr, SetTime, XattrMode};
 
 type Mount = Fs<Arc<Embedded>>;
@@ -102,4 +102,28 @@ fn a_touch_of_a_directory_loses_no_later_change_of_its_entries() {
     second.mknod(ME, made, b"later", Kind::File, 0o600, 0).expect("made");
     let attr = first.setattr(made, None, &touch(SetTime::Now)).expect("touched");
     assert_eq!((attr.mtime, attr.ctime), (second.now(), second.now()));
+}
+
+#[test]
+fn a_look_that_began_before_a_file_was_closed_shows_the_times_that_others_have_seen() {
+    let Watched { store, clock, fs } = Watched::new();
+    let (entry, opened) = fs.create(ME, Ino::ROOT, b"f", 0o600, WRITE).expect("made");
+    fs.flush(opened.handle).expect("stored");
+    let ino = entry.attr.ino;
+    let second = Config { io_threads: 1, ..Config::new(MountId(2)) };
+    let _second = Fs::mount(Arc::clone(&store), second, clock.clone()).expect("mounted");
+    clock.advance(Duration::from_secs(2));
+    fs.tick().expect("housekeeping");
+    fs.write(opened.handle, 0, b"bytes", None, false).expect("written");
+    let seen = fs.getattr(ino, None).expect("there");
+    let look = std::thread::scope(|scope| {
+        let pause = store.pause_at_most(Operation::Batch, When::After, 1);
+        let look = scope.spawn(|| fs.getattr(ino, None).expect("there"));
+        assert!(pause.wait_until_held(1, Duration::from_secs(30)));
+        fs.flush(opened.handle).expect("stored");
+        fs.release(opened.handle).expect("closed");
+        drop(pause);
+        look.join().expect("no panic")
+    });
+    assert!(look.mtime >= seen.mtime && look.size == seen.size, "{seen:?}, then {look:?}");
 }
