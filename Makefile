@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
-  tenants uring
+  tenants uring papers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -203,6 +203,9 @@ tenants: ## what a lender's own programs, HPCC and Spark, lose while its memory 
 	scripts/setup tenants
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 bench/tenants.py --tidefs $(TIDEFS) --check
+
+papers: ## the papers' tables, as far as docs/REPRODUCTION.md argues for them; takes a minute
+	cargo test --release --locked -p tidefs-sim --test papers -- --ignored
 
 bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench
