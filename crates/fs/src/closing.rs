@@ -46,7 +46,7 @@ impl Closing {
 
     pub fn decode(directory: Ino, record: &[u8]) -> Result<Closing, Error> {
         let (fixed, name) = record
-            .split_at_checked(16 + entry::PLACE_BYTES)
+            .split_at_checked(16 + entry::SHARD_BYTES)
             .ok_or(Error::Corrupt { what: "the closing of directory", ino: directory.0 })?;
         let parent = Place { shard: entry::shard_of(&fixed[16..]), name: name.to_vec() };
         Ok(Closing { transaction: u64_at(fixed, 0), since: Time(u64_at(fixed, 8)), parent })

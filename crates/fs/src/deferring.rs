@@ -28,12 +28,14 @@ pub(crate) use publish::{Made, Making};
 
 use crate::error::Error;
 use crate::known_fields::KnownFields;
+use crate::leases::Leases;
 
 /// So many changes are worth a round of their own.
 pub(crate) const GROUP: usize = 64;
 
 pub(crate) struct Deferring<S> {
-    store: Arc<Sealed<S>>,
+    pub(crate) store: Arc<Sealed<S>>,
+    pub(crate) leases: Arc<Leases>,
     known: Option<KnownFields>,
     pending: Pending,
     /// Files that could not be made, for whoever closes them.
@@ -57,9 +59,14 @@ pub(crate) struct Nameless {
 }
 
 impl<S: Store> Deferring<S> {
-    pub fn over(store: Arc<Sealed<S>>, known: Option<KnownFields>) -> Arc<Deferring<S>> {
+    pub fn over(
+        store: Arc<Sealed<S>>,
+        known: Option<KnownFields>,
+        leases: Arc<Leases>,
+    ) -> Arc<Deferring<S>> {
         Arc::new(Deferring {
             store,
+            leases,
             known,
             pending: Pending::default(),
             unmade: Mutex::default(),
@@ -155,13 +162,15 @@ impl<S: Store> Store for Deferring<S> {
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
-        let settle = || self.settle(batches.iter().map(|(shard, _)| *shard));
-        self.batches_after(batches, settle)
+        if self.leases.are_on() {
+            return self.batches_unknown(batches);
+        }
+        self.batches_after(batches, || self.settle(batches.iter().map(|(shard, _)| *shard)))
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
         self.settle(shards.iter().map(|(shard, _)| *shard));
-        self.store.list(shards)
+        self.list_unknown(shards)
     }
 
     fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {

@@ -16,7 +16,7 @@ use crate::inode::{kind_byte, kind_of_byte, u64_at};
 pub const INO_AT: u32 = 1;
 pub const INO_BYTES: u32 = 8;
 const REFERENCE_BYTES: usize = 19;
-pub(crate) const PLACE_BYTES: usize = 10;
+pub(crate) const SHARD_BYTES: usize = 10;
 
 /// What a name stands for: an inode and the shard where its record lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ fn decode(record: &[u8]) -> Option<EntryRecord> {
         1 => take_reference(rest).map(|(reference, rest)| (Some(reference), rest))?,
         _ => return None,
     };
-    let (place, name) = rest.split_at_checked(PLACE_BYTES)?;
+    let (place, name) = rest.split_at_checked(SHARD_BYTES)?;
     let place = Place { shard: shard_of(place), name: name.to_vec() };
     let passage = match mark {
         b'>' => Passage::Leaving { transaction, to: place, since, instead },

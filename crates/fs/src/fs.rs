@@ -24,6 +24,7 @@ use crate::holders::Holding;
 use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
+use crate::leases::Leases;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Membership, Solitude};
@@ -159,10 +160,10 @@ impl<S: Store> Fs<S> {
         format: Format,
         membership: Membership,
     ) -> Fs<S> {
-        let known =
-            config.remembers().then(|| KnownFields::new(membership.solitude(), clock.clone()));
+        let leases = Arc::new(Leases::new(&config, clock.clone(), membership.solitude()));
+        let known = config.remembers().then(|| KnownFields::new(leases.clone(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
-        let store = Deferring::over(Arc::new(store), known);
+        let store = Deferring::over(Arc::new(store), known, leases);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Fs {
             store,
@@ -309,6 +310,13 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// With leases: lets go of what other mounts want to change. To be called every few milliseconds while it answers
+    /// `true`, and as often as [`Fs::beat`] otherwise, by a thread that nothing else holds up; without it
+    /// this mount asks the store for everything while there is company.
+    pub fn heed(&self) -> Result<bool, Error> {
+        self.store.heed()
+    }
+
     /// The store has all that others must find there, but for locks.
     fn is_settled(&self) -> bool {
         let have_told = || self.handles.all_files().iter().all(|it| it.file.has_told_appends());
@@ -366,6 +374,7 @@ impl<S: Store> Fs<S> {
         self.end_all_locks();
         self.leave_open_files();
         self.data.close();
+        self.store.end_leases();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {
                 tracing::info!(%error, "what removed directories left could not be cleared");

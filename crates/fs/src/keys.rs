@@ -3,14 +3,28 @@
 
 use tidefs_model::{Ino, MountId, ShardKey};
 
+use crate::entry::{SHARD_BYTES, put_shard, shard_of};
+
 /// Counters of a shard's entries; see [`header`].
 pub const HEADER: &[u8] = b"h";
 /// Present while the directory is being removed or is gone; no entry may be made.
 pub const CLOSED: &[u8] = b"x";
+/// The mounts that keep what they read in this shard; see [`crate::leases`].
+pub const KEEPERS: &[u8] = b"k";
 /// First letter of the fields that hold entries.
 pub const ENTRY_PREFIX: u8 = b'e';
 /// First letter of the fields that hold inodes.
 pub const INODE_PREFIX: u8 = b'i';
+
+/// First letter of the fields that hold extended attributes.
+const XATTRS_PREFIX: u8 = b'a';
+
+/// Offsets inside the record of a mount's tenure.
+pub mod tenure {
+    pub const NUMBER: u32 = 0;
+    /// How often others have asked the mount to let go of a shard.
+    pub const WORDS: u32 = 8;
+}
 
 /// Offsets inside the header's record.
 pub mod header {
@@ -42,7 +56,7 @@ pub fn inode(ino: Ino) -> Vec<u8> {
 
 /// All extended attributes of an inode.
 pub fn xattrs(ino: Ino) -> Vec<u8> {
-    prefixed(b'a', &ino.0.to_be_bytes())
+    prefixed(XATTRS_PREFIX, &ino.0.to_be_bytes())
 }
 
 /// The locks that programs of several mounts hold on a file.
@@ -75,6 +89,34 @@ pub fn answer(mount: MountId) -> Vec<u8> {
 /// The registration of a mount.
 pub fn mount(mount: MountId) -> Vec<u8> {
     prefixed(b'm', &mount.0.to_be_bytes())
+}
+
+/// The tenure in which a mount takes leases, in the superblock's shard.
+pub fn tenure(mount: MountId) -> Vec<u8> {
+    prefixed(b't', &mount.0.to_be_bytes())
+}
+
+/// Somebody wants to change what a mount keeps of a shard; in the superblock's shard.
+pub fn word(mount: MountId, shard: ShardKey) -> Vec<u8> {
+    let mut field = words_for(mount);
+    put_shard(&mut field, shard);
+    field
+}
+
+/// The shard that a field is a word about, for this mount.
+pub fn shard_of_word(mount: MountId, field: &[u8]) -> Option<ShardKey> {
+    let shard = field.strip_prefix(&words_for(mount)[..])?;
+    (shard.len() == SHARD_BYTES).then(|| shard_of(shard))
+}
+
+fn words_for(mount: MountId) -> Vec<u8> {
+    prefixed(b'c', &mount.0.to_be_bytes())
+}
+
+/// Whether leases cover a field: a mount that has one on the shard may answer from what it read of it.
+pub fn is_leased(field: &[u8]) -> bool {
+    let covered = [ENTRY_PREFIX, INODE_PREFIX, XATTRS_PREFIX];
+    field == HEADER || field.first().is_some_and(|kind| covered.contains(kind))
 }
 
 fn prefixed(prefix: u8, key: &[u8]) -> Vec<u8> {

@@ -1,11 +1,12 @@
 //! Entries and inodes as they lie in the store, remembered by a mount that is alone: it makes every
-//! change itself, so what it read or wrote last is what it would read.
+//! change itself, so what it read or wrote last is what it would read. The same under a lease, which
+//! ends before anybody changes the shard, and then also what was not there.
 //!
 //! This is a layer between the mount and the store. A batch that only reads remembered fields takes
 //! no round. A batch that changes anything in a shard makes its fields forgotten when it begins and
 //! again when it ends; what was read meanwhile is not kept. What was learnt in one time of being
-//! alone is not used in another, nor when this mount cannot know any more whether somebody else has
-//! come, nor for longer than [`AGE_MAX`]: nodes may lose what they held.
+//! alone, or under one lease, is not used in another, nor when this mount cannot know any more whether
+//! somebody else has come, nor for longer than [`AGE_MAX`]: nodes may lose what they held.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +15,8 @@ use std::time::Duration;
 use tidefs_model::{Clock, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read, StoreError, Update};
 
-use crate::keys::{ENTRY_PREFIX, INODE_PREFIX};
-use crate::membership::Solitude;
+use crate::keys::{ENTRY_PREFIX, INODE_PREFIX, is_leased};
+use crate::leases::Leases;
 
 const STRIPES: usize = 64;
 /// With 64 stripes this is a quarter of a million fields, some tens of MiB.
@@ -24,7 +25,7 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct KnownFields {
     stripes: Vec<Mutex<Stripe>>,
-    solitude: Arc<Solitude>,
+    leases: Arc<Leases>,
     clock: Arc<dyn Clock>,
 }
 
@@ -38,23 +39,32 @@ struct Stripe {
 }
 
 struct Known {
-    value: Bytes,
+    /// `None`: there is no such field.
+    value: Option<Bytes>,
     since: Time,
-    alone: u64,
+    era: u64,
 }
 
 /// How a stripe was when a batch began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     changes: u64,
-    alone: Option<u64>,
+    /// What is learnt from it is right as long as this.
+    era: Option<u64>,
     since: Time,
 }
 
+impl Begun {
+    /// A lease came with the answer, where none was there before.
+    pub fn or_in(self, lease: Option<u64>) -> Begun {
+        Begun { era: self.era.or(lease), ..self }
+    }
+}
+
 impl KnownFields {
-    pub fn new(solitude: Arc<Solitude>, clock: Arc<dyn Clock>) -> KnownFields {
+    pub fn new(leases: Arc<Leases>, clock: Arc<dyn Clock>) -> KnownFields {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        KnownFields { stripes, solitude, clock }
+        KnownFields { stripes, leases, clock }
     }
 
     /// The answer to a batch, where it is known.
@@ -63,36 +73,41 @@ impl KnownFields {
             return None;
         }
         let now = self.clock.steady();
-        let alone = self.solitude.time_alone(now)?;
+        let era = self.leases.era(shard, now)?;
         let stripe = self.stripe(shard);
         let known = |field: &[u8]| {
             let known = stripe.fields.get(&(shard, field.to_vec()))?;
-            let is_right = known.alone == alone && now - known.since < AGE_MAX;
-            is_right.then_some(&known.value)
+            let is_right = known.era == era && now - known.since < AGE_MAX;
+            is_right.then_some(known.value.as_ref())
         };
         let values = batch.reads.iter().map(|read| match read {
-            Read::Field { field } => known(field).cloned(),
+            Read::Field { field } => Some(known(field)?.cloned()),
             Read::Linked { field, at, length, prefix } => {
-                let (at, length) = (*at as usize, *length as usize);
-                let link = known(field)?.get(at..at + length)?;
-                known(&[prefix, link].concat()).cloned()
+                let link = known(field)?.and_then(|value| link(value, *at, *length));
+                match link {
+                    Some(link) => Some(known(&[prefix, link].concat())?.cloned()),
+                    None => Some(None),
+                }
             }
         });
-        let values = values.map(|value| value.map(Some)).collect::<Option<_>>()?;
+        let values = values.collect::<Option<_>>()?;
+        if Leases::is_lease(era) {
+            self.leases.was_used(now);
+        }
         Some(Outcome { refused_by: None, shard_was_empty: false, values })
     }
 
     /// A batch is about to be sent.
     pub fn begin(&self, shard: ShardKey, batch: &Batch) -> Begun {
         let since = self.clock.steady();
-        let alone = self.solitude.time_alone(since);
+        let era = self.leases.era(shard, since);
         let mut stripe = self.stripe(shard);
         if !batch.only_reads() {
             stripe.changes += 1;
             stripe.under_way += 1;
             stripe.forget(shard, batch);
         }
-        Begun { changes: stripe.changes, alone, since }
+        Begun { changes: stripe.changes, era, since }
     }
 
     /// It was answered.
@@ -110,31 +125,32 @@ impl KnownFields {
             stripe.under_way -= 1;
             stripe.forget(shard, batch);
         }
-        let alone = begun.alone.filter(|_| unchanged && stripe.under_way == 0);
-        let (Ok(outcome), Some(alone)) = (outcome, alone) else { return };
-        let mut learn = |field: &[u8], value: &[u8]| {
-            let known = Known { value: value.to_vec(), since: begun.since, alone };
+        let era = begun.era.filter(|_| unchanged && stripe.under_way == 0);
+        let (Ok(outcome), Some(era)) = (outcome, era) else { return };
+        let leased = Leases::is_lease(era);
+        let mut learn = |field: &[u8], value: Option<&Bytes>| {
+            let known = Known { value: value.cloned(), since: begun.since, era };
             stripe.learn((shard, field.to_vec()), known);
         };
         if outcome.applied() {
             for (field, value) in puts(batch) {
-                learn(field, value);
+                learn(field, Some(value));
             }
         }
         for (read, value) in batch.reads.iter().zip(&outcome.values) {
-            if let (Read::Field { field }, Some(value)) = (read, value)
-                && is_kept(field)
-            {
-                learn(field, value);
+            let Read::Field { field } = read else { continue };
+            if is_kept(field) && value.is_some() || leased && is_leased(field) {
+                learn(field, value.as_ref());
             }
         }
         if let [Read::Field { field: entry }, Read::Linked { field, at, length, prefix }] =
             &batch.reads[..]
-            && let [Some(entry_value), Some(value)] = &outcome.values[..]
+            && let [Some(entry_value), value] = &outcome.values[..]
             && entry == field
-            && let Some(link) = entry_value.get(*at as usize..(*at + *length) as usize)
+            && let Some(link) = link(entry_value, *at, *length)
+            && (value.is_some() || leased)
         {
-            learn(&[prefix, link].concat(), value);
+            learn(&[prefix, link].concat(), value.as_ref());
         }
     }
 
@@ -173,6 +189,11 @@ impl Stripe {
             self.fields.remove(&(shard, field.clone()));
         }
     }
+}
+
+/// The bytes of a value that refer to another field; `None` where it ends before them.
+fn link(value: &[u8], at: u32, length: u32) -> Option<&[u8]> {
+    value.get(at as usize..(at + length) as usize)
 }
 
 fn is_kept(field: &[u8]) -> bool {

@@ -28,6 +28,7 @@ mod known_fields;
 mod known_names;
 mod known_records;
 mod layout;
+mod leases;
 mod listed;
 mod listing;
 mod locks;

@@ -13,6 +13,7 @@ mod hostile;
 mod interrupted;
 mod known_fields;
 mod layout;
+mod leases;
 mod links;
 mod locks;
 mod remembering;

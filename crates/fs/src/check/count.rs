@@ -109,7 +109,7 @@ impl<S: Store> Check<'_, S> {
                     self.count_entry(shard, field, record, class, look, &mut counted)?;
                 }
                 Some(&keys::INODE_PREFIX) => count_inode(key, field, record, class, look),
-                _ if field == keys::HEADER || field == keys::CLOSED => {}
+                _ if [keys::HEADER, keys::CLOSED, keys::KEEPERS].contains(&&field[..]) => {}
                 _ => count_other(shard, field, class, look),
             }
         }

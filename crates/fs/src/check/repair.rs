@@ -89,7 +89,7 @@ impl<S: Store> Check<'_, S> {
             Finding::Remains { shard, field } => match ino_of(field) {
                 Some(ino) => {
                     let batch = Batch::new().absent(keys::inode(ino)).delete(&**field).reclaims();
-                    self.store.batch(*shard, &batch)?.applied()
+                    self.hands.store.batch(*shard, &batch)?.applied()
                 }
                 None => false,
             },
@@ -109,7 +109,7 @@ impl<S: Store> Check<'_, S> {
             .equals(field.clone(), raw)
             .patch(field, inode::NLINK, links.to_be_bytes())
             .reclaims();
-        Ok(self.store.batch(record.home, &batch)?.applied())
+        Ok(self.hands.store.batch(record.home, &batch)?.applied())
     }
 
     fn set_counters(
@@ -128,7 +128,7 @@ impl<S: Store> Check<'_, S> {
             .patch(keys::HEADER, header::SUBDIRECTORIES, subdirectories.to_be_bytes())
             .max(keys::HEADER, header::CHANGED, self.clock.now().0)
             .reclaims();
-        Ok(self.store.batch(shard, &batch)?.applied())
+        Ok(self.hands.store.batch(shard, &batch)?.applied())
     }
 
     fn remove_husk(&self, shard: ShardKey, closing: &[u8]) -> Result<bool, Error> {
@@ -141,7 +141,7 @@ impl<S: Store> Check<'_, S> {
             .delete(keys::CLOSED)
             .delete(keys::HEADER)
             .reclaims();
-        Ok(self.store.batch(shard, &batch)?.applied())
+        Ok(self.hands.store.batch(shard, &batch)?.applied())
     }
 
     /// The raw record, if it is still what was found.
@@ -209,7 +209,7 @@ impl<S: Store> Check<'_, S> {
         let others = fields.get(&record.ino).into_iter().flatten();
         let batch = others.fold(batch, |batch, field| batch.delete(&**field));
         let batch = batch.delete(keys::inode(record.ino));
-        Ok(self.store.batch(record.home, &batch)?.applied())
+        Ok(self.hands.store.batch(record.home, &batch)?.applied())
     }
 
     /// The stripes to be removed, by inode.

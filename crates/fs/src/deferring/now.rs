@@ -1,7 +1,7 @@
 //! Batches that go to the store at once, and what is remembered of them.
 
 use tidefs_model::ShardKey;
-use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
+use tidefs_store::{Batch, Cursor, Outcome, Page, Store, StoreError, StripeWrite};
 
 use super::Deferring;
 
@@ -25,9 +25,9 @@ impl<S: Store> Deferring<S> {
     ) -> Result<Outcome, StoreError> {
         let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
         first();
-        let outcome = self.store.batch(shard, batch);
+        let (outcome, lease) = self.send(shard, batch);
         if let Some((known, begun)) = begun {
-            known.end(shard, batch, begun, outcome.as_ref());
+            known.end(shard, batch, begun.or_in(lease), outcome.as_ref());
         }
         outcome
     }
@@ -49,14 +49,54 @@ impl<S: Store> Deferring<S> {
             (known, each().map(|(shard, batch)| known.begin(shard, batch)).collect::<Vec<_>>())
         });
         first();
-        let outcomes = self.store.batches(batches);
+        let sent = self.send_all(batches);
         if let Some((known, begun)) = begun {
             for (number, ((shard, batch), begun)) in each().zip(begun).enumerate() {
-                let outcome = outcomes.as_ref().map(|outcomes| &outcomes[number]);
-                known.end(shard, batch, begun, outcome);
+                let sent = sent.as_ref().map(|sent| &sent[number]);
+                let lease = sent.ok().and_then(|(_, lease)| *lease);
+                known.end(shard, batch, begun.or_in(lease), sent.map(|(outcome, _)| outcome));
             }
         }
-        outcomes
+        Ok(sent?.into_iter().map(|(outcome, _)| outcome).collect())
+    }
+
+    /// Batches of which the answers to some may be known.
+    pub(super) fn batches_unknown(
+        &self,
+        batches: &[(ShardKey, Batch)],
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let known: Vec<_> =
+            batches.iter().map(|(shard, batch)| self.answer(*shard, batch)).collect();
+        let unknown = batches.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(batch, _)| batch.clone()).collect();
+        if unknown.is_empty() {
+            return Ok(known.into_iter().flatten().collect());
+        }
+        let settle = || self.settle(unknown.iter().map(|(shard, _)| *shard));
+        let mut asked = self.batches_after(&unknown, settle)?.into_iter();
+        Ok(known.into_iter().filter_map(|known| known.or_else(|| asked.next())).collect())
+    }
+
+    /// Lists shards; what was listed under a lease is not listed again.
+    pub(super) fn list_unknown(
+        &self,
+        shards: &[(ShardKey, Cursor)],
+    ) -> Result<Vec<Page>, StoreError> {
+        let known: Vec<_> =
+            shards.iter().map(|(shard, from)| self.leases.listed(*shard, from)).collect();
+        let unknown = shards.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(from, _)| from.clone()).collect();
+        if unknown.is_empty() {
+            return Ok(known.into_iter().flatten().collect());
+        }
+        let leases: Vec<_> =
+            unknown.iter().map(|(shard, from)| self.leases.listing(*shard, from)).collect();
+        let pages = self.store.list(&unknown)?;
+        for (((shard, _), lease), page) in unknown.iter().zip(leases).zip(&pages) {
+            self.leases.keep_listed(*shard, lease, page);
+        }
+        let mut pages = pages.into_iter();
+        Ok(known.into_iter().filter_map(|known| known.or_else(|| pages.next())).collect())
     }
 
     pub(super) fn write_and_batch_now(
@@ -77,7 +117,7 @@ impl<S: Store> Deferring<S> {
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
         let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
         first();
-        let (written, outcome) = self.store.write_and_batch(writes, shard, batch);
+        let (written, outcome) = self.send_with(writes, shard, batch);
         if let Some((known, begun)) = begun {
             known.end(shard, batch, begun, outcome.as_ref());
         }

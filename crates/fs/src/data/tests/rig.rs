@@ -13,6 +13,7 @@ use crate::attr::Kind;
 use crate::data::{AppendedAt, DataPath, ErrorCursor, OpenFile, ReadAhead};
 use crate::deferring::Deferring;
 use crate::inode::Inode;
+use crate::leases::Leases;
 use crate::{Config, Error, keys};
 
 pub const STRIPE: u64 = 4096;
@@ -100,7 +101,11 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let clock = Arc::new(Ticking::default());
     let inode = empty_inode();
     put_inode(&*store, &inode);
-    let deferring = Deferring::over(Arc::new(Sealed::plain(Arc::clone(&store))), None);
+    let deferring = Deferring::over(
+        Arc::new(Sealed::plain(Arc::clone(&store))),
+        None,
+        Arc::new(Leases::none()),
+    );
     let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
     Rig { store, path, file, clock }
@@ -144,7 +149,11 @@ impl<S: Store> Rig<S> {
 
     /// The same file as another mount sees it.
     pub fn other_mount(&self) -> Rig<S> {
-        let deferring = Deferring::over(Arc::new(Sealed::plain(Arc::clone(&self.store))), None);
+        let deferring = Deferring::over(
+            Arc::new(Sealed::plain(Arc::clone(&self.store))),
+            None,
+            Arc::new(Leases::none()),
+        );
         let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);
         Rig { store: Arc::clone(&self.store), path, file, clock: Arc::clone(&self.clock) }

@@ -1,0 +1,218 @@
+//! The keeper's side: looking for words of those who want to change something, and letting go.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidefs_model::{ShardKey, Time};
+use tidefs_store::{Batch, Bytes, Cursor, Store, StoreError};
+
+use super::asking::replace;
+use super::keepers;
+use super::sending::stands;
+use super::{Leases, VALIDITY};
+use crate::deferring::Deferring;
+use crate::error::Error;
+use crate::inode::u64_at;
+use crate::keys::{self, tenure};
+use crate::superblock::LOST_BELOW;
+
+/// Leases from which nothing was answered for so long are given up.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Shards that are let go in one round.
+const SHARDS_PER_ROUND: usize = 256;
+/// How long a mount that ends takes to leave what it keeps.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// How often others may come into a shard's record while this mount leaves it.
+const TRIES: usize = 8;
+
+/// What the looks before have told.
+#[derive(Debug, Default)]
+pub(super) struct Heed {
+    words: u64,
+    lost_below: Option<Vec<u8>>,
+}
+
+impl<S: Store> Deferring<S> {
+    /// Looks whether others want to change what this mount keeps, and lets go of that. To be called
+    /// every few milliseconds while it keeps anything (`true`), and every tenth of a second otherwise, by
+    /// a thread that no request waits for; without it this mount keeps nothing.
+    ///
+    /// # Errors
+    /// When the store does not answer; what is kept ends soon then.
+    pub(crate) fn heed(&self) -> Result<bool, Error> {
+        let leases = &self.leases;
+        let begun = leases.clock.steady();
+        if !leases.keeps || leases.solitude.time_alone(begun).is_some() {
+            // The look after that finds that time has passed.
+            self.let_go_of_all();
+            return Ok(false);
+        }
+        let mut recalled = Vec::new();
+        let looked = self.look_for_words(begun, &mut recalled);
+        self.let_go(recalled);
+        if let Err(error) = looked {
+            // Others may not be able to ask, either, and must not wait for what is over.
+            if !leases.is_valid(leases.clock.steady()) {
+                self.let_go_of_all();
+            }
+            return Err(error);
+        }
+        let used = Time(leases.used.load(Ordering::Relaxed));
+        if begun - used >= IDLE_MAX {
+            self.let_go_of_all();
+        }
+        Ok(leases.shards.held() > 0)
+    }
+
+    /// Keeps nothing any more, and tells the store so.
+    pub(crate) fn end_leases(&self) {
+        self.leases.valid_until.store(0, Ordering::SeqCst);
+        let kept = self.leases.shards.end_all();
+        let field = keys::tenure(self.leases.me);
+        if self.leases.tenure.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let batch = Batch::new().delete(field).reclaims();
+        if let Err(error) = self.store.batch(keys::SUPERBLOCK, &batch) {
+            tracing::debug!(%error, "others will find out that this mount keeps nothing any more");
+        }
+        self.let_go(kept);
+    }
+
+    /// Adds the shards that others want to change, of which this mount keeps nothing from here on, also
+    /// where it fails.
+    fn look_for_words(&self, begun: Time, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
+        let leases = &self.leases;
+        let mut heed = leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
+        let field = keys::tenure(leases.me);
+        let look = Batch::new().read(field).read(LOST_BELOW);
+        let mut outcome = self.store.batch(keys::SUPERBLOCK, &look)?;
+        let found = outcome.take(0);
+        let record = found.clone().filter(|record| record.len() >= 16);
+        let lost_below = outcome.take(1);
+        let number = leases.tenure.load(Ordering::SeqCst);
+        let mine = record.filter(|record| u64_at(record, tenure::NUMBER) == number);
+        // Struck out; or what this mount kept ended before somebody could tell it that it need not have.
+        let goes_on = mine.is_some() && leases.is_valid(begun);
+        if !goes_on || heed.lost_below != lost_below {
+            recalled.extend(leases.shards.end_all());
+        }
+        let words = match &mine {
+            Some(record) => u64_at(record, tenure::WORDS),
+            None => {
+                self.begin_tenure(number, begun, found)?;
+                0
+            }
+        };
+        heed.lost_below = lost_below;
+        if heed.words != words {
+            self.words(recalled)?;
+            heed.words = words;
+        }
+        leases.valid_until.store((begun + VALIDITY).0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Those who see the new tenure take the one before for over, so its leases end first.
+    /// `found`: what the store said of a tenure. One whose beginning is lost and comes late begins nothing.
+    fn begin_tenure(&self, before: u64, now: Time, found: Option<Bytes>) -> Result<(), Error> {
+        let leases = &self.leases;
+        leases.valid_until.store(0, Ordering::SeqCst);
+        let number = now.0.max(before + 1);
+        leases.tenure.store(number, Ordering::SeqCst);
+        // Whoever was about to enter with the one before is too late.
+        leases.shards.end_all();
+        let record = [number.to_be_bytes(), [0; 8]].concat();
+        let field = keys::tenure(leases.me);
+        let batch = match found {
+            Some(found) => Batch::new().equals(field.clone(), found),
+            None => Batch::new().absent(field.clone()),
+        };
+        let batch = batch.put(field, record).reclaims();
+        if !self.store.batch(keys::SUPERBLOCK, &batch)?.applied() {
+            return Err(Error::Contended);
+        }
+        leases.was_used(now);
+        Ok(())
+    }
+
+    /// Takes the words for this mount: what they are about is kept no more.
+    fn words(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        let mut cursor = Some(Cursor::default());
+        while let Some(from) = cursor {
+            let page = self.store.list(&[(keys::SUPERBLOCK, from)])?.pop().unwrap_or_default();
+            fields.extend(page.fields.into_iter().map(|(field, _)| field));
+            cursor = page.next;
+        }
+        let wanted = |field: &Vec<u8>| keys::shard_of_word(self.leases.me, field);
+        let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
+        let now = self.leases.clock.steady();
+        shards.iter().for_each(|shard| self.leases.shards.recalled(*shard, now));
+        recalled.extend(&shards);
+        let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
+            batch.delete(keys::word(self.leases.me, *shard))
+        });
+        if !shards.is_empty() {
+            self.store.batch(keys::SUPERBLOCK, &taken)?;
+        }
+        Ok(())
+    }
+
+    fn let_go_of_all(&self) {
+        if self.leases.shards.held() > 0 {
+            self.let_go(self.leases.shards.end_all());
+        }
+    }
+
+    /// Takes this mount off the records of shards. What cannot be reached soon is left to those who want
+    /// to change it: they find that this mount does not answer for it, and strike it out.
+    fn let_go(&self, shards: Vec<ShardKey>) {
+        let begun = self.leases.clock.steady();
+        for some in shards.chunks(SHARDS_PER_ROUND) {
+            if self.leases.clock.steady() - begun >= LEAVE_MAX {
+                return;
+            }
+            if let Err(error) = self.leave(some) {
+                tracing::debug!(%error, "what this mount kept is left to others");
+                return;
+            }
+        }
+    }
+
+    fn leave(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        let leases = &self.leases;
+        // Nobody enters meanwhile.
+        let _changing = leases.changing(shards.to_vec());
+        let known = shards.iter().map(|shard| (*shard, leases.shards.keepers(*shard)));
+        let mut left: Vec<_> = known.collect();
+        for _ in 0..TRIES {
+            if left.is_empty() {
+                break;
+            }
+            let batches: Vec<_> =
+                left.iter().map(|(shard, record)| (*shard, leases.leaving(record))).collect();
+            let outcomes = self.store.batches(&batches)?;
+            let each = left.iter().zip(outcomes).map(|((shard, _), mut outcome)| {
+                let record = outcome.take(0).unwrap_or_default();
+                leases.shards.saw_keepers(*shard, &record);
+                (*shard, record)
+            });
+            let stands_there = |record: &[u8]| {
+                keepers::decode(record).iter().any(|keeper| keeper.mount == leases.me)
+            };
+            left = each.filter(|(_, record)| stands_there(record)).collect();
+        }
+        Ok(())
+    }
+}
+
+impl Leases {
+    /// Takes this mount off a record, if it is still that.
+    fn leaving(&self, record: &[u8]) -> Batch {
+        let rest = keepers::without(record, |keeper| keeper.mount == self.me);
+        replace(stands(Batch::new(), record), rest).read(keys::KEEPERS)
+    }
+}

@@ -1,0 +1,252 @@
+//! Batches on their way to the store: those that take a lease, and those that others' leases refuse.
+
+use tidefs_model::ShardKey;
+use tidefs_store::{Batch, Bytes, Check, Outcome, Store, StoreError, StripeWrite, Update, caller};
+
+use super::asking::Recall;
+use super::keepers::{self, KEEPERS_MAX};
+use super::shards::Entering;
+use super::{IS_LEASE, Leases};
+use crate::deferring::Deferring;
+use crate::keys;
+
+/// What was answered; and the lease that came with it.
+pub(crate) type Sent = (Result<Outcome, StoreError>, Option<u64>);
+
+/// What a batch is to leases.
+enum Role {
+    /// Of no concern.
+    Other,
+    /// It only reads, and the shard is watched.
+    Look,
+    /// It changes what others may keep.
+    Change,
+}
+
+/// Changes of shards under way.
+pub(super) struct Changing<'l> {
+    leases: &'l Leases,
+    shards: Vec<ShardKey>,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.shards.iter().for_each(|shard| self.leases.shards.end_change(*shard));
+    }
+}
+
+impl Leases {
+    fn role(&self, shard: ShardKey, batch: &Batch) -> Role {
+        if !self.on {
+            return Role::Other;
+        }
+        if batch.only_reads() {
+            let is_look = batch.checks.is_empty() && self.watches(shard);
+            return if is_look { Role::Look } else { Role::Other };
+        }
+        let mut fields = batch.updates.iter().map(Update::field);
+        let concerns = fields.any(|field| keys::is_leased(field));
+        if concerns { Role::Change } else { Role::Other }
+    }
+
+    pub(super) fn changing(&self, shards: Vec<ShardKey>) -> Changing<'_> {
+        shards.iter().for_each(|shard| self.shards.begin_change(*shard));
+        Changing { leases: self, shards }
+    }
+
+    /// The batch of a look that enters this mount, if the shard is at rest.
+    fn entering(&self, shard: ShardKey, batch: &Batch) -> Option<(Batch, Entering)> {
+        let entering = self.shards.enter(shard, self.clock.steady())?;
+        if keepers::decode(&entering.keepers).len() >= KEEPERS_MAX {
+            return None;
+        }
+        let batch = batch.clone().absent(keys::CLOSED);
+        let batch = stands(batch, &entering.keepers);
+        let after = keepers::with(&entering.keepers, self.myself());
+        Some((batch.put(keys::KEEPERS, after).read(keys::KEEPERS), entering))
+    }
+
+    /// What became of it: the number of the lease. A look has its answer in any case.
+    fn entered(&self, shard: ShardKey, entering: &Entering, outcome: &mut Outcome) -> Option<u64> {
+        let record = outcome.values.pop().flatten().unwrap_or_default();
+        match outcome.refused_by.take() {
+            None => self.shards.entered(shard, entering, record).map(|number| number | IS_LEASE),
+            // Closed.
+            Some(0) => {
+                self.shards.stirred(shard);
+                None
+            }
+            Some(_) => {
+                self.shards.saw_keepers(shard, &record);
+                None
+            }
+        }
+    }
+
+    /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
+    /// off the record as it was seen last.
+    fn change(&self, batch: &Batch, record: &[u8]) -> Batch {
+        let is_mine = !record.is_empty() && keepers::others(record, self.me).is_empty();
+        let batch = batch.clone();
+        let batch = match is_mine {
+            true => batch.equals(keys::KEEPERS, record).delete(keys::KEEPERS),
+            false => batch.absent(keys::KEEPERS),
+        };
+        batch.read(keys::KEEPERS)
+    }
+
+    /// The record that stood in the way of a change, if one did.
+    fn refused(&self, shard: ShardKey, asked: &Batch, outcome: &mut Outcome) -> Option<Bytes> {
+        let record = outcome.values.pop().flatten().unwrap_or_default();
+        let last = asked.checks.len() - 1;
+        let is_refused = outcome.refused_by == Some(last);
+        self.shards.saw_keepers(shard, &record);
+        // Beside the record there may have been nothing.
+        let took_off = matches!(asked.checks[last], Check::Equals { .. });
+        outcome.shard_was_empty |= took_off && outcome.applied();
+        is_refused.then_some(record)
+    }
+}
+
+impl<S: Store> Deferring<S> {
+    /// Sends a batch. A change waits until no other mount keeps what it changes.
+    pub(crate) fn send(&self, shard: ShardKey, batch: &Batch) -> Sent {
+        match self.leases.role(shard, batch) {
+            Role::Other => (self.store.batch(shard, batch), None),
+            Role::Look => self.look(shard, batch),
+            Role::Change => {
+                let _changing = self.leases.changing(vec![shard]);
+                let asked = self.leases.change(batch, &self.leases.shards.keepers(shard));
+                let outcome = self.store.batch(shard, &asked);
+                (self.insist(shard, batch, asked, outcome), None)
+            }
+        }
+    }
+
+    /// The same for a batch that goes with stripes that are written at the same time.
+    pub(crate) fn send_with(
+        &self,
+        writes: &[StripeWrite<'_>],
+        shard: ShardKey,
+        batch: &Batch,
+    ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        if !matches!(self.leases.role(shard, batch), Role::Change) {
+            return self.store.write_and_batch(writes, shard, batch);
+        }
+        let _changing = self.leases.changing(vec![shard]);
+        let asked = self.leases.change(batch, &self.leases.shards.keepers(shard));
+        let (written, outcome) = self.store.write_and_batch(writes, shard, &asked);
+        (written, self.insist(shard, batch, asked, outcome))
+    }
+
+    /// The same for several.
+    pub(crate) fn send_all(
+        &self,
+        batches: &[(ShardKey, Batch)],
+    ) -> Result<Vec<(Outcome, Option<u64>)>, StoreError> {
+        let roles: Vec<_> =
+            batches.iter().map(|(shard, batch)| self.leases.role(*shard, batch)).collect();
+        if roles.iter().all(|role| matches!(role, Role::Other)) {
+            let outcomes = self.store.batches(batches)?;
+            return Ok(outcomes.into_iter().map(|outcome| (outcome, None)).collect());
+        }
+        let each = || batches.iter().zip(&roles);
+        let changed = each().filter(|(_, role)| matches!(role, Role::Change));
+        let _changing = self.leases.changing(changed.map(|((shard, _), _)| *shard).collect());
+        let mut entering = Vec::new();
+        let asked: Vec<_> = each()
+            .map(|((shard, batch), role)| {
+                let look = match role {
+                    Role::Look => self.leases.entering(*shard, batch),
+                    _ => None,
+                };
+                let (asked, how) = match (role, look) {
+                    (Role::Change, _) => {
+                        let record = self.leases.shards.keepers(*shard);
+                        (self.leases.change(batch, &record), None)
+                    }
+                    (_, Some((asked, how))) => (asked, Some(how)),
+                    (_, None) => (batch.clone(), None),
+                };
+                entering.push(how);
+                (*shard, asked)
+            })
+            .collect();
+        let enters = entering.iter().any(Option::is_some);
+        let only_reads = batches.iter().all(|(_, batch)| batch.only_reads());
+        let sent = match only_reads {
+            true => caller::without_waiting(|| self.store.batches(&asked)),
+            false => self.store.batches(&asked),
+        };
+        let outcomes = match sent {
+            // It may be asked again.
+            Err(_) if enters && only_reads => {
+                batches.iter().for_each(|(shard, _)| self.leases.shards.stirred(*shard));
+                let outcomes = self.store.batches(batches)?;
+                return Ok(outcomes.into_iter().map(|outcome| (outcome, None)).collect());
+            }
+            other => other?,
+        };
+        let answered = outcomes.into_iter().zip(asked).zip(each()).zip(entering);
+        answered
+            .map(|(((mut outcome, (shard, asked)), ((_, batch), role)), entering)| match role {
+                Role::Other => Ok((outcome, None)),
+                Role::Change => Ok((self.insist(shard, batch, asked, Ok(outcome))?, None)),
+                Role::Look => {
+                    let lease =
+                        entering.and_then(|it| self.leases.entered(shard, &it, &mut outcome));
+                    self.leases.shards.looked(shard, batch, &outcome);
+                    Ok((outcome, lease))
+                }
+            })
+            .collect()
+    }
+
+    fn look(&self, shard: ShardKey, batch: &Batch) -> Sent {
+        let mut lease = None;
+        let entering = self.leases.entering(shard, batch);
+        let entered = entering.and_then(|(asked, entering)| {
+            let Ok(mut outcome) = caller::without_waiting(|| self.store.batch(shard, &asked))
+            else {
+                // It may have been carried out, or there is no room: it is asked without a lease.
+                self.leases.shards.stirred(shard);
+                return None;
+            };
+            lease = self.leases.entered(shard, &entering, &mut outcome);
+            Some(outcome)
+        });
+        let outcome = entered.map_or_else(|| self.store.batch(shard, batch), Ok);
+        if let Ok(outcome) = &outcome {
+            self.leases.shards.looked(shard, batch, outcome);
+        }
+        (outcome, lease)
+    }
+
+    /// Makes a change again, which others' leases have refused, until they do not.
+    fn insist(
+        &self,
+        shard: ShardKey,
+        batch: &Batch,
+        mut asked: Batch,
+        mut outcome: Result<Outcome, StoreError>,
+    ) -> Result<Outcome, StoreError> {
+        let mut recall = Recall::begun(self.leases.clock.steady());
+        loop {
+            let mut answered = outcome?;
+            let Some(record) = self.leases.refused(shard, &asked, &mut answered) else {
+                return Ok(answered);
+            };
+            let left = self.recall(&mut recall, shard, record)?;
+            asked = self.leases.change(batch, &left);
+            outcome = self.store.batch(shard, &asked);
+        }
+    }
+}
+
+/// The record of the keepers is as it was seen last.
+pub(super) fn stands(batch: Batch, record: &[u8]) -> Batch {
+    match record.is_empty() {
+        true => batch.absent(keys::KEEPERS),
+        false => batch.equals(keys::KEEPERS, record),
+    }
+}

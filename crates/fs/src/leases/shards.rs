@@ -1,0 +1,239 @@
+//! The shards that this mount looks at while there is company: which of them are at rest, and the
+//! leases that it has. Nothing here asks the store.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidefs_model::{ShardKey, Time};
+use tidefs_store::{Batch, Bytes, Outcome, Read};
+
+const STRIPES: usize = 256;
+/// With 256 stripes some tens of thousands, each of which takes some hundred bytes.
+const SHARDS_PER_STRIPE: usize = 256;
+/// Leases of one mount. Each is a field in the store.
+pub(super) const LEASES_MAX: usize = 32_768;
+/// Looks without a change from anybody after which a shard counts as at rest.
+const LOOKS: u32 = 10;
+/// The same after somebody wanted to change it.
+const LOOKS_AFTER_RECALL: u32 = 100;
+/// And for so long, so that whoever waits finds nobody there.
+const KEEPS_AWAY: Duration = Duration::from_millis(200);
+/// Values that are compared from look to look.
+const COMPARED: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Shards {
+    stripes: Vec<Mutex<Stripe>>,
+    /// How many leases there are.
+    held: AtomicUsize,
+    /// Numbers leases, from 1 on.
+    taken: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Stripe {
+    shards: HashMap<ShardKey, Watched>,
+    /// Counts what ends leases in this stripe, or keeps them from being taken.
+    changes: u64,
+    /// Changes by this mount that have begun and not ended.
+    under_way: u32,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    looks: u32,
+    /// When somebody wanted to change the shard, since its last lease was taken.
+    recalled: Option<Time>,
+    /// Of fields that were read, by a part of the hash of its name: hashes of name and value.
+    seen: [Option<(u64, u64)>; COMPARED],
+    /// The record of the keepers as it was seen last.
+    keepers: Bytes,
+    lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    number: u64,
+    /// All that was listed of the shard, where that is little.
+    listed: Option<Vec<(Bytes, Bytes)>>,
+}
+
+/// How a shard was when its lease was about to be asked for.
+#[derive(Debug)]
+pub(super) struct Entering {
+    changes: u64,
+    pub keepers: Bytes,
+}
+
+impl Shards {
+    pub fn new() -> Shards {
+        let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
+        Shards { stripes, held: AtomicUsize::new(0), taken: AtomicU64::new(0) }
+    }
+
+    /// How many leases there are.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    /// The number of a shard's lease.
+    pub fn lease(&self, shard: ShardKey) -> Option<u64> {
+        self.stripe(shard).shards.get(&shard)?.lease.as_ref().map(|lease| lease.number)
+    }
+
+    /// Asks for the lease of a shard that is at rest.
+    pub fn enter(&self, shard: ShardKey, now: Time) -> Option<Entering> {
+        let stripe = self.stripe(shard);
+        let watched = stripe.shards.get(&shard)?;
+        let is_free = watched.recalled.is_none_or(|at| now - at >= KEEPS_AWAY);
+        let needed = if watched.recalled.is_some() { LOOKS_AFTER_RECALL } else { LOOKS };
+        let is_at_rest = watched.looks >= needed && is_free;
+        let may = watched.lease.is_none() && is_at_rest && stripe.under_way == 0;
+        (may && self.held() < LEASES_MAX)
+            .then(|| Entering { changes: stripe.changes, keepers: watched.keepers.clone() })
+    }
+
+    /// The store has entered this mount: the number of the lease, unless something came between.
+    pub fn entered(&self, shard: ShardKey, entering: &Entering, keepers: Bytes) -> Option<u64> {
+        let mut stripe = self.stripe(shard);
+        let unchanged = stripe.changes == entering.changes && stripe.under_way == 0;
+        let watched = stripe.shards.get_mut(&shard)?;
+        watched.keepers = keepers;
+        if !unchanged || watched.lease.is_some() {
+            return None;
+        }
+        let number = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
+        watched.lease = Some(Lease { number, listed: None });
+        watched.recalled = None;
+        self.held.fetch_add(1, Ordering::SeqCst);
+        Some(number)
+    }
+
+    /// What a look at a shard saw: one more, or the first again where something is not what it was.
+    pub fn looked(&self, shard: ShardKey, batch: &Batch, outcome: &Outcome) {
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.watch(shard) else { return };
+        let mut same = true;
+        for (read, value) in batch.reads.iter().zip(&outcome.values) {
+            let Read::Field { field } = read else { continue };
+            let (name, value) = (hash(field), hash(value));
+            let seen = &mut watched.seen[name as usize % COMPARED];
+            same &= seen.is_none_or(|seen| seen.0 != name || seen.1 == value);
+            *seen = Some((name, value));
+        }
+        watched.looks = if same { watched.looks.saturating_add(1) } else { 0 };
+    }
+
+    /// It is not at rest.
+    pub fn stirred(&self, shard: ShardKey) {
+        if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
+            watched.looks = 0;
+        }
+    }
+
+    /// The record of the keepers, as it was seen last; empty where none were.
+    pub fn keepers(&self, shard: ShardKey) -> Bytes {
+        let stripe = self.stripe(shard);
+        stripe.shards.get(&shard).map(|watched| watched.keepers.clone()).unwrap_or_default()
+    }
+
+    pub fn saw_keepers(&self, shard: ShardKey, keepers: &[u8]) {
+        if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
+            watched.keepers = keepers.to_vec();
+        }
+    }
+
+    /// This mount is about to change a shard: its lease ends, and none is taken until that is done.
+    pub fn begin_change(&self, shard: ShardKey) {
+        let mut stripe = self.stripe(shard);
+        stripe.under_way += 1;
+        self.end_lease(&mut stripe, shard);
+    }
+
+    pub fn end_change(&self, shard: ShardKey) {
+        let mut stripe = self.stripe(shard);
+        stripe.under_way -= 1;
+        stripe.changes += 1;
+    }
+
+    /// Another mount wants to change a shard.
+    pub fn recalled(&self, shard: ShardKey, now: Time) {
+        let mut stripe = self.stripe(shard);
+        self.end_lease(&mut stripe, shard);
+        if let Some(watched) = stripe.shards.get_mut(&shard) {
+            watched.recalled = Some(now);
+        }
+    }
+
+    /// Ends all leases; the shards that they were of.
+    pub fn end_all(&self) -> Vec<ShardKey> {
+        let mut ended = Vec::new();
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            stripe.changes += 1;
+            let watched = stripe.shards.iter_mut();
+            let taken = watched.filter_map(|(shard, watched)| watched.lease.take().map(|_| *shard));
+            ended.extend(taken);
+        }
+        self.held.fetch_sub(ended.len(), Ordering::SeqCst);
+        ended
+    }
+
+    fn end_lease(&self, stripe: &mut Stripe, shard: ShardKey) {
+        stripe.changes += 1;
+        if let Some(watched) = stripe.shards.get_mut(&shard) {
+            watched.looks = 0;
+            if watched.lease.take().is_some() {
+                self.held.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// What was listed of a shard under a lease.
+    pub fn listed(&self, shard: ShardKey) -> Option<(u64, Vec<(Bytes, Bytes)>)> {
+        let stripe = self.stripe(shard);
+        let lease = stripe.shards.get(&shard)?.lease.as_ref()?;
+        Some((lease.number, lease.listed.clone()?))
+    }
+
+    /// All of a shard was listed since this lease was there.
+    pub fn keep_listed(&self, shard: ShardKey, number: u64, fields: Vec<(Bytes, Bytes)>) {
+        let mut stripe = self.stripe(shard);
+        let watched = stripe.shards.get_mut(&shard);
+        let lease = watched.and_then(|watched| watched.lease.as_mut());
+        if let Some(lease) = lease.filter(|lease| lease.number == number) {
+            lease.listed = Some(fields);
+        }
+    }
+
+    fn stripe(&self, shard: ShardKey) -> MutexGuard<'_, Stripe> {
+        let number = (shard.directory.0 as usize).wrapping_mul(16) + usize::from(shard.index);
+        lock(&self.stripes[number % STRIPES])
+    }
+}
+
+impl Stripe {
+    /// A shard that is to be watched. Where there are too many, those without leases are given up.
+    fn watch(&mut self, shard: ShardKey) -> Option<&mut Watched> {
+        if self.shards.len() >= SHARDS_PER_STRIPE && !self.shards.contains_key(&shard) {
+            self.shards.retain(|_, watched| watched.lease.is_some());
+            if self.shards.len() >= SHARDS_PER_STRIPE {
+                return None;
+            }
+        }
+        Some(self.shards.entry(shard).or_default())
+    }
+}
+
+fn lock(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {
+    stripe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

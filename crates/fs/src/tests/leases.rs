@@ -1,0 +1,397 @@
+//! Mounts with company that answer from what they have read, and others that change it.
+
+mod story;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidefs_model::{ByteSize, Clock, Ino, ManualClock, MountId, StripeSize};
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
+
+use super::bed::{ME, WRITE};
+use crate::{Config, Error, Format, Fs, Kind, RenameMode, SetAttr, keys};
+
+type Mount = Fs<Faulty<Embedded>>;
+
+/// More than a shard has to be looked at to be at rest, also after somebody changed it.
+const LOOKS: usize = 105;
+
+struct Company {
+    store: Arc<Faulty<Embedded>>,
+    clock: Arc<ManualClock>,
+    mounts: Vec<Mount>,
+}
+
+impl Company {
+    fn of(mounts: u64) -> Company {
+        let embedded = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
+        let store = Arc::new(Faulty::new(embedded, Vec::new()));
+        let clock = Arc::new(ManualClock::default());
+        clock.advance(Duration::from_secs(1000));
+        Fs::format(&store, Format::default(), &*clock).expect("an empty store");
+        let mount = |id| {
+            let config = Config { io_threads: 1, leases: true, ..Config::new(MountId(id)) };
+            Fs::mount(Arc::clone(&store), config, clock.clone()).expect("mounted")
+        };
+        let mounts: Vec<_> = (1..=mounts).map(mount).collect();
+        let company = Company { store, clock, mounts };
+        company.heed_all();
+        company
+    }
+
+    fn heed_all(&self) {
+        for mount in &self.mounts {
+            mount.heed().expect("the store answers");
+        }
+    }
+
+    /// Looks at a name until its shards are at rest.
+    fn rest(&self, mount: &Mount, directory: Ino, name: &[u8]) {
+        for _ in 0..LOOKS {
+            look(mount, directory, name).expect("an answer");
+        }
+        mount.readdir_all(directory);
+    }
+
+    /// Does something while mounts heed what they are asked, as their threads do.
+    fn while_heeding<T>(&self, heeding: &[&Mount], work: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for mount in heeding {
+                scope.spawn(|| {
+                    while !over.load(Ordering::SeqCst) {
+                        mount.heed().expect("the store answers");
+                        std::thread::sleep(Duration::from_micros(200));
+                    }
+                });
+            }
+            let done = work();
+            over.store(true, Ordering::SeqCst);
+            done
+        })
+    }
+
+    /// Does something while the clock goes on, a hundred times as fast as usual.
+    fn while_time_passes<T>(&self, work: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    self.clock.advance(Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let done = work();
+            over.store(true, Ordering::SeqCst);
+            done
+        })
+    }
+
+    fn calls(&self) -> u64 {
+        self.store.count(Operation::Batch) + self.store.count(Operation::List)
+    }
+
+    /// How many calls of the store something takes.
+    fn count<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.calls();
+        let done = work();
+        (done, self.calls() - before)
+    }
+}
+
+impl Mount {
+    fn readdir_all(&self, directory: Ino) -> Vec<(Vec<u8>, u32)> {
+        let handle = self.opendir(directory).expect("opened");
+        let mut found = Vec::new();
+        self.readdir_plus(handle, 2, &mut |entry, attr| {
+            found.push((entry.name.clone(), attr.mode));
+            true
+        })
+        .expect("listed");
+        self.releasedir(handle).expect("closed");
+        found
+    }
+}
+
+/// The mode of what a name stands for.
+fn look(mount: &Mount, directory: Ino, name: &[u8]) -> Result<Option<u32>, Error> {
+    match mount.lookup(directory, name) {
+        Ok(entry) => Ok(Some(mount.getattr(entry.attr.ino, None)?.mode)),
+        Err(Error::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn chmod(mount: &Mount, directory: Ino, name: &[u8], mode: u32) -> Result<(), Error> {
+    let ino = mount.lookup(directory, name)?.attr.ino;
+    mount.setattr(ino, None, &SetAttr { mode: Some(mode), ..SetAttr::default() }).map(drop)
+}
+
+fn make(mount: &Mount, directory: Ino, name: &[u8], mode: u32) -> Result<(), Error> {
+    mount.mknod(ME, directory, name, Kind::File, mode, 0).map(drop)
+}
+
+#[test]
+fn stat_of_what_is_at_rest_takes_no_call_and_a_change_elsewhere_is_seen_at_once() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    make(first, directory, b"f", 0o600).expect("made");
+    second.lookup(Ino::ROOT, b"d").expect("found");
+    company.rest(second, Ino::ROOT, b"d");
+    company.rest(second, directory, b"f");
+    company.rest(second, directory, b"absent");
+    let (seen, calls) = company.count(|| {
+        second.lookup(Ino::ROOT, b"d").expect("found");
+        let seen = (look(second, directory, b"f"), look(second, directory, b"absent"));
+        (seen, second.readdir_all(directory))
+    });
+    assert_eq!(calls, 0, "{seen:?}");
+    assert_eq!(seen, ((Ok(Some(0o600)), Ok(None)), vec![(b"f".to_vec(), 0o600)]));
+    company.while_heeding(&[second], || {
+        chmod(first, directory, b"f", 0o640).expect("changed");
+        assert_eq!(look(second, directory, b"f"), Ok(Some(0o640)));
+        make(first, directory, b"absent", 0o400).expect("made");
+        assert_eq!(look(second, directory, b"absent"), Ok(Some(0o400)));
+        let times = second.getattr(directory, None).expect("there").mtime;
+        company.clock.advance(Duration::from_millis(1));
+        first.rename(directory, b"f", directory, b"g", RenameMode::Replace).expect("renamed");
+        assert_eq!(look(second, directory, b"f"), Ok(None));
+        assert_eq!(look(second, directory, b"g"), Ok(Some(0o640)));
+        assert!(second.getattr(directory, None).expect("there").mtime > times);
+        assert_eq!(second.readdir_all(directory).len(), 2);
+    });
+}
+
+#[test]
+fn what_a_file_has_after_another_mount_closed_it_is_read_by_an_open() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    let write = |bytes: &[u8]| {
+        let (entry, opened) = first.create(ME, Ino::ROOT, b"f", 0o600, WRITE).expect("made");
+        first.write(opened.handle, 0, bytes, None, false).expect("written");
+        first.flush(opened.handle).expect("stored");
+        first.release(opened.handle).expect("closed");
+        entry.attr.ino
+    };
+    let ino = write(b"before");
+    company.rest(second, Ino::ROOT, b"f");
+    company.while_heeding(&[second], || write(b"afterwards"));
+    let opened = second.open(ino, crate::OpenMode { read: true, ..Default::default() });
+    let bytes = second.read(opened.expect("opened").handle, 0, 100).expect("read");
+    assert_eq!(bytes.as_slice(), b"afterwards");
+}
+
+#[test]
+fn two_mounts_that_keep_the_same_shards_and_change_them_wait_for_each_other_shortly() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    for mount in [first, second] {
+        company.rest(mount, Ino::ROOT, b"f");
+        company.rest(mount, Ino::ROOT, b"g");
+    }
+    company.while_heeding(&[first, second], || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| chmod(first, Ino::ROOT, b"f", 0o640).expect("changed"));
+            scope.spawn(|| make(second, Ino::ROOT, b"g", 0o400).expect("made"));
+        });
+    });
+    for mount in [first, second] {
+        assert_eq!(look(mount, Ino::ROOT, b"f"), Ok(Some(0o640)));
+        assert_eq!(look(mount, Ino::ROOT, b"g"), Ok(Some(0o400)));
+    }
+}
+
+#[test]
+fn a_mount_that_stands_still_is_waited_for_until_what_it_keeps_is_over() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    make(first, Ino::ROOT, b"g", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    company.rest(second, Ino::ROOT, b"g");
+    let begun = company.clock.steady();
+    company.while_time_passes(|| chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
+    assert!(company.clock.steady() - begun >= crate::leases::LAPSE);
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o640)), "it was not told");
+    // It was struck out as a whole, so that nobody waits for it again.
+    let ((), calls) = company.count(|| chmod(first, Ino::ROOT, b"g", 0o640).expect("changed"));
+    assert!(calls < 10, "{calls} calls");
+    second.heed().expect("the store answers");
+    assert_eq!(look(second, Ino::ROOT, b"g"), Ok(Some(0o640)));
+    company.rest(second, Ino::ROOT, b"f");
+    let (_, calls) = company.count(|| look(second, Ino::ROOT, b"f"));
+    assert_eq!(calls, 0, "it keeps again what is at rest");
+    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o600)).expect("changed");
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o600)));
+}
+
+#[test]
+fn what_is_kept_is_not_relied_on_when_time_has_passed_without_a_look() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    company.clock.advance(super::bed::SECOND);
+    let (_, calls) = company.count(|| look(second, Ino::ROOT, b"f"));
+    assert!(calls > 0);
+    // Nor when there is a look again: others need not have asked meanwhile.
+    second.heed().expect("the store answers");
+    let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
+    assert!(calls > 0);
+}
+
+#[test]
+fn a_mount_that_leaves_is_not_waited_for() {
+    let mut company = Company::of(2);
+    make(&company.mounts[0], Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(&company.mounts[1], Ino::ROOT, b"f");
+    company.mounts.pop().expect("a mount").unmount().expect("left");
+    let shard = company.mounts[0].shard_of(Ino::ROOT, b"f");
+    let read = Batch::new().read(keys::KEEPERS);
+    assert_eq!(company.store.batch(shard, &read).expect("read").values, [None]);
+    let words = Batch::new().read(keys::tenure(MountId(2)));
+    assert_eq!(company.store.batch(keys::SUPERBLOCK, &words).expect("read").values, [None]);
+    chmod(&company.mounts[0], Ino::ROOT, b"f", 0o640).expect("changed without a wait");
+}
+
+#[test]
+fn records_that_were_lost_end_what_is_kept() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    Fs::outdate(&company.store, company.clock.now(), true).expect("said");
+    // The shard comes back empty.
+    company.store.delete_shards(&[first.shard_of(Ino::ROOT, b"f")]).expect("lost");
+    second.heed().expect("the store answers");
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
+}
+
+#[test]
+fn a_file_in_a_directory_that_another_mount_removed_is_not_made() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    second.lookup(Ino::ROOT, b"d").expect("found");
+    company.rest(second, directory, b"f");
+    company.while_heeding(&[second], || first.rmdir(Ino::ROOT, b"d")).expect("removed");
+    assert_eq!(second.lookup(Ino::ROOT, b"d").map(drop), Err(Error::NotFound));
+    assert_eq!(make(second, directory, b"f", 0o600), Err(Error::NotFound));
+    // Its shards are gone, and somebody keeps that they have nothing.
+    company.clock.advance(Duration::from_secs(61));
+    company.while_heeding(&[second], || first.clear_closed(Duration::ZERO)).expect("cleared");
+    company.heed_all();
+    for _ in 0..LOOKS {
+        assert_eq!(second.lookup(directory, b"f").map(drop), Err(Error::NotFound));
+    }
+    let made = company.while_heeding(&[first, second], || make(second, directory, b"f", 0o600));
+    assert_eq!(made, Err(Error::NotFound));
+    let made = company.while_heeding(&[first, second], || {
+        first.table.look_up(second.table.get(directory).expect("known").reference());
+        make(first, directory, b"f", 0o600)
+    });
+    assert_eq!(made, Err(Error::NotFound));
+}
+
+#[test]
+fn a_lease_whose_reply_was_lost_is_none() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    let lost = StoreError::Indeterminate { endpoint: "a node".into() };
+    for after in 1..60 {
+        let nth = company.store.count(Operation::Batch) + after;
+        company.store.add(Fault::nth(Operation::Batch, nth, lost.clone()).after());
+        for _ in 0..15 {
+            // A plain look may fail, too.
+            let _ = look(second, Ino::ROOT, b"f");
+        }
+        company.store.heal();
+        let mode = 0o600 + after as u32 % 8;
+        company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", mode)).expect("changed");
+        assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(mode)));
+    }
+}
+
+#[test]
+fn a_file_whose_first_directory_is_gone_is_kept_and_changed_like_others() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    make(first, directory, b"f", 0o600).expect("made");
+    first.rename(directory, b"f", Ino::ROOT, b"f", RenameMode::Replace).expect("renamed");
+    company.rest(second, Ino::ROOT, b"f");
+    company.while_heeding(&[second], || {
+        first.rmdir(Ino::ROOT, b"d").expect("removed");
+        first.clear_closed(Duration::ZERO).expect("cleared");
+        chmod(first, Ino::ROOT, b"f", 0o640).expect("changed");
+    });
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o640)));
+}
+
+#[test]
+fn a_mount_that_stands_on_a_record_without_knowing_it_goes_when_it_must() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    let shard = first.shard_of(Ino::ROOT, b"f");
+    let tenure = Batch::new().read(keys::tenure(MountId(1)));
+    let tenure = company.store.batch(keys::SUPERBLOCK, &tenure).expect("read").take(0);
+    let keeper = [&1_u64.to_be_bytes()[..], &tenure.expect("a tenure")[..8]].concat();
+    let stand = Batch::new().put(keys::KEEPERS, keeper);
+    company.store.batch(shard, &stand).expect("put");
+    let (_, calls) = company.count(|| chmod(first, Ino::ROOT, b"f", 0o640).expect("changed"));
+    assert!(calls < 10, "{calls} calls");
+    company.store.batch(shard, &stand).expect("put");
+    // The clock stands still, so nobody is struck out.
+    company.while_heeding(&[first], || chmod(second, Ino::ROOT, b"f", 0o600)).expect("changed");
+    assert_eq!(look(first, Ino::ROOT, b"f"), Ok(Some(0o600)));
+}
+
+#[test]
+fn a_change_gives_up_where_nobody_can_tell_a_keeper_that_is_dead() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    let ino = first.lookup(Ino::ROOT, b"f").expect("found").attr.ino;
+    let home = first.table.get(ino).expect("known").home;
+    let batch = Batch::new().patch(keys::inode(ino), 0, b"").read(keys::HEADER);
+    let begun = company.clock.steady();
+    let silent = company.while_time_passes(|| {
+        let count = company.store.count(Operation::Batch);
+        for nth in (2..400).step_by(2) {
+            let error = StoreError::Unavailable { endpoint: "a node".into() };
+            // Every other call is a word.
+            company.store.add(Fault::nth(Operation::Batch, count + nth, error));
+        }
+        first.store.batch(home, &batch)
+    });
+    company.store.heal();
+    assert!(matches!(silent, Err(StoreError::Unavailable { .. })));
+    assert!(company.clock.steady() - begun < Duration::from_secs(120));
+}
+
+#[test]
+fn a_mount_without_leases_sends_what_it_always_did() {
+    let bed = super::bed::Bed::new();
+    let (first, second) = (bed.mount(1), bed.mount(2));
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    first.mknod(ME, Ino::ROOT, b"f", Kind::File, 0o600, 0).expect("made");
+    for _ in 0..LOOKS {
+        second.lookup(Ino::ROOT, b"f").expect("found");
+        assert_eq!(second.heed(), Ok(false));
+    }
+    let shard = first.shard_of(Ino::ROOT, b"f");
+    let keepers = Batch::new().read(keys::KEEPERS).read(keys::HEADER);
+    let found = bed.store.batch(shard, &keepers).expect("read").values;
+    assert!(found[0].is_none() && found[1].is_some());
+    let tenures = Batch::new().read(keys::tenure(MountId(1))).read(keys::tenure(MountId(2)));
+    assert_eq!(bed.store.batch(keys::SUPERBLOCK, &tenures).expect("read").values, [None, None]);
+    // What another mount would keep does not concern it.
+    bed.store.batch(shard, &Batch::new().put(keys::KEEPERS, [7; 16])).expect("put");
+    first.unlink(Ino::ROOT, b"f").expect("removed");
+}
