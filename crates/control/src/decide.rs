@@ -308,7 +308,9 @@ fn shrink_as_advised(situation: &Situation<'_>, advice: Advice, nodes: u16) -> V
     let Situation { settings, observed, .. } = *situation;
     let (expected_bytes, ahead) = (advice.expected_bytes, advice.ahead());
     let wanted = advice.nodes.max(settings.nodes_min);
-    let most = f64::from(settings.spreading.fill_percent);
+    let spreading = &settings.spreading;
+    // One hundredth is for what does not come out even.
+    let most = f64::from(spreading.fill_percent.max(spreading.leaving_fill_percent - 1));
     let most_nodes = if situation.may.shrink { nodes.saturating_sub(wanted) } else { 0 };
     let tries = (1..=most_nodes).rev();
     let mut leaving = tries.map(|count| cheapest_to_leave(observed, count));

@@ -12,6 +12,8 @@
 mod advice;
 mod curve;
 mod follow;
+mod outlook;
+mod shape;
 mod stretches;
 
 pub use advice::{Advice, Forecaster};

@@ -23,6 +23,8 @@ pub struct Spreading {
     /// A node takes partitions until this share of its memory is in use: copies are made of data
     /// that is still being written, and what is written meanwhile needs room too.
     pub fill_percent: u8,
+    /// The same for what comes from a node that leaves: nothing of it may stay behind.
+    pub leaving_fill_percent: u8,
     /// At most so many bytes are on their way at a time; then what has happened meanwhile is heard.
     pub step_bytes: u64,
     /// At most so many partitions are on their way at a time.
@@ -39,6 +41,11 @@ pub struct Spreading {
 }
 
 impl Spreading {
+    /// Where nodes leave.
+    pub fn for_leaving(self) -> Spreading {
+        Spreading { fill_percent: self.fill_percent.max(self.leaving_fill_percent), ..self }
+    }
+
     /// Up to where a node of this capacity takes partitions.
     pub fn limit(&self, capacity_bytes: u64) -> u64 {
         (u128::from(capacity_bytes) * u128::from(self.fill_percent) / 100) as u64
@@ -49,6 +56,7 @@ impl Default for Spreading {
     fn default() -> Spreading {
         Spreading {
             fill_percent: 95,
+            leaving_fill_percent: 98,
             step_bytes: 128 << 20,
             step_partitions: 16_384,
             first_round_percent: 90,
@@ -301,6 +309,15 @@ mod tests {
         assert_eq!(filled_to(&mut settings, 95), Ok(()));
         let message = filled_to(&mut settings, 99).unwrap_err().to_string();
         assert!(message.contains("99 %") && message.contains("95 %"), "{message}");
+    }
+
+    #[test]
+    fn what_leaves_a_node_may_fill_the_others_further() {
+        let filled = |fill_percent| {
+            let spreading = Spreading { fill_percent, ..Spreading::default() };
+            spreading.for_leaving().fill_percent
+        };
+        assert_eq!((filled(95), filled(100)), (98, 100));
     }
 
     #[test]

@@ -34,16 +34,13 @@ fn forecaster() -> Forecaster {
         from: from * GB,
         to: to * GB,
     };
-    Forecaster::new(Curve {
-        stretches: vec![
-            stretch(Course::Stays, 600.0, 5.0, 5.0),
-            stretch(Course::Rises, 900.0, 5.0, 95.0),
-            stretch(Course::Stays, 600.0, 95.0, 95.0),
-            stretch(Course::Falls, 10.0, 95.0, 5.0),
-            stretch(Course::Stays, 600.0, 5.0, 5.0),
-        ],
-        peak: 95.0 * GB,
-    })
+    Forecaster::new(Curve::of(vec![
+        stretch(Course::Stays, 600.0, 5.0, 5.0),
+        stretch(Course::Rises, 900.0, 5.0, 95.0),
+        stretch(Course::Stays, 600.0, 95.0, 95.0),
+        stretch(Course::Falls, 10.0, 95.0, 5.0),
+        stretch(Course::Stays, 600.0, 5.0, 5.0),
+    ]))
 }
 
 /// Follows a run second by second and returns the nodes advised at its end; nodes are there at once.
@@ -78,7 +75,7 @@ fn nodes_are_wished_for_before_the_memory_is_needed() {
     let before_full = advised(&mut forecaster, 590, 630, |at| course(at, 1.0, 1.0));
     assert!(before_full >= 2, "8 GB of 10 in use and rising: {before_full}");
     // No more than the peak needs, and no less.
-    assert_eq!(advised(&mut forecaster, 630, 1_700, |at| course(at, 1.0, 1.0)), 11);
+    assert_eq!(advised(&mut forecaster, 630, 1_700, |at| course(at, 1.0, 1.0)), 10);
 }
 
 #[test]
@@ -130,13 +127,10 @@ fn a_forecast_that_keeps_being_wrong_is_silent() {
 /// One rise within 100 s, and a stay.
 fn rises_to(bytes: f64) -> Forecaster {
     let stretch = |course, seconds, from, to| Stretch { course, seconds, from, to };
-    Forecaster::new(Curve {
-        stretches: vec![
-            stretch(Course::Rises, 100.0, 0.0, bytes * GB),
-            stretch(Course::Stays, 2_000.0, bytes * GB, bytes * GB),
-        ],
-        peak: bytes * GB,
-    })
+    Forecaster::new(Curve::of(vec![
+        stretch(Course::Rises, 100.0, 0.0, bytes * GB),
+        stretch(Course::Stays, 2_000.0, bytes * GB, bytes * GB),
+    ]))
 }
 
 #[test]
@@ -164,8 +158,7 @@ fn one_node_less_is_worth_it_for_a_long_time_only() {
     let advised = |seconds: f64| {
         let (from, to) = (110.0 * GB, 110.0 * GB);
         let stretch = Stretch { course: Course::Stays, seconds, from, to };
-        let curve = Curve { stretches: vec![stretch], peak: to };
-        let mut forecaster = Forecaster::new(curve);
+        let mut forecaster = Forecaster::new(Curve::of(vec![stretch]));
         forecaster.observe(Time(0), &observed(13, to), &settings());
         forecaster.advice().expect("it is believed").nodes
     };

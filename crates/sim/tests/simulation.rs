@@ -160,7 +160,8 @@ fn a_forecast_is_near_the_oracle() {
         disturbance: told.parse().expect("a disturbance"),
         ..setup(policy, initial, 64)
     };
-    let fixed = run(&workflow, &world("static", 64, "1,1"));
+    // As many as hold its own peak.
+    let fixed = run(&workflow, &world("static", 48, "1,1"));
     let oracle = fixed.improvement_of_oracle(20 * GB);
     assert!(oracle > 0.9 && oracle < 1.0, "{oracle}");
     for told in ["1,1", "2,1", "0.5,1", "1,1.5", "1,0.667", "mixed:2,1.5"] {

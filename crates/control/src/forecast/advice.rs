@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tidefs_model::Time;
 
-use super::curve::{Course, Curve, Stretch};
+use super::curve::{Course, Curve};
 use super::follow::Follower;
+use super::outlook::Outlook;
 use crate::events::Summary;
 use crate::inventory::EMPTY_NODE_BYTES;
 use crate::observation::Observation;
@@ -17,7 +18,7 @@ const LEAD_SECONDS: f64 = 40.0;
 /// A reconfiguration may take this many times as long as the ones before.
 const LEAD_MARGIN: f64 = 1.25;
 /// Nodes are filled to this part: what is written is never spread quite evenly.
-const FILL: f64 = 0.95;
+const FILL: f64 = 0.97;
 /// Above this part of its memory, a node has writers wait.
 const FULL: f64 = 0.98;
 /// Fewer nodes must do for so many times as long as it takes to remove and to add them again.
@@ -25,18 +26,11 @@ const WORTH_LEADS: f64 = 2.0;
 /// Growth is for so many times the lead: one that is small is soon followed by another, and each slows
 /// whoever reads and writes.
 const GROW_LEADS: f64 = 3.0;
-/// For the same reason, growth is by this part of the nodes at least, as far as the curve's peak may
-/// need them.
-const GROW_PART: f64 = 0.25;
 /// Fewer nodes by less than this part of those that there are is not worth the moves, where nobody
 /// knows that they will do for longer.
 const WORTH_PART: f64 = 0.08;
 /// Nodes that came for a rise have so many times the lead to be needed.
 const SETTLE_LEADS: f64 = 1.0;
-/// What a stretch brings may be this much more than expected.
-const SIZE_MARGIN: f64 = 1.1;
-/// Nodes that came before a stretch that does not come stay for so many times the lead.
-const GRACE_LEADS: f64 = 2.0;
 /// A change that is none, as a part of a node's memory.
 const STILL_OF_NODE: f64 = 0.02;
 /// A forecast that was wrong so often is not asked any more.
@@ -144,19 +138,17 @@ impl Forecaster {
             (needed as u64).clamp(settings.nodes_min.into(), settings.nodes_max.into()) as u16
         };
         // Trigger on one lead; then wish for what the next reconfigurations can only bring later.
-        let soon = used + self.growth(seen, self.lead);
-        let later = used + self.growth(seen, GROW_LEADS * self.lead);
-        let long = used + self.growth(seen, WORTH_LEADS * 2.0 * self.lead);
+        let outlook = self.outlook(seen);
+        let soon = used + outlook.growth(self.lead);
+        let later = used + outlook.growth(GROW_LEADS * self.lead);
+        let long = used + outlook.growth(WORTH_LEADS * 2.0 * self.lead);
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
             expected_bytes: bytes as u64,
             ahead_seconds: ahead,
         };
         if for_bytes(soon) > nodes {
-            let peak = self.follower.peak() * SIZE_MARGIN;
-            let step = (f64::from(nodes) * (1.0 + GROW_PART)) as u16;
-            let wanted = for_bytes(later).max(step.min(for_bytes(peak)));
-            advice(wanted, later, GROW_LEADS * self.lead)
+            advice(for_bytes(later.max(soon)), later, GROW_LEADS * self.lead)
         } else if !self.settles(seen.now)
             && f64::from(for_bytes(long)) <= f64::from(nodes) * (1.0 - self.worth(seen.now))
         {
@@ -164,6 +156,11 @@ impl Forecaster {
         } else {
             advice(nodes, soon, self.lead)
         }
+    }
+
+    fn outlook(&self, seen: &Seen) -> Outlook<'_> {
+        let Seen { now, full, .. } = *seen;
+        Outlook { follower: &self.follower, now, full, lead: self.lead }
     }
 
     /// How many nodes fewer, as a part of those there are, are worth the moves: the less, the longer
@@ -181,56 +178,6 @@ impl Forecaster {
         let rises = self.follower.stretch().is_some_and(|it| it.course == Course::Rises);
         let grown = |at: f64| now - at < SETTLE_LEADS * self.lead;
         rises && self.last_growth.is_some_and(grown)
-    }
-
-    /// By how much more may be in use at some time within so many seconds.
-    fn growth(&self, seen: &Seen, ahead: f64) -> f64 {
-        match self.follower.stretch() {
-            Some(rise) if rise.course == Course::Rises => self.rest_of(rise, seen, ahead),
-            Some(stretch) => self.after(stretch, seen, ahead),
-            None => 0.0,
-        }
-    }
-
-    /// Of a rise that the run is in.
-    fn rest_of(&self, rise: Stretch, seen: &Seen, ahead: f64) -> f64 {
-        let bytes = (rise.to - rise.from) * self.follower.larger_here() * SIZE_MARGIN;
-        let rest = (bytes - self.risen()).max(0.0);
-        let trend = self.trend(seen);
-        // The rest may be more than expected, but what rises rises on for a while.
-        let most = rest.max(trend * ahead.min(self.lead));
-        self.expected(bytes, rise.seconds, ahead).max(trend * ahead).min(most)
-    }
-
-    /// Of a rise that comes after this stretch, when it is due; and of one that nobody expects.
-    fn after(&self, stretch: Stretch, seen: &Seen, ahead: f64) -> f64 {
-        let lasted = self.follower.lasted(seen.now);
-        let whole = stretch.seconds * self.follower.slower;
-        let left = (whole - lasted).max(0.0);
-        let comes = left < ahead && lasted - whole < GRACE_LEADS * self.lead;
-        let next = self.follower.next().filter(|next| comes && next.course == Course::Rises);
-        let larger = self.follower.larger * SIZE_MARGIN;
-        let begins = |rise: Stretch| {
-            self.expected((rise.to - rise.from) * larger, rise.seconds, ahead - left)
-        };
-        let rise = next.map_or(0.0, begins);
-        if stretch.course == Course::Stays { rise.max(self.trend(seen) * ahead) } else { rise }
-    }
-
-    /// What a rise of so many bytes brings within a time, when the graph gives it so many seconds.
-    fn expected(&self, bytes: f64, seconds: f64, within: f64) -> f64 {
-        bytes.max(0.0) * (within / (seconds * self.follower.slower).max(1e-9)).clamp(0.0, 1.0)
-    }
-
-    /// Bytes a second, 0 at least. On full nodes, what is observed is how much room there is: it would
-    /// rise as fast as it did before.
-    fn trend(&self, seen: &Seen) -> f64 {
-        if seen.full { self.follower.fastest() } else { self.follower.rate().max(0.0) }
-    }
-
-    /// By how much more is in use than at the beginning of the stretch.
-    fn risen(&self) -> f64 {
-        (self.follower.held() - self.follower.base()).max(0.0)
     }
 }
 

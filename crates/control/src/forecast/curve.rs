@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::shape::Shape;
 use super::stretches::stretches;
 use crate::workflow::{Cleanup, Workflow};
 
@@ -40,6 +41,7 @@ pub struct Stretch {
 pub struct Curve {
     pub stretches: Vec<Stretch>,
     pub peak: f64,
+    pub(super) shape: Shape,
 }
 
 impl Curve {
@@ -47,7 +49,19 @@ impl Curve {
     pub fn new(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Curve {
         let points = listed(workflow, slots.max(1), bytes_per_second.max(1.0));
         let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        Curve { stretches: stretches(&points, peak), peak }
+        Curve { stretches: stretches(&points, peak), peak, shape: Shape::new(&points) }
+    }
+
+    /// Stretches that follow each other, each a straight line.
+    pub fn of(stretches: Vec<Stretch>) -> Curve {
+        let peak = stretches.iter().flat_map(|it| [it.from, it.to]).fold(0.0, f64::max);
+        let shape = Shape::of(&stretches);
+        Curve { stretches, peak, shape }
+    }
+
+    /// The second at which a stretch begins.
+    pub(super) fn begin(&self, at: usize) -> f64 {
+        self.stretches.iter().take(at).map(|stretch| stretch.seconds).sum()
     }
 }
 

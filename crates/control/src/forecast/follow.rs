@@ -18,6 +18,9 @@ const NEARLY: f64 = 0.99;
 const AHEAD: usize = 4;
 /// Sizes and runtimes are believed to differ by this factor at most.
 const FACTOR_MOST: f64 = 4.0;
+/// What leads where no stretch goes, and is less than this part of the peak, is no other course: the last
+/// files of a stage.
+const STRAY: f64 = 0.05;
 /// How much a new factor counts.
 const LEARNING: f64 = 0.6;
 
@@ -67,8 +70,13 @@ impl Follower {
         self.curve.stretches.get(self.at).copied()
     }
 
-    pub fn next(&self) -> Option<Stretch> {
-        self.curve.stretches.get(self.at + 1).copied()
+    pub fn before(&self) -> Option<Stretch> {
+        self.at.checked_sub(1).and_then(|at| self.curve.stretches.get(at)).copied()
+    }
+
+    /// The told second at which the stretch begins.
+    pub fn begin(&self) -> f64 {
+        self.curve.begin(self.at)
     }
 
     /// Seconds that the stretch has lasted.
@@ -202,10 +210,12 @@ impl Follower {
         match ahead.into_iter().find(|&at| self.curve.stretches[at].course == course) {
             Some(at) => self.enter(at, now, bytes),
             None if course != Course::Stays => {
-                self.lost += 1;
                 self.other_since = None;
-                // What follows is expected from here on.
-                (self.since, self.base) = (now, bytes);
+                if (bytes - self.base).abs() > STRAY * self.peak() {
+                    self.lost += 1;
+                    // What follows is expected from here on.
+                    (self.since, self.base) = (now, bytes);
+                }
             }
             None => {}
         }

@@ -105,6 +105,7 @@ impl Reconfiguration {
     fn spreading(&self, settings: &Settings) -> Spreading {
         match self.gives_back() {
             true => Spreading { step_bytes: u64::MAX, ..settings.spreading },
+            false if self.kind() == Kind::Decommission => settings.spreading.for_leaving(),
             false => settings.spreading,
         }
     }

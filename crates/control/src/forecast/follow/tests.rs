@@ -10,7 +10,7 @@ fn follower() -> Follower {
         stretch(Course::Stays, 100.0, 100.0, 100.0),
         stretch(Course::Rises, 100.0, 100.0, 190.0),
     ];
-    Follower::new(Curve { stretches, peak: 190.0 })
+    Follower::new(Curve::of(stretches))
 }
 
 /// Rises by so many bytes a second for 60 s, then stays until a second.

@@ -1,0 +1,162 @@
+//! By how much more may be in use soon: the rest of the told course from where the run is, or what the
+//! observed slope brings, whichever is more.
+
+use super::curve::{Course, Stretch};
+use super::follow::Follower;
+
+/// What a stretch brings may be this much more than expected.
+const SIZE_MARGIN: f64 = 1.1;
+/// What rises goes on as it did for so many times the lead, whatever was told.
+const TREND_LEADS: f64 = 1.5;
+/// A stretch that is overdue for so many times the lead does not come to an end soon.
+const GRACE_LEADS: f64 = 2.0;
+/// Less than this part of the peak is no beginning of a rise.
+const BEGUN: f64 = 0.01;
+/// When so much of a rise is seen, it says itself how fast it goes.
+const SEEN_PART: f64 = 0.2;
+/// And has gone on for so many seconds, told and observed.
+const SEEN_SECONDS: f64 = 10.0;
+/// By this factor at most a rise is slower or faster than told.
+const PACE_MOST: f64 = 4.0;
+
+/// A run at an instant, in seconds and bytes.
+pub(super) struct Outlook<'f> {
+    pub follower: &'f Follower,
+    pub now: f64,
+    /// A node is full.
+    pub full: bool,
+    /// Until nodes that are wished for can serve.
+    pub lead: f64,
+}
+
+impl Outlook<'_> {
+    /// By how much more may be in use at some time within so many seconds.
+    pub fn growth(&self, ahead: f64) -> f64 {
+        match self.follower.stretch() {
+            Some(rise) if rise.course == Course::Rises => self.rest_of(rise, ahead),
+            Some(stretch) => self.after(stretch, ahead),
+            None => 0.0,
+        }
+    }
+
+    /// Of a rise that the run is in. Where it is on the told course its bytes say, and how fast it goes
+    /// the time that these took.
+    fn rest_of(&self, rise: Stretch, ahead: f64) -> f64 {
+        let Follower { curve, .. } = self.follower;
+        let larger = self.follower.larger_here() * SIZE_MARGIN;
+        let (begin, risen) = (self.follower.begin(), self.risen());
+        let end = begin + rise.seconds;
+        let at = curve.shape.reaches(rise.from + risen / larger.max(1e-9), begin, end);
+        let until = at + ahead / self.slower(rise, at - begin);
+        let told = (curve.shape.most(at, until) - curve.shape.at(at)) * larger;
+        let rest = ((rise.to - rise.from) * larger - risen).max(0.0);
+        // The rest may be more than told, but what rises rises on for a while.
+        let trend = self.trend();
+        if risen < BEGUN * self.follower.peak() && self.is_overdue(rise) {
+            // It does not come: the run is elsewhere, or ends.
+            return trend * ahead;
+        }
+        let most = rest.max(told).max(trend * ahead.min(self.lead));
+        told.max(trend * ahead.min(TREND_LEADS * self.lead)).min(most)
+    }
+
+    /// A rise that has not begun, and neither the stay before it nor the rise itself takes so long.
+    fn is_overdue(&self, rise: Stretch) -> bool {
+        let before = self.follower.before().map_or(0.0, |stretch| stretch.seconds);
+        let told = (before + rise.seconds) * self.follower.slower;
+        self.follower.lasted(self.now) >= told + GRACE_LEADS * self.lead
+    }
+
+    /// How many times as long as told a rise takes, of which so many told seconds have passed.
+    fn slower(&self, rise: Stretch, told: f64) -> f64 {
+        let lasted = self.follower.lasted(self.now);
+        let all = (rise.to - rise.from) * self.follower.larger_here();
+        let is_seen = self.risen() >= SEEN_PART * all && told.min(lasted) > SEEN_SECONDS;
+        if is_seen {
+            (lasted / told).clamp(1.0 / PACE_MOST, PACE_MOST)
+        } else {
+            self.follower.slower
+        }
+    }
+
+    /// Of what comes after this stretch, when it is due; and of a rise that nobody expects.
+    fn after(&self, stretch: Stretch, ahead: f64) -> f64 {
+        let Follower { curve, slower, larger, .. } = self.follower;
+        let lasted = self.follower.lasted(self.now);
+        let begin = self.follower.begin();
+        let end = begin + stretch.seconds;
+        let until = (begin + lasted / slower).min(end) + ahead / slower;
+        let overdue = lasted - stretch.seconds * slower >= GRACE_LEADS * self.lead;
+        let more = match overdue || until <= end {
+            true => 0.0,
+            false => (curve.shape.most(end, until) - stretch.to).max(0.0),
+        };
+        let told = more * larger * SIZE_MARGIN;
+        if stretch.course == Course::Stays { told.max(self.trend() * ahead) } else { told }
+    }
+
+    /// Bytes a second, 0 at least. On full nodes, what is observed is how much room there is: it would
+    /// rise as fast as it did before.
+    fn trend(&self) -> f64 {
+        if self.full { self.follower.fastest() } else { self.follower.rate().max(0.0) }
+    }
+
+    /// By how much more is in use than at the beginning of the stretch.
+    fn risen(&self) -> f64 {
+        (self.follower.held() - self.follower.base()).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::Curve;
+    use super::super::shape::Shape;
+    use super::*;
+
+    /// Told: 80 of 100 bytes within 100 s, and the others within 400 s more.
+    fn follower() -> Follower {
+        let line = |seconds, from, to| Stretch { course: Course::Rises, seconds, from, to };
+        let shape = Shape::of(&[line(100.0, 0.0, 80.0), line(400.0, 80.0, 100.0)]);
+        Follower::new(Curve { stretches: vec![line(500.0, 0.0, 100.0)], peak: 100.0, shape })
+    }
+
+    /// What is expected after so many seconds of a run that is so many times as slow as told.
+    fn growth(seconds: u32, slower: f64, ahead: f64) -> f64 {
+        let mut follower = follower();
+        for second in (0..=seconds).map(f64::from) {
+            let told = second / slower;
+            let bytes = (0.8 * told).min(80.0 + 0.05 * (told - 100.0).max(0.0));
+            follower.observe(second, bytes, 0.2, false);
+        }
+        let now = f64::from(seconds);
+        Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(ahead)
+    }
+
+    #[test]
+    fn the_last_files_of_a_stage_are_not_expected_at_the_pace_of_the_first() {
+        let (first, last) = (growth(50, 1.0, 20.0), growth(300, 1.0, 100.0));
+        assert!((15.0..18.0).contains(&first), "0.8 bytes a second: {first}");
+        assert!((1.5..6.0).contains(&last), "0.05 bytes a second: {last}");
+    }
+
+    #[test]
+    fn a_rise_that_does_not_begin_is_not_waited_for_for_ever() {
+        let after = |seconds| {
+            let mut follower = follower();
+            follower.observe(0.0, 0.0, 0.2, false);
+            follower.observe(seconds, 0.0, 0.2, false);
+            Outlook { follower: &follower, now: seconds, full: false, lead: 20.0 }.growth(20.0)
+        };
+        // It takes 500 s, and twice the lead is waited for.
+        assert!(after(530.0) > 10.0, "{}", after(530.0));
+        assert_eq!(after(541.0), 0.0);
+    }
+
+    #[test]
+    fn a_rise_of_which_a_part_is_seen_says_itself_how_fast_it_goes() {
+        let slow = growth(200, 4.0, 20.0);
+        assert!((3.9..6.0).contains(&slow), "0.2 bytes a second: {slow}");
+        // Before, what was told is expected.
+        assert!(growth(20, 4.0, 20.0) > 10.0, "{}", growth(20, 4.0, 20.0));
+    }
+}
