@@ -37,6 +37,8 @@ class Race:
         self.name, self.mounted, self.seconds, self.seed = name, mounted, seconds, seed
         # How much too early what is written may be dated.
         self.early_ns = early_ns
+        # How long things are left alone at most before each change.
+        self.rest_seconds = 0.0
         self.chance = random.Random(f"{seed}/{name}")
         self.views = [mount / name for mount in mounted.mounts]
         self.views[0].mkdir()
@@ -110,6 +112,7 @@ def register(race: Race, step, look, apart: bool = False, lookers: int = 2) -> i
         view = chance.choice(race.views)
         while race.goes_on(n):
             n += 1
+            time.sleep(chance.random() * race.rest_seconds)
             race.begun.value = n
             step(view, n)
             race.ended.value = n

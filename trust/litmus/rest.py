@@ -1,0 +1,123 @@
+"""Names and attributes that are left alone for a while, looked at all the time, and changed then: whatever a
+mount keeps of what is at rest, it does not answer from it any more."""
+
+import functools
+import os
+import signal
+import time
+
+import names
+from race import Broken, Race, register, rename
+
+# How long things are left alone at most between two changes: long enough for many looks.
+REST_SECONDS = 0.2
+DIRECTORIES = 12
+# What a change may take that has to wait for a mount which does not answer, on a busy machine.
+CHANGE_SECONDS_MAX = 20
+
+
+def rested(test):
+    """The same race, with a rest before each change."""
+
+    @functools.wraps(test)
+    def slowly(race: Race) -> int:
+        race.rest_seconds = REST_SECONDS
+        return test(race)
+
+    return slowly
+
+
+def tree(race: Race) -> int:
+    """Of many directories that are walked through all the time, one changes now and then."""
+    race.rest_seconds = REST_SECONDS
+    for number in range(DIRECTORIES):
+        (race.views[0] / f"d{number}").mkdir()
+        (race.views[0] / f"d{number}/f0").touch()
+
+    def step(view, n):
+        rename(view / f"d{n % DIRECTORIES}/f{(n - 1) // DIRECTORIES}",
+               view / f"d{n % DIRECTORIES}/f{(n - 1) // DIRECTORIES + 1}", 0)
+
+    def look(view, chance):
+        number = chance.randrange(DIRECTORIES)
+        found = os.listdir(view / f"d{number}")
+        if len(found) != 1:
+            raise Broken(f"a file has the names {found}")
+        os.stat(view / f"d{number}")
+        # Directory d has been changed n // D times, once more if n % D is d or beyond it; d0 comes last.
+        seen = int(found[0][1:])
+
+        def fits(n):
+            return (n + DIRECTORIES - (number or DIRECTORIES)) // DIRECTORIES == seen
+
+        return f"{found[0]} in d{number}", fits
+
+    return register(race, step, look)
+
+
+def look_around(view) -> list[tuple]:
+    """What a program sees of a directory with all that is in it."""
+    seen = []
+    for name in sorted(os.listdir(view)):
+        stat = os.lstat(view / name)
+        seen.append((name, stat.st_mode, stat.st_size, stat.st_nlink))
+    seen.append((".", os.stat(view).st_mtime_ns))
+    seen.append(("missing", names.exists(view / "made")))
+    return seen
+
+
+def change(view) -> None:
+    (view / "made").write_text("made")
+    os.unlink(view / "f0")
+    os.chmod(view / "f1", 0o400)
+    os.truncate(view / "f2", 100)
+    os.rename(view / "f3", view / "moved")
+    os.link(view / "f4", view / "linked")
+    (view / "f5").write_text("written")
+    (view / "d").mkdir()
+
+
+def silent(race: Race) -> int:
+    """A mount that is stopped or killed after it has looked at names holds up who changes them for a moment
+    only; when it goes on it sees them at once. Only where a mount is a process of its own."""
+    rounds = 0
+    for number, kill in enumerate((False, True)):
+        with race.mounted.one_more() as extra:
+            if extra is None:
+                return 0
+            name = f"{race.name}/{number}"
+            view = race.views[0] / str(number)
+            there = extra.mount / name
+            view.mkdir()
+            for file in range(6):
+                (view / f"f{file}").write_text("before")
+            begun = time.monotonic()
+            while time.monotonic() - begun < 2:
+                look_around(there)
+            os.kill(extra.server, signal.SIGKILL if kill else signal.SIGSTOP)
+            try:
+                begun = time.monotonic()
+                change(view)
+                seconds = time.monotonic() - begun
+                if seconds > CHANGE_SECONDS_MAX:
+                    raise Broken(f"changes took {seconds:.1f} s beside a mount that is silent")
+            finally:
+                if not kill:
+                    os.kill(extra.server, signal.SIGCONT)
+            views = [there] if not kill else []
+            expected = look_around(view)
+            for other in views + [each / str(number) for each in race.views]:
+                seen = look_around(other)
+                if seen != expected:
+                    raise Broken(f"{other} shows {seen} and not {expected}")
+            rounds += 1
+    return rounds
+
+
+def slow(test):
+    """Each of them takes some seconds."""
+    test.seconds_min = 30
+    return test
+
+
+TESTS = [rested(test) for test in names.TESTS] + [tree, slow(silent)]
