@@ -16,6 +16,8 @@ const BEGUN: f64 = 0.01;
 const SEEN_PART: f64 = 0.2;
 /// And has gone on for so many seconds, told and observed.
 const SEEN_SECONDS: f64 = 10.0;
+/// What rises though nothing of it was told may go on for so many times as long as is looked ahead.
+const UNTOLD: f64 = 3.0;
 /// By this factor at most a rise is slower or faster than told.
 const PACE_MOST: f64 = 4.0;
 
@@ -92,7 +94,9 @@ impl Outlook<'_> {
             false => (curve.shape.most(end, until) - stretch.to).max(0.0),
         };
         let told = more * larger * SIZE_MARGIN;
-        if stretch.course == Course::Stays { told.max(self.trend() * ahead) } else { told }
+        // What rises while a fall is told is on no told course, and how long it goes on nobody knows.
+        let ahead = if stretch.course == Course::Stays { ahead } else { UNTOLD * ahead };
+        told.max(self.trend() * ahead)
     }
 
     /// Bytes a second, 0 at least. On full nodes, what is observed is how much room there is: it would
@@ -137,6 +141,18 @@ mod tests {
         let (first, last) = (growth(50, 1.0, 20.0), growth(300, 1.0, 100.0));
         assert!((15.0..18.0).contains(&first), "0.8 bytes a second: {first}");
         assert!((1.5..6.0).contains(&last), "0.05 bytes a second: {last}");
+    }
+
+    #[test]
+    fn what_rises_while_a_fall_is_told_has_room_for_longer_than_is_looked_ahead() {
+        let fall = Stretch { course: Course::Falls, seconds: 100.0, from: 100.0, to: 20.0 };
+        let shape = Shape::of(&[fall]);
+        let mut follower = Follower::new(Curve { stretches: vec![fall], peak: 100.0, shape });
+        for second in (0..=30).map(f64::from) {
+            follower.observe(second, 50.0 + second, 0.2, false);
+        }
+        let outlook = Outlook { follower: &follower, now: 30.0, full: false, lead: 20.0 };
+        assert_eq!(outlook.growth(20.0), 60.0, "a byte a second");
     }
 
     #[test]
