@@ -24,6 +24,15 @@ def answer(*words: object) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def must(*words: object) -> None:
+    """Runs a command; where it fails, the bench ends with what it says."""
+    line = [str(word) for word in words]
+    options = {"capture_output": True, "text": True, "timeout": 2 * COMMAND_SECONDS_MAX}
+    done = subprocess.run(line, check=False, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(line)}: {done.stdout}{done.stderr}")
+
+
 def said(*words: object) -> str:
     return answer(*words) or "unknown"
 

@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,6 @@ PLACEMENTS = ("local", "striped")
 PHASES = ("write", "read")
 GOAL = 0.9
 MIB = 1 << 20
-COMMAND_SECONDS_MAX = 120
 
 
 @contextlib.contextmanager
@@ -43,11 +41,7 @@ def mounted(tidefs: Path, nodes: int, memory: str):
         mount = Path(folder, "m")
 
         def run(*words: object) -> None:
-            words = [str(word) for word in (tidefs, "--state", f"{folder}/s", *words)]
-            options = {"capture_output": True, "text": True, "timeout": COMMAND_SECONDS_MAX}
-            done = subprocess.run(words, check=False, **options)
-            if done.returncode != 0:
-                raise SystemExit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+            about.must(tidefs, "--state", f"{folder}/s", *words)
 
         run("up", "--nodes", nodes, "--node-memory", memory, "--mount", mount)
         try:

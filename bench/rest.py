@@ -30,7 +30,6 @@ import about
 FILES = 4
 PASSES = 5
 BUSY = 100
-COMMAND_SECONDS_MAX = 120
 
 
 @contextlib.contextmanager
@@ -40,11 +39,7 @@ def mounted(tidefs: Path):
         mounts = Path(folder, "1"), Path(folder, "2")
 
         def run(*words: object) -> None:
-            words = [str(word) for word in (tidefs, "--state", f"{folder}/s", *words)]
-            options = {"capture_output": True, "text": True, "timeout": COMMAND_SECONDS_MAX}
-            done = subprocess.run(words, check=False, **options)
-            if done.returncode != 0:
-                raise SystemExit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+            about.must(tidefs, "--state", f"{folder}/s", *words)
 
         run("up", "--nodes", 1, "--node-memory", "256MiB", "--mount", mounts[0])
         try:

@@ -136,7 +136,6 @@ fn memory_has_the_last_word() {
 
 #[test]
 fn a_share_that_is_off_is_noticed_and_put_right_once() {
-    let at = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
     let mut world = World::new(2, 4, 1_024, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let mut shares = SharesHeld::default();
     let wanted = spreading(share("0.5"));
@@ -191,7 +190,6 @@ fn what_nodes_are_said_to_hold_follows_the_share() {
 /// A share that cannot be met, since partitions are too large, is tried once; then a node comes.
 #[test]
 fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
-    let at = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
     let world = World::new(1, 2, 1_024, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     let mut settings = Settings::new("nso".parse().unwrap(), 1, 4, ByteSize::mib(1_024));
     settings.spreading = spreading(share("0.5"));
@@ -201,21 +199,10 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
     assert!(shares.off().is_some());
     let decided = |last_rebalance: Option<Time>, moved_nothing: Option<Time>| {
         decide(&Situation {
-            silence: &Silence::default(),
-            now: at(5),
-            settings: &settings,
-            observed: &observed,
-            quiet: Quiet::default(),
-            uneven: Uneven::default(),
-            shares: &shares,
             full: Some(Some(id(0))),
             last_rebalance,
             moved_nothing,
-            in_vain: None,
-            is_as_in_vain: true,
-            shift: None,
-            advice: None,
-            may: May::ALL,
+            ..situation(&Silence::default(), &settings, &observed, &shares)
         })
     };
     let spreads = |it: &Verdict| matches!(it, Verdict::Rebalance { cause: Cause::OwnShare(off) } if off.own_percent == 100.0);
@@ -230,10 +217,39 @@ fn a_writer_that_waits_gets_a_node_where_the_share_stays_off() {
     assert!(matches!(&grown, Verdict::Grow { cause, .. } if *cause == full), "{grown:?}");
 }
 
+fn at(seconds: i64) -> Time {
+    Time::from_unix(1_000 + seconds, 0)
+}
+
+/// Five seconds after the beginning, with nothing under way and nothing done before.
+fn situation<'a>(
+    silence: &'a Silence,
+    settings: &'a Settings,
+    observed: &'a Observation,
+    shares: &'a SharesHeld,
+) -> Situation<'a> {
+    Situation {
+        silence,
+        now: at(5),
+        settings,
+        observed,
+        quiet: Quiet::default(),
+        uneven: Uneven::default(),
+        shares,
+        full: None,
+        last_rebalance: None,
+        moved_nothing: None,
+        in_vain: None,
+        is_as_in_vain: true,
+        shift: None,
+        advice: None,
+        may: May::ALL,
+    }
+}
+
 /// No node may be added, by the policy or by its maximum.
 #[test]
 fn a_writer_at_a_full_victim_gets_the_own_nodes_room() {
-    let at = |seconds: i64| Time::from_unix(1_000 + seconds, 0);
     let decided = |policy: &str, own_mib: u64, moved_nothing: Option<Time>| {
         let mut nodes = World::new(1, 2, 1_024, &[0]).nodes();
         nodes[0].used_bytes = own_mib * MIB;
@@ -245,21 +261,10 @@ fn a_writer_at_a_full_victim_gets_the_own_nodes_room() {
         let mut shares = SharesHeld::default();
         shares.observe(at(5), &observed, &settings.spreading);
         decide(&Situation {
-            silence: &Silence::default(),
-            now: at(5),
-            settings: &settings,
-            observed: &observed,
-            quiet: Quiet::default(),
-            uneven: Uneven::default(),
-            shares: &shares,
             full: Some(Some(id(1))),
             last_rebalance: moved_nothing,
             moved_nothing,
-            in_vain: None,
-            is_as_in_vain: true,
-            shift: None,
-            advice: None,
-            may: May::ALL,
+            ..situation(&Silence::default(), &settings, &observed, &shares)
         })
     };
     for (policy, hold) in [

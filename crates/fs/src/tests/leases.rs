@@ -66,9 +66,8 @@ impl Company {
                     }
                 });
             }
-            let done = work();
-            over.store(true, Ordering::SeqCst);
-            done
+            let _over = Over(&over);
+            work()
         })
     }
 
@@ -82,9 +81,8 @@ impl Company {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });
-            let done = work();
-            over.store(true, Ordering::SeqCst);
-            done
+            let _over = Over(&over);
+            work()
         })
     }
 
@@ -97,6 +95,15 @@ impl Company {
         let before = self.calls();
         let done = work();
         (done, self.calls() - before)
+    }
+}
+
+/// Tells threads to end, also where what they go on beside fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
