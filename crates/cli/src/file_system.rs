@@ -34,7 +34,7 @@ use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{LostView, StatusView};
+use crate::view::{LimitsView, LostView, StatusView};
 use crate::wish::Wish;
 
 pub use crate::mounting::Totals;
@@ -79,6 +79,7 @@ impl Size {
 pub struct FileSystem {
     pub paths: Paths,
     kind: Kind,
+    limits: Option<LimitsView>,
     storage: Mutex<Option<Storage>>,
     parts: Mutex<Parts>,
     /// Held by a check.
@@ -124,6 +125,7 @@ impl FileSystem {
         let file_system = FileSystem {
             paths,
             kind,
+            limits: LimitsView::of(size),
             storage: Mutex::new(Some(storage)),
             parts: Mutex::new(parts),
             checking: Mutex::default(),
@@ -344,7 +346,7 @@ impl FileSystem {
         let view = StatusView::new(&self.overview()?, mounts, &nodes, manager.as_ref());
         let mut names = NodeNames::default();
         names.learn(&nodes, &dead);
-        Ok(view.with_lost(&dead).in_names(&names))
+        Ok(view.within(self.limits.clone()).with_lost(&dead).in_names(&names))
     }
 
     /// Adds those that are there, and those that have died.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidefs_model::ByteSize;
 
-use crate::view::{DecisionView, NodeView, ShareView, StatusView};
+use crate::view::{DecisionView, LimitsView, NodeView, ShareView, StatusView};
 
 /// What the store in one process calls itself.
 const EMBEDDED: &str = "embedded";
@@ -17,6 +17,13 @@ impl fmt::Display for StatusView {
     }
 }
 
+impl fmt::Display for LimitsView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LimitsView { nodes_min, nodes_max, policy } = self;
+        write!(f, "{nodes_min} to {nodes_max} nodes, policy {policy}")
+    }
+}
+
 impl StatusView {
     /// In rows of at most so many columns: what is wider goes on in the next row.
     pub fn text(&self, columns: usize) -> String {
@@ -24,6 +31,9 @@ impl StatusView {
         text.line(format!("store      {}, epoch {}", self.store, self.epoch));
         for mount in &self.mounts {
             text.line(format!("mount      {}", mount.display()));
+        }
+        if let Some(limits) = self.limits.as_ref().filter(|_| self.nodes_may_change) {
+            text.line(format!("limits     {limits}"));
         }
         text.line(String::new());
         self.nodes(&mut text);
@@ -199,6 +209,7 @@ mod tests {
             recovery: None,
             last_decision: Some(decision),
             nodes_may_change: true,
+            limits: Some(LimitsView { nodes_min: 2, nodes_max: 8, policy: "nso+asi".to_owned() }),
             lost_nodes: Vec::new(),
         }
     }
@@ -219,6 +230,7 @@ mod tests {
                 "because: grow by 2: a writer met node 4 (127.0.0.1:41004) full (3.7 GiB of 3.9 GiB = \
                  95.3 % in use on 4 of 1..16 nodes, the fullest at 99.4 %)",
                 "decision grow by 2: a writer met",
+                "limits 2 to 8 nodes, policy nso+asi",
             ] {
                 assert!(said.contains(part), "no {part:?} in {columns} columns:\n{text}");
             }

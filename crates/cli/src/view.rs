@@ -10,6 +10,7 @@ use tidefs_manager::NodeStatus;
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
 
+use crate::file_system::Size;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -37,9 +38,29 @@ pub struct StatusView {
     /// There is a manager, which may add and remove nodes.
     #[serde(default)]
     pub nodes_may_change: bool,
+    /// Within which the number of nodes stays, and by what it is decided; null of the embedded store.
+    #[serde(default)]
+    pub limits: Option<LimitsView>,
     /// Nodes that died, and what was on them alone.
     #[serde(default)]
     pub lost_nodes: Vec<LostView>,
+}
+
+/// What the file system was started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsView {
+    pub nodes_min: u16,
+    pub nodes_max: u16,
+    /// As `--policy` takes it.
+    pub policy: String,
+}
+
+impl LimitsView {
+    pub fn of(size: &Size) -> Option<LimitsView> {
+        let nodes = size.nodes?;
+        let policy = size.elasticity.policy_name(nodes).to_owned();
+        Some(LimitsView { nodes_min: nodes.min, nodes_max: nodes.max, policy })
+    }
 }
 
 /// A node that died.
@@ -161,6 +182,9 @@ impl StatusView {
             }
         }
         views.sort_by_key(|view| view.number);
+        if nodes.is_empty() {
+            (1..).zip(&mut views).for_each(|(number, view)| view.number = number);
+        }
         StatusView {
             epoch: overview.epoch.0,
             partitions: PARTITIONS,
@@ -171,8 +195,13 @@ impl StatusView {
             reconfiguration: manager.and_then(|it| it.reconfiguration.clone()),
             last_decision: manager.and_then(|it| it.last_decision.clone()),
             nodes_may_change: manager.is_some(),
+            limits: None,
             lost_nodes: Vec::new(),
         }
+    }
+
+    pub fn within(self, limits: Option<LimitsView>) -> StatusView {
+        StatusView { limits, ..self }
     }
 
     /// With nodes called as they are in `nodes`.
@@ -305,11 +334,12 @@ mod tests {
             "reconfiguration",
             "recovery",
             "last_decision",
+            "limits",
         ] {
             assert!(json.get(field).is_some(), "{field} is missing");
         }
         let node = &json["nodes"][0];
-        assert_eq!(node["class"], "own");
+        assert_eq!((&node["class"], &node["number"]), (&"own".into(), &1.into()));
         assert_eq!(node["partitions"], 16_384);
         assert!(node["bandwidth_bytes_per_second"].is_null());
     }
