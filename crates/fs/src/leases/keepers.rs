@@ -6,7 +6,9 @@ use crate::inode::u64_at;
 
 /// Keepers that a shard has room for; whoever comes then asks the store each time.
 pub(super) const KEEPERS_MAX: usize = 64;
-const KEEPER_BYTES: usize = 16;
+/// Mount, tenure, and the number of the entering: a record that a keeper left is never the same again
+/// when it has come back, so a batch that is carried out late takes nobody off who came since.
+const KEEPER_BYTES: usize = 24;
 
 /// A mount, and which of its tenures: one that is over never comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,28 +19,23 @@ pub(super) struct Keeper {
 
 /// All keepers of a record; an empty one stands for none. What is no whole keeper counts for nothing.
 pub(super) fn decode(record: &[u8]) -> Vec<Keeper> {
-    let keepers = record.chunks_exact(KEEPER_BYTES);
-    keepers
-        .map(|bytes| Keeper { mount: MountId(u64_at(bytes, 0)), tenure: u64_at(bytes, 8) })
-        .collect()
+    record.chunks_exact(KEEPER_BYTES).map(keeper_in).collect()
 }
 
-pub(super) fn encode(keepers: &[Keeper]) -> Vec<u8> {
-    keepers.iter().flat_map(|it| [it.mount.0, it.tenure]).flat_map(u64::to_be_bytes).collect()
-}
-
-/// The record with one keeper more, which replaces an earlier tenure of its mount.
-pub(super) fn with(record: &[u8], keeper: Keeper) -> Vec<u8> {
-    let mut keepers = decode(record);
-    keepers.retain(|it| it.mount != keeper.mount);
-    keepers.push(keeper);
-    encode(&keepers)
+/// The record with one keeper more, which replaces an earlier entering of its mount.
+pub(super) fn with(record: &[u8], keeper: Keeper, entering: u64) -> Vec<u8> {
+    let mut record = without(record, |it| it.mount == keeper.mount);
+    record.extend([keeper.mount.0, keeper.tenure, entering].iter().flat_map(|it| it.to_be_bytes()));
+    record
 }
 
 pub(super) fn without(record: &[u8], goes: impl Fn(&Keeper) -> bool) -> Vec<u8> {
-    let mut keepers = decode(record);
-    keepers.retain(|keeper| !goes(keeper));
-    encode(&keepers)
+    let all = record.chunks_exact(KEEPER_BYTES);
+    all.filter(|bytes| !goes(&keeper_in(bytes))).flatten().copied().collect()
+}
+
+fn keeper_in(bytes: &[u8]) -> Keeper {
+    Keeper { mount: MountId(u64_at(bytes, 0)), tenure: u64_at(bytes, 8) }
 }
 
 /// The keepers of a record that are other mounts.
@@ -58,10 +55,12 @@ mod tests {
 
     #[test]
     fn a_mount_is_there_once_with_its_last_tenure() {
-        let record = with(&with(&with(&[], keeper(1, 7)), keeper(2, 1)), keeper(1, 8));
+        let record = with(&with(&with(&[], keeper(1, 7), 1), keeper(2, 1), 1), keeper(1, 8), 2);
         assert_eq!(decode(&record), [keeper(2, 1), keeper(1, 8)]);
         assert_eq!(others(&record, MountId(1)), [keeper(2, 1)]);
-        assert_eq!(without(&record, |it| it.mount == MountId(2)), encode(&[keeper(1, 8)]));
-        assert_eq!(decode(&record[..20]), [keeper(2, 1)]);
+        let first = with(&[], keeper(1, 8), 2);
+        assert_eq!(without(&record, |it| it.mount == MountId(2)), first);
+        assert_ne!(with(&first, keeper(1, 8), 3), first);
+        assert_eq!(decode(&record[..40]), [keeper(2, 1)]);
     }
 }

@@ -62,7 +62,7 @@ impl Leases {
         }
         let batch = batch.clone().absent(keys::CLOSED);
         let batch = stands(batch, &entering.keepers);
-        let after = keepers::with(&entering.keepers, self.myself());
+        let after = keepers::with(&entering.keepers, self.myself(), entering.number);
         Some((batch.put(keys::KEEPERS, after).read(keys::KEEPERS), entering))
     }
 

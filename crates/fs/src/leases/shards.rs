@@ -29,8 +29,8 @@ pub(super) struct Shards {
     stripes: Vec<Mutex<Stripe>>,
     /// How many leases there are.
     held: AtomicUsize,
-    /// Numbers leases, from 1 on.
-    taken: AtomicU64,
+    /// Numbers leases that are asked for, from 1 on.
+    asked: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -65,13 +65,15 @@ struct Lease {
 #[derive(Debug)]
 pub(super) struct Entering {
     changes: u64,
+    /// Of the lease, if it becomes one.
+    pub number: u64,
     pub keepers: Bytes,
 }
 
 impl Shards {
     pub fn new() -> Shards {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Shards { stripes, held: AtomicUsize::new(0), taken: AtomicU64::new(0) }
+        Shards { stripes, held: AtomicUsize::new(0), asked: AtomicU64::new(0) }
     }
 
     /// How many leases there are.
@@ -92,8 +94,11 @@ impl Shards {
         let needed = if watched.recalled.is_some() { LOOKS_AFTER_RECALL } else { LOOKS };
         let is_at_rest = watched.looks >= needed && is_free;
         let may = watched.lease.is_none() && is_at_rest && stripe.under_way == 0;
-        (may && self.held() < LEASES_MAX)
-            .then(|| Entering { changes: stripe.changes, keepers: watched.keepers.clone() })
+        (may && self.held() < LEASES_MAX).then(|| Entering {
+            changes: stripe.changes,
+            number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
+            keepers: watched.keepers.clone(),
+        })
     }
 
     /// The store has entered this mount: the number of the lease, unless something came between.
@@ -105,11 +110,10 @@ impl Shards {
         if !unchanged || watched.lease.is_some() {
             return None;
         }
-        let number = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
-        watched.lease = Some(Lease { number, listed: None });
+        watched.lease = Some(Lease { number: entering.number, listed: None });
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
-        Some(number)
+        Some(entering.number)
     }
 
     /// What a look at a shard saw: one more, or the first again where something is not what it was.

@@ -324,6 +324,31 @@ fn a_lease_whose_reply_was_lost_is_none() {
 }
 
 #[test]
+fn a_batch_that_left_a_record_and_comes_late_takes_nobody_off_who_came_again() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    let shard = first.shard_of(Ino::ROOT, b"f");
+    let keepers = || {
+        let read = Batch::new().read(keys::KEEPERS);
+        company.store.batch(shard, &read).expect("read").take(0)
+    };
+    company.rest(second, Ino::ROOT, b"f");
+    let record = keepers().expect("a keeper");
+    let leaves = Batch::new().equals(keys::KEEPERS, record).delete(keys::KEEPERS);
+    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
+    assert_eq!(keepers(), None);
+    company.clock.advance(super::bed::SECOND / 2);
+    company.heed_all();
+    company.rest(second, Ino::ROOT, b"f");
+    company.rest(second, Ino::ROOT, b"f");
+    assert!(keepers().is_some(), "it keeps again what is at rest");
+    assert!(!company.store.batch(shard, &leaves).expect("answered").applied());
+    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o600)).expect("changed");
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o600)));
+}
+
+#[test]
 fn a_file_whose_first_directory_is_gone_is_kept_and_changed_like_others() {
     let company = Company::of(2);
     let [first, second] = &company.mounts[..] else { unreachable!() };
@@ -347,7 +372,7 @@ fn a_mount_that_stands_on_a_record_without_knowing_it_goes_when_it_must() {
     let shard = first.shard_of(Ino::ROOT, b"f");
     let tenure = Batch::new().read(keys::tenure(MountId(1)));
     let tenure = company.store.batch(keys::SUPERBLOCK, &tenure).expect("read").take(0);
-    let keeper = [&1_u64.to_be_bytes()[..], &tenure.expect("a tenure")[..8]].concat();
+    let keeper = [&1_u64.to_be_bytes()[..], &tenure.expect("a tenure")[..8], &[9; 8]].concat();
     let stand = Batch::new().put(keys::KEEPERS, keeper);
     company.store.batch(shard, &stand).expect("put");
     let (_, calls) = company.count(|| chmod(first, Ino::ROOT, b"f", 0o640).expect("changed"));
@@ -399,6 +424,6 @@ fn a_mount_without_leases_sends_what_it_always_did() {
     let tenures = Batch::new().read(keys::tenure(MountId(1))).read(keys::tenure(MountId(2)));
     assert_eq!(bed.store.batch(keys::SUPERBLOCK, &tenures).expect("read").values, [None, None]);
     // What another mount would keep does not concern it.
-    bed.store.batch(shard, &Batch::new().put(keys::KEEPERS, [7; 16])).expect("put");
+    bed.store.batch(shard, &Batch::new().put(keys::KEEPERS, [7; 24])).expect("put");
     first.unlink(Ino::ROOT, b"f").expect("removed");
 }
