@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
+use tidefs_model::{Clock, Ino, MountId, Partition, ShardKey, Time};
 use tidefs_sealed::{Circumstances, Sealed};
 use tidefs_store::{Overview, Store, caller};
 
@@ -115,10 +115,25 @@ impl<S: Store> Fs<S> {
     }
 
     /// What was lost with a node that died lies before this instant: inodes that are made from now
-    /// on have numbers above it. `records_lost`: it held metadata. To be called before partitions are
-    /// given up for lost.
-    pub fn outdate(store: &S, now: Time, records_lost: bool) -> Result<(), Error> {
-        superblock::outdate(store, now, records_lost)
+    /// on have numbers above it. `records_lost`: it held metadata, and when this has let some time pass
+    /// by `wait`, no mount answers from what it read there. To be called before partitions are given up
+    /// for lost.
+    ///
+    /// # Errors
+    /// When the superblock does not answer. Where its partition is not among those that were lost, they
+    /// must not be given up: mounts that it answers would go on keeping what was lost.
+    pub fn outdate(
+        store: &S,
+        now: Time,
+        records_lost: bool,
+        wait: impl FnOnce(Duration),
+    ) -> Result<(), Error> {
+        superblock::outdate(store, now, records_lost, wait)
+    }
+
+    /// Where lies what all mounts look at.
+    pub fn superblock_partition() -> Partition {
+        superblock::partition()
     }
 
     /// Makes anew what no file system can do without and was lost with a node that died.

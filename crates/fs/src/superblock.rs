@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, StripeSize, Time, serial_at};
+use tidefs_model::{Clock, Ino, Partition, StripeSize, Time, serial_at};
 use tidefs_sealed::Cipher;
 use tidefs_store::{Batch, Store, StoreError};
 
@@ -12,6 +13,7 @@ use crate::config::Format;
 use crate::error::Error;
 use crate::inode::{Inode, u32_at, u64_at};
 use crate::layout::Layout;
+use crate::leases::LAPSE;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
@@ -22,6 +24,8 @@ const NEXT_INO: &[u8] = b"next-ino";
 const NEXT_SERIAL: &[u8] = b"next-serial";
 /// Inodes whose numbers are [before](Ino::is_before) this may have lost records with a node.
 pub const LOST_BELOW: &[u8] = b"lost-below";
+/// How often records were lost. The number below which they were may stay as it is: clocks differ.
+pub const LOSSES: &[u8] = b"losses";
 /// The first number for a file; those below are for the file system itself.
 const FIRST_INO: u64 = 16;
 /// Numbers that a mount takes at a time, so that one create in so many pays for it. Serial numbers are
@@ -66,13 +70,31 @@ fn root(format: &Format, now: Time) -> Inode {
 
 /// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
 /// all that were granted until now. `records_lost`: shards were lost, so that what the records of earlier
-/// inodes lack may have been there.
-pub fn outdate(store: &impl Store, now: Time, records_lost: bool) -> Result<(), Error> {
+/// inodes lack may have been there. After `wait` no mount answers from what it read of them, also where
+/// this cannot be said, since the superblock itself was lost.
+pub fn outdate(
+    store: &impl Store,
+    now: Time,
+    records_lost: bool,
+    wait: impl FnOnce(Duration),
+) -> Result<(), Error> {
     let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0);
     let batch = batch.max(NEXT_SERIAL, 0, serial_at(now.0));
-    let batch = if records_lost { batch.max(LOST_BELOW, 0, now.0) } else { batch };
-    store.batch(keys::SUPERBLOCK, &batch.reclaims())?;
+    let batch = match records_lost {
+        true => batch.max(LOST_BELOW, 0, now.0).add(LOSSES, 0, 1),
+        false => batch,
+    };
+    let said = store.batch(keys::SUPERBLOCK, &batch.reclaims());
+    if records_lost {
+        wait(LAPSE);
+    }
+    said?;
     Ok(())
+}
+
+/// Where the superblock lies.
+pub fn partition() -> Partition {
+    keys::SUPERBLOCK.partition()
 }
 
 /// Makes anew what the file system needs and was lost: the root's record, the superblock. Inode
@@ -225,11 +247,11 @@ mod tests {
             read.unwrap().values[0].clone().map(|value| u64_at(&value, 0))
         };
         let before = lost_below();
-        outdate(&store, now, false).unwrap();
+        outdate(&store, now, false, |_| unreachable!("nobody kept anything")).unwrap();
         assert_eq!(lost_below(), before, "all records are there");
         assert!(serial < serial_at(now.0), "it was granted before");
         assert!(NumberSource::serials().next(&store).unwrap() >= serial_at(now.0));
-        outdate(&store, Time(NOW.0 * 3), true).unwrap();
+        outdate(&store, Time(NOW.0 * 3), true, |_| ()).unwrap();
         assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0 * 3);
         assert_eq!(lost_below(), Some(NOW.0 * 3));
     }

@@ -8,7 +8,7 @@ use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
 use tidefs_fs::{Cipher, Format, Fs};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Carried, Hands, Loss, Survey};
-use tidefs_model::{ByteSize, Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_model::{ByteSize, Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition, Time};
 use tidefs_valkey::{
     Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Probe, Unfinished, Valkey,
 };
@@ -67,21 +67,38 @@ impl ClusterHands {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is on its way to a node or from it goes with it as well. A second try finds less.
-    fn note_losses(&self, ended: &[NodeId], left: &[Unfinished]) -> Result<bool, Failure> {
+    /// The partitions that are lost. What is on its way to a node or from it goes with it as well. A second
+    /// try finds less.
+    fn note_losses(
+        &self,
+        ended: &[NodeId],
+        left: &[Unfinished],
+    ) -> Result<BTreeSet<Partition>, Failure> {
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let mut lost = self.lost();
-        let mut with_metadata = false;
+        let mut in_all = BTreeSet::new();
         for &node in ended {
-            let held = ownership.partitions_of(node).map(Partition::number);
+            let held = ownership.partitions_of(node);
             let underway = left.iter().filter(|left| touches(left, node));
-            let underway = underway.map(|left| left.partition.number());
-            let all: BTreeSet<u16> = held.chain(underway).collect();
-            with_metadata |= all.iter().any(|&partition| Partition::new(partition).is_metadata());
+            let all: BTreeSet<_> = held.chain(underway.map(|left| left.partition)).collect();
             let most = lost.entry(node).or_default();
             *most = (all.len() as u16).max(*most);
+            in_all.extend(all);
         }
-        Ok(with_metadata)
+        Ok(in_all)
+    }
+
+    /// Has mounts forget what they keep of what is lost, before others may change it.
+    fn outdate(&self, lost: &BTreeSet<Partition>, now: Time) -> Result<bool, Failure> {
+        let records_lost = self.records_lost.load(Ordering::Acquire);
+        match Fs::outdate(&self.store, now, records_lost, std::thread::sleep) {
+            Ok(()) => Ok(true),
+            Err(error) if lost.contains(&Fs::<Valkey>::superblock_partition()) => {
+                tracing::debug!("inode numbers are outdated when they are made anew: {error}");
+                Ok(false)
+            }
+            Err(error) => Err(Failure::new(error)),
+        }
     }
 
     fn nodes(&self, ownership: &Ownership) -> Vec<Node> {
@@ -211,22 +228,21 @@ impl Hands for ClusterHands {
             return Ok(Vec::new());
         }
         self.steps.take("expunge");
-        if self.note_losses(ended, &finished.left)? {
+        let lost = self.note_losses(ended, &finished.left)?;
+        if lost.iter().any(|partition| partition.is_metadata()) {
             self.records_lost.store(true, Ordering::Release);
         }
-        let records_lost = self.records_lost.load(Ordering::Acquire);
         let before = SystemClock.now();
-        let outdated = Fs::outdate(&self.store, before, records_lost);
-        if let Err(error) = &outdated {
-            tracing::debug!("inode numbers are outdated when they are made anew: {error}");
-        }
+        let is_said = self.outdate(&lost, before)?;
         let before = Ino(before.0);
         self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
         self.admin.expunge(ended, before).map_err(Failure::new)?;
         Fs::mend(&self.store, self.format, SystemClock.now()).map_err(Failure::new)?;
-        if outdated.is_err() {
+        if !is_said {
             // By now others hold what was lost; until this is said, holes are not told from losses.
-            Fs::outdate(&self.store, SystemClock.now(), records_lost).map_err(Failure::new)?;
+            let records_lost = self.records_lost.load(Ordering::Acquire);
+            Fs::outdate(&self.store, SystemClock.now(), records_lost, |_| ())
+                .map_err(Failure::new)?;
         }
         self.records_lost.store(false, Ordering::Release);
         let (used, lost) = (self.used(), self.lost());

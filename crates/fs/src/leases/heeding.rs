@@ -16,7 +16,7 @@ use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::inode::u64_at;
 use crate::keys::{self, tenure};
-use crate::superblock::LOST_BELOW;
+use crate::superblock::LOSSES;
 
 /// Leases from which nothing was answered for so long are given up.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const TRIES: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Heed {
     words: u64,
-    lost_below: Option<Vec<u8>>,
+    losses: Option<Bytes>,
 }
 
 impl<S: Store> Deferring<S> {
@@ -87,16 +87,16 @@ impl<S: Store> Deferring<S> {
         let leases = &self.leases;
         let mut heed = leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
         let field = keys::tenure(leases.me);
-        let look = Batch::new().read(field).read(LOST_BELOW);
+        let look = Batch::new().read(field).read(LOSSES);
         let mut outcome = self.store.batch(keys::SUPERBLOCK, &look)?;
         let found = outcome.take(0);
         let record = found.clone().filter(|record| record.len() >= 16);
-        let lost_below = outcome.take(1);
+        let losses = outcome.take(1);
         let number = leases.tenure.load(Ordering::SeqCst);
         let mine = record.filter(|record| u64_at(record, tenure::NUMBER) == number);
         // Struck out; or what this mount kept ended before somebody could tell it that it need not have.
         let goes_on = mine.is_some() && leases.is_valid(begun);
-        if !goes_on || heed.lost_below != lost_below {
+        if !goes_on || heed.losses != losses {
             recalled.extend(leases.shards.end_all());
         }
         let words = match &mine {
@@ -106,7 +106,7 @@ impl<S: Store> Deferring<S> {
                 0
             }
         };
-        heed.lost_below = lost_below;
+        heed.losses = losses;
         if heed.words != words {
             self.words(recalled)?;
             heed.words = words;

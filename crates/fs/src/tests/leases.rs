@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, Clock, Ino, ManualClock, MountId, StripeSize};
+use tidefs_model::{ByteSize, Clock, Ino, ManualClock, MountId, StripeSize, Time};
 use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
 
 use super::bed::{ME, WRITE};
@@ -270,11 +270,44 @@ fn records_that_were_lost_end_what_is_kept() {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     company.rest(second, Ino::ROOT, b"f");
-    Fs::outdate(&company.store, company.clock.now(), true).expect("said");
+    let outdate = |at| Fs::outdate(&company.store, at, true, |_| ()).expect("said");
     // The shard comes back empty.
-    company.store.delete_shards(&[first.shard_of(Ino::ROOT, b"f")]).expect("lost");
+    let lose = || company.store.delete_shards(&[first.shard_of(Ino::ROOT, b"f")]).expect("lost");
+    outdate(company.clock.now());
+    lose();
     second.heed().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    // Who says it the second time has a clock that is behind.
+    outdate(Time(company.clock.now().0 - super::bed::SECOND.as_nanos() as u64));
+    lose();
+    second.heed().expect("the store answers");
+    assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
+}
+
+#[test]
+fn what_was_lost_comes_back_when_nobody_answers_from_it_any_more() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    for is_said in [true, false] {
+        company.heed_all();
+        company.rest(second, Ino::ROOT, b"f");
+        let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
+        assert_eq!(calls, 0);
+        if !is_said {
+            let error = StoreError::Unavailable { endpoint: "a node".into() };
+            company.store.add(Fault::every(Operation::Batch, 1, error));
+        }
+        let now = company.clock.now();
+        let said = Fs::outdate(&company.store, now, true, |time| company.clock.advance(time));
+        assert_eq!(said.is_ok(), is_said);
+        company.store.heal();
+        // It has not looked for words meanwhile.
+        let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
+        assert!(calls > 0, "{is_said}");
+    }
 }
 
 #[test]
