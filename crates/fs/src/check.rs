@@ -16,6 +16,7 @@ mod count;
 mod finding;
 mod guest;
 mod judge;
+mod keepers;
 mod living;
 mod paths;
 mod repair;

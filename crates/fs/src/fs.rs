@@ -24,7 +24,7 @@ use crate::holders::Holding;
 use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
-use crate::leases::Leases;
+use crate::leases::{self, Leases};
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Membership, Solitude};
@@ -144,7 +144,8 @@ impl<S: Store> Fs<S> {
     /// Takes a mount off the list of mounts of which the caller knows that its process has ended,
     /// and that no kernel answers from what it kept: others need not wait for it to be silent.
     pub fn strike_off(store: &S, mount: MountId) -> Result<(), Error> {
-        Membership::outside(mount).leave(store)
+        Membership::outside(mount).leave(store)?;
+        leases::forget_gone(store)
     }
 
     /// Joins the file system in the store as one more mount. It may serve once it is
@@ -155,6 +156,9 @@ impl<S: Store> Fs<S> {
             return Err(Error::NoKey);
         }
         let membership = Membership::join(&store, config.mount, clock.steady())?;
+        if let Err(error) = leases::forget_gone(&store) {
+            tracing::debug!(%error, "what mounts left that are gone stays in the store");
+        }
         Ok(Fs::with(store, config, clock, format, membership))
     }
 
@@ -382,6 +386,8 @@ impl<S: Store> Fs<S> {
     /// others find out by themselves that this mount is gone, and empty shards do no harm.
     pub fn unmount(&self) -> Result<(), Error> {
         let mut first_error = Ok(());
+        // Nobody waits for this mount from here on.
+        self.store.end_leases();
         for handle in self.handles.all_files() {
             first_error = first_error.and(handle.file.flush(&handle.errors));
         }
@@ -389,7 +395,6 @@ impl<S: Store> Fs<S> {
         self.end_all_locks();
         self.leave_open_files();
         self.data.close();
-        self.store.end_leases();
         while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {
                 tracing::info!(%error, "what removed directories left could not be cleared");

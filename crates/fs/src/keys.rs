@@ -109,6 +109,18 @@ pub fn shard_of_word(mount: MountId, field: &[u8]) -> Option<ShardKey> {
     (shard.len() == SHARD_BYTES).then(|| shard_of(shard))
 }
 
+/// The mount whose tenure a field of the superblock's shard is, or for which it is a word.
+pub fn mount_of_lease(field: &[u8]) -> Option<MountId> {
+    let (kind, rest) = field.split_first()?;
+    let (mount, shard) = rest.split_first_chunk()?;
+    let shard_bytes = match kind {
+        b't' => 0,
+        b'c' => SHARD_BYTES,
+        _ => return None,
+    };
+    (shard.len() == shard_bytes).then(|| MountId(u64::from_be_bytes(*mount)))
+}
+
 fn words_for(mount: MountId) -> Vec<u8> {
     prefixed(b'c', &mount.0.to_be_bytes())
 }

@@ -15,13 +15,14 @@
 //! says why this is right, and what is missing.
 
 mod asking;
+mod gone;
 mod heeding;
 mod keepers;
 mod sending;
 mod shards;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +32,10 @@ use tidefs_store::{Cursor, Page};
 use crate::config::Config;
 use crate::keys;
 use crate::membership::Solitude;
+pub(crate) use gone::{forget_gone, superblock, taking_off};
 use heeding::Heed;
-use keepers::Keeper;
+pub use keepers::Keeper;
+pub(crate) use keepers::decode as keepers_of;
 use shards::Shards;
 
 /// How long after the beginning of a look what is kept is valid.
@@ -52,8 +55,8 @@ pub(crate) struct Leases {
     solitude: Arc<Solitude>,
     /// This mount asks others to let go.
     on: bool,
-    /// It keeps itself what it reads.
-    keeps: bool,
+    /// It keeps itself what it reads, until it ends.
+    keeps: AtomicBool,
     shards: Shards,
     /// The end of what the last look has told.
     valid_until: AtomicU64,
@@ -63,6 +66,8 @@ pub(crate) struct Leases {
     used: AtomicU64,
     heed: Mutex<Heed>,
     others: Mutex<HashMap<Keeper, Struck>>,
+    /// Shards whose records are full.
+    crowded: Mutex<BTreeSet<ShardKey>>,
 }
 
 /// What is known of another mount's tenure.
@@ -81,13 +86,14 @@ impl Leases {
             clock,
             solitude,
             on: config.leases,
-            keeps: config.leases && config.remembers(),
+            keeps: AtomicBool::new(config.leases && config.remembers()),
             shards: Shards::new(),
             valid_until: AtomicU64::new(0),
             tenure: AtomicU64::new(0),
             used: AtomicU64::new(0),
             heed: Mutex::default(),
             others: Mutex::default(),
+            crowded: Mutex::default(),
         }
     }
 
@@ -159,7 +165,11 @@ impl Leases {
     fn watches(&self, shard: ShardKey) -> bool {
         let now = self.clock.steady();
         let has_names = shard.directory != Ino::NONE || shard == keys::ROOT_HOME;
-        self.keeps && has_names && self.is_valid(now) && self.solitude.time_alone(now).is_none()
+        self.keeps() && has_names && self.is_valid(now) && self.solitude.time_alone(now).is_none()
+    }
+
+    fn keeps(&self) -> bool {
+        self.keeps.load(Ordering::SeqCst)
     }
 
     fn myself(&self) -> Keeper {

@@ -24,6 +24,7 @@ use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
 use crate::keys;
+use crate::leases::forget_gone;
 use others::{Company, Others};
 use register::{BEATS, CHANGES, SHARES, decode, number, registration};
 pub(crate) use register::{Member, QUESTION, members, remove};
@@ -295,6 +296,9 @@ impl Membership {
         let is_expelled = store.batch(keys::MOUNTS, &batch.reclaims())?.applied();
         if is_expelled {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).others.expelled(mount);
+            if let Err(error) = forget_gone(store) {
+                tracing::debug!(%error, "what mounts left that are gone stays in the store");
+            }
         }
         Ok(is_expelled)
     }

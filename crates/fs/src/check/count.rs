@@ -6,6 +6,7 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use super::finding::{Finding, Record};
+use super::keepers::{count_keepers, retain_ended};
 use super::walk::{Shard, ino_of};
 use super::{Check, INODES_AT_A_TIME, Look};
 use crate::attr::Kind;
@@ -65,7 +66,10 @@ impl<S: Store> Check<'_, S> {
         let mut classes = 1;
         loop {
             match self.count_in(classes)? {
-                Some(look) => return Ok(look),
+                Some(mut look) => {
+                    retain_ended(&mut look, &self.tenures(&mut Look::default())?);
+                    return Ok(look);
+                }
                 None => classes *= CLASSES_MORE,
             }
         }
@@ -74,11 +78,15 @@ impl<S: Store> Check<'_, S> {
     /// `None`: a class has too many inodes.
     fn count_in(&self, classes: u64) -> Result<Option<Look>, Error> {
         let mut look = Look::default();
+        let tenures = self.tenures(&mut look)?;
         for number in 0..classes {
             let mut class = Class { number, classes, seen: HashMap::new() };
             self.each_shard(|shard| {
                 if !class.is_full() {
                     self.count_shard(shard, &mut class, &mut look)?;
+                    if class.is_first() {
+                        count_keepers(shard, &tenures, &mut look);
+                    }
                 }
                 Ok(())
             })?;

@@ -6,6 +6,7 @@ use tidefs_model::{Ino, MountId, ShardKey, Time};
 
 use crate::attr::Kind;
 use crate::entry::Place;
+use crate::leases::Keeper;
 
 /// Something that does not add up. Two are equal when nothing about it has changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +33,10 @@ pub enum Finding {
     Counters { shard: ShardKey, header: Vec<u8>, entries: u64, subdirectories: u64 },
     /// A mount that died without a word.
     Mount { mount: MountId, beats: u64 },
+    /// What a mount that is gone has left for its leases, and others for it.
+    Tenure { mount: MountId },
+    /// A shard's record says that somebody keeps it whose tenure is over.
+    Keeper { shard: ShardKey, keeper: Keeper },
     /// A name whose inode is gone.
     NoInode { ino: Ino },
     /// A directory that no path reaches, or that is gone, with entries in it.
@@ -74,6 +79,8 @@ impl Finding {
             Finding::Remains { .. } => "remains",
             Finding::Counters { .. } => "counters",
             Finding::Mount { .. } => "mount",
+            Finding::Tenure { .. } => "tenure",
+            Finding::Keeper { .. } => "keeper",
             Finding::NoInode { .. } => "no-inode",
             Finding::Stranded { .. } => "stranded",
             Finding::Unreadable { .. } => "unreadable",
@@ -153,6 +160,15 @@ impl fmt::Display for Finding {
                 write!(f, "{} miscounts its {entries} entries", named(*shard))
             }
             Finding::Mount { mount, .. } => write!(f, "mount {mount} died without a word"),
+            Finding::Tenure { mount } => write!(f, "mount {mount} is gone and left a tenure"),
+            Finding::Keeper { shard, keeper } => {
+                write!(
+                    f,
+                    "{} has a record of a lease of mount {}, which is over",
+                    named(*shard),
+                    keeper.mount
+                )
+            }
             Finding::NoInode { ino } => write!(f, "inode {ino} is gone and has a name"),
             Finding::Stranded { directory, entries } => {
                 write!(f, "no path leads to directory {directory} with {entries} entries")

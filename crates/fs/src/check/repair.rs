@@ -21,7 +21,7 @@ use crate::closing::Closing;
 use crate::error::Error;
 use crate::inode::{self, Inode};
 use crate::keys::{self, header};
-use crate::membership;
+use crate::{leases, membership};
 
 /// Stripes that are removed in one call.
 const STRIPES_PER_CALL: usize = 256;
@@ -96,7 +96,16 @@ impl<S: Store> Check<'_, S> {
             Finding::Counters { shard, header, entries, subdirectories } => {
                 self.set_counters(*shard, header, *entries, *subdirectories)?
             }
-            Finding::Mount { mount, beats } => membership::remove(self.store, *mount, *beats)?,
+            Finding::Mount { mount, beats } => {
+                let removed = membership::remove(self.store, *mount, *beats)?;
+                leases::forget_gone(self.store)?;
+                removed
+            }
+            Finding::Tenure { .. } => {
+                leases::forget_gone(self.store)?;
+                true
+            }
+            Finding::Keeper { shard, keeper } => self.take_off(*shard, *keeper)?,
             _ => false,
         })
     }

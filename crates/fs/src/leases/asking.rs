@@ -134,21 +134,27 @@ impl<S: Store> Deferring<S> {
         let batch = batch.read(keys::tenure(keeper.mount)).reclaims();
         let mut outcome: Outcome = self.store.batch(keys::SUPERBLOCK, &batch)?;
         if !outcome.applied() {
-            let record = outcome.take(0).filter(|record| record.len() >= 8);
-            let begun = record.map(|record| u64_at(&record, tenure::NUMBER));
-            let at = self.leases.clock.steady();
-            // Who has begun a later one has ended this one before. Otherwise it was struck out or lost with
-            // a node just now, or a beginning arrived late.
-            let has_ended = begun.is_some_and(|begun| begun > keeper.tenure);
-            self.leases.note_struck(keeper, (!has_ended).then_some(at));
+            self.leases.note_tenure(keeper, outcome.take(0).as_deref());
         }
         Ok(())
     }
 }
 
 impl Leases {
+    /// What the superblock's shard said just now of a keeper's mount.
+    pub(super) fn note_tenure(&self, keeper: Keeper, found: Option<&[u8]>) {
+        let found = found.filter(|record| record.len() >= 8);
+        let begun = found.map(|record| u64_at(record, tenure::NUMBER));
+        // Who has begun a later one has ended this one before. Otherwise it was struck out or lost with
+        // a node just now, or a beginning arrived late.
+        let has_ended = begun.is_some_and(|begun| begun > keeper.tenure);
+        if begun != Some(keeper.tenure) {
+            self.note_struck(keeper, (!has_ended).then(|| self.clock.steady()));
+        }
+    }
+
     /// Whether a tenure that was struck out is over; `None`: it was not.
-    fn struck(&self, keeper: Keeper) -> Option<bool> {
+    pub(super) fn struck(&self, keeper: Keeper) -> Option<bool> {
         let struck = *self.others().get(&keeper)?;
         Some(match struck {
             Struck::At(at) => self.clock.steady() - at >= LAPSE,

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidefs_model::{ShardKey, Time};
-use tidefs_store::{Batch, Bytes, Cursor, Store, StoreError};
+use tidefs_store::{Batch, Bytes, Store, StoreError};
 
 use super::asking::replace;
+use super::gone::{forget, superblock};
 use super::keepers;
 use super::sending::stands;
 use super::{Leases, VALIDITY};
@@ -44,7 +45,7 @@ impl<S: Store> Deferring<S> {
     pub(crate) fn heed(&self) -> Result<bool, Error> {
         let leases = &self.leases;
         let begun = leases.clock.steady();
-        if !leases.keeps || leases.solitude.time_alone(begun).is_some() {
+        if !leases.keeps() || leases.solitude.time_alone(begun).is_some() {
             // The look after that finds that time has passed.
             self.let_go_of_all();
             return Ok(false);
@@ -63,21 +64,28 @@ impl<S: Store> Deferring<S> {
         if begun - used >= IDLE_MAX {
             self.let_go_of_all();
         }
+        if let Err(error) = self.make_room() {
+            tracing::debug!(%error, "dead mounts stay in a record of keepers");
+        }
         Ok(leases.shards.held() > 0)
     }
 
-    /// Keeps nothing any more, and tells the store so.
+    /// Keeps nothing any more, for good, and tells the store so.
     pub(crate) fn end_leases(&self) {
+        self.leases.keeps.store(false, Ordering::SeqCst);
+        // No look is under way from here on.
+        let heed = self.leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
         self.leases.valid_until.store(0, Ordering::SeqCst);
         let kept = self.leases.shards.end_all();
-        let field = keys::tenure(self.leases.me);
         if self.leases.tenure.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let batch = Batch::new().delete(field).reclaims();
-        if let Err(error) = self.store.batch(keys::SUPERBLOCK, &batch) {
+        let fields = superblock(&*self.store);
+        let ended = fields.and_then(|fields| forget(&*self.store, self.leases.me, &fields));
+        if let Err(error) = ended {
             tracing::debug!(%error, "others will find out that this mount keeps nothing any more");
         }
+        drop(heed);
         self.let_go(kept);
     }
 
@@ -86,6 +94,9 @@ impl<S: Store> Deferring<S> {
     fn look_for_words(&self, begun: Time, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
         let leases = &self.leases;
         let mut heed = leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !leases.keeps() {
+            return Ok(());
+        }
         let field = keys::tenure(leases.me);
         let look = Batch::new().read(field).read(LOSSES);
         let mut outcome = self.store.batch(keys::SUPERBLOCK, &look)?;
@@ -103,6 +114,8 @@ impl<S: Store> Deferring<S> {
             Some(record) => u64_at(record, tenure::WORDS),
             None => {
                 self.begin_tenure(number, begun, found)?;
+                // Words for the one before are still there.
+                heed.words = u64::MAX;
                 0
             }
         };
@@ -140,14 +153,8 @@ impl<S: Store> Deferring<S> {
 
     /// Takes the words for this mount: what they are about is kept no more.
     fn words(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
-        let mut fields = Vec::new();
-        let mut cursor = Some(Cursor::default());
-        while let Some(from) = cursor {
-            let page = self.store.list(&[(keys::SUPERBLOCK, from)])?.pop().unwrap_or_default();
-            fields.extend(page.fields.into_iter().map(|(field, _)| field));
-            cursor = page.next;
-        }
-        let wanted = |field: &Vec<u8>| keys::shard_of_word(self.leases.me, field);
+        let fields = superblock(&*self.store)?;
+        let wanted = |(field, _): &(Bytes, Bytes)| keys::shard_of_word(self.leases.me, field);
         let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
         let now = self.leases.clock.steady();
         shards.iter().for_each(|shard| self.leases.shards.recalled(*shard, now));

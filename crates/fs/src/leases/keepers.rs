@@ -11,14 +11,14 @@ pub(super) const KEEPERS_MAX: usize = 64;
 const KEEPER_BYTES: usize = 24;
 
 /// A mount, and which of its tenures: one that is over never comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Keeper {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Keeper {
     pub mount: MountId,
     pub tenure: u64,
 }
 
 /// All keepers of a record; an empty one stands for none. What is no whole keeper counts for nothing.
-pub(super) fn decode(record: &[u8]) -> Vec<Keeper> {
+pub(crate) fn decode(record: &[u8]) -> Vec<Keeper> {
     record.chunks_exact(KEEPER_BYTES).map(keeper_in).collect()
 }
 

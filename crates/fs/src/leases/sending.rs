@@ -58,6 +58,8 @@ impl Leases {
     fn entering(&self, shard: ShardKey, batch: &Batch) -> Option<(Batch, Entering)> {
         let entering = self.shards.enter(shard, self.clock.steady())?;
         if keepers::decode(&entering.keepers).len() >= KEEPERS_MAX {
+            self.crowds(shard);
+            self.shards.stirred(shard);
             return None;
         }
         let batch = batch.clone().absent(keys::CLOSED);
@@ -70,7 +72,10 @@ impl Leases {
     fn entered(&self, shard: ShardKey, entering: &Entering, outcome: &mut Outcome) -> Option<u64> {
         let record = outcome.values.pop().flatten().unwrap_or_default();
         match outcome.refused_by.take() {
-            None => self.shards.entered(shard, entering, record).map(|number| number | IS_LEASE),
+            None => {
+                self.was_used(self.clock.steady());
+                self.shards.entered(shard, entering, record).map(|number| number | IS_LEASE)
+            }
             // Closed.
             Some(0) => {
                 self.shards.stirred(shard);

@@ -145,6 +145,18 @@ fn leaks_of_every_kind_are_found_and_repaired() {
         let shard = fs.shard_of(Ino::ROOT, b"file");
         bed.store.batch(shard, &Batch::new().add(keys::HEADER, 0, 2)).expect("added");
     });
+    is_repaired("tenure", |bed, fs| {
+        let shard = fs.shard_of(Ino::ROOT, b"file");
+        put(bed, keys::SUPERBLOCK, keys::tenure(MountId(7)), vec![1; 16]);
+        put(bed, keys::SUPERBLOCK, keys::word(MountId(7), shard), Vec::new());
+    });
+    is_repaired("keeper", |bed, fs| {
+        put(bed, fs.shard_of(Ino::ROOT, b"file"), keys::KEEPERS.to_vec(), vec![7; 24]);
+    });
+    is_repaired("keeper", |bed, _| {
+        let of_none = ShardKey { directory: Ino(77_777), index: 3 };
+        put(bed, of_none, keys::KEEPERS.to_vec(), vec![7; 24]);
+    });
     is_repaired("fence", |bed, fs| {
         put(bed, fs.shard_of(Ino::ROOT, b"file"), keys::aborted(12_345), Vec::new());
     });

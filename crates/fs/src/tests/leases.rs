@@ -1,5 +1,6 @@
 //! Mounts with company that answer from what they have read, and others that change it.
 
+mod gone;
 mod story;
 
 use std::sync::Arc;
@@ -228,6 +229,8 @@ fn a_mount_that_stands_still_is_waited_for_until_what_it_keeps_is_over() {
     assert!(calls < 10, "{calls} calls");
     second.heed().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"g"), Ok(Some(0o640)));
+    company.clock.advance(super::bed::SECOND / 2);
+    second.heed().expect("the store answers");
     company.rest(second, Ino::ROOT, b"f");
     let (_, calls) = company.count(|| look(second, Ino::ROOT, b"f"));
     assert_eq!(calls, 0, "it keeps again what is at rest");
