@@ -21,7 +21,7 @@ use crate::leases::Leases;
 const STRIPES: usize = 64;
 /// With 64 stripes this is a quarter of a million fields, some tens of MiB.
 const FIELDS_PER_STRIPE: usize = 4_096;
-const AGE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct KnownFields {
     stripes: Vec<Mutex<Stripe>>,

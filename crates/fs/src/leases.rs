@@ -31,6 +31,7 @@ use tidefs_store::{Cursor, Page};
 
 use crate::config::Config;
 use crate::keys;
+use crate::known_fields::AGE_MAX;
 use crate::membership::Solitude;
 pub(crate) use gone::{forget_gone, superblock, taking_off};
 use heeding::Heed;
@@ -68,6 +69,13 @@ pub(crate) struct Leases {
     others: Mutex<HashMap<Keeper, Struck>>,
     /// Shards whose records are full.
     crowded: Mutex<BTreeSet<ShardKey>>,
+}
+
+/// A listing of a shard: under which lease, and when it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listing {
+    lease: u64,
+    since: Time,
 }
 
 /// What is known of another mount's tenure.
@@ -133,26 +141,30 @@ impl Leases {
 
     /// The page of a listing of which everything is known.
     pub fn listed(&self, shard: ShardKey, from: &Cursor) -> Option<Page> {
-        let number = self.listing(shard, from)?;
-        let (of, fields) = self.shards.listed(shard)?;
-        self.was_used(self.clock.steady());
-        (of == number).then_some(Page { fields, next: None })
+        let Listing { lease, since: now } = self.listing(shard, from)?;
+        let (listing, fields) = self.shards.listed(shard)?;
+        if listing.lease != lease || now - listing.since >= AGE_MAX {
+            return None;
+        }
+        self.was_used(now);
+        Some(Page { fields, next: None })
     }
 
-    /// A shard is about to be listed: the lease under which that is.
-    pub fn listing(&self, shard: ShardKey, from: &Cursor) -> Option<u64> {
-        let era = self.era(shard, self.clock.steady()).filter(|era| Leases::is_lease(*era))?;
-        (*from == Cursor::default()).then_some(era & !IS_LEASE)
+    /// A shard is about to be listed under a lease, if it is.
+    pub fn listing(&self, shard: ShardKey, from: &Cursor) -> Option<Listing> {
+        let since = self.clock.steady();
+        let era = self.era(shard, since).filter(|era| Leases::is_lease(*era))?;
+        (*from == Cursor::default()).then_some(Listing { lease: era & !IS_LEASE, since })
     }
 
     /// What leases cover of a page that was listed under a lease, where that is all and little.
-    pub fn keep_listed(&self, shard: ShardKey, lease: Option<u64>, page: &Page) {
-        let Some(number) = lease.filter(|_| page.next.is_none()) else { return };
+    pub fn keep_listed(&self, shard: ShardKey, listing: Option<Listing>, page: &Page) {
+        let Some(listing) = listing.filter(|_| page.next.is_none()) else { return };
         let covered = page.fields.iter().filter(|(field, _)| keys::is_leased(field));
         let fields: Vec<_> = covered.cloned().collect();
         let bytes: usize = fields.iter().map(|(field, value)| field.len() + value.len()).sum();
         if bytes <= LISTED_BYTES_MAX {
-            self.shards.keep_listed(shard, number, fields);
+            self.shards.keep_listed(shard, listing, fields);
         }
     }
 

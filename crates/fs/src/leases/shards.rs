@@ -10,6 +10,8 @@ use std::time::Duration;
 use tidefs_model::{ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read};
 
+use super::Listing;
+
 const STRIPES: usize = 256;
 /// With 256 stripes some tens of thousands, each of which takes some hundred bytes.
 const SHARDS_PER_STRIPE: usize = 256;
@@ -58,8 +60,11 @@ struct Watched {
 struct Lease {
     number: u64,
     /// All that was listed of the shard, where that is little.
-    listed: Option<Vec<(Bytes, Bytes)>>,
+    listed: Option<Listed>,
 }
+
+/// A listing, and what it found.
+type Listed = (Listing, Vec<(Bytes, Bytes)>);
 
 /// How a shard was when its lease was about to be asked for.
 #[derive(Debug)]
@@ -197,19 +202,18 @@ impl Shards {
     }
 
     /// What was listed of a shard under a lease.
-    pub fn listed(&self, shard: ShardKey) -> Option<(u64, Vec<(Bytes, Bytes)>)> {
+    pub fn listed(&self, shard: ShardKey) -> Option<Listed> {
         let stripe = self.stripe(shard);
-        let lease = stripe.shards.get(&shard)?.lease.as_ref()?;
-        Some((lease.number, lease.listed.clone()?))
+        stripe.shards.get(&shard)?.lease.as_ref()?.listed.clone()
     }
 
     /// All of a shard was listed since this lease was there.
-    pub fn keep_listed(&self, shard: ShardKey, number: u64, fields: Vec<(Bytes, Bytes)>) {
+    pub fn keep_listed(&self, shard: ShardKey, listing: Listing, fields: Vec<(Bytes, Bytes)>) {
         let mut stripe = self.stripe(shard);
         let watched = stripe.shards.get_mut(&shard);
         let lease = watched.and_then(|watched| watched.lease.as_mut());
-        if let Some(lease) = lease.filter(|lease| lease.number == number) {
-            lease.listed = Some(fields);
+        if let Some(lease) = lease.filter(|lease| lease.number == listing.lease) {
+            lease.listed = Some((listing, fields));
         }
     }
 

@@ -254,6 +254,33 @@ fn what_is_kept_is_not_relied_on_when_time_has_passed_without_a_look() {
 }
 
 #[test]
+fn a_directory_that_is_kept_is_listed_again_now_and_then() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    second.lookup(Ino::ROOT, b"d").expect("found");
+    make(first, directory, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"d");
+    company.rest(second, directory, b"f");
+    let lists = || {
+        let before = company.store.count(Operation::List);
+        second.readdir_all(directory);
+        company.store.count(Operation::List) - before
+    };
+    assert_eq!(lists(), 0);
+    // Whoever uses what it keeps goes on to keep it.
+    for half_seconds in 1..120 {
+        company.clock.advance(super::bed::SECOND / 2);
+        company.heed_all();
+        assert_eq!(lists(), 0, "{half_seconds}");
+    }
+    company.clock.advance(super::bed::SECOND / 2);
+    company.heed_all();
+    assert!(lists() > 0);
+    assert_eq!(lists(), 0);
+}
+
+#[test]
 fn a_mount_that_leaves_is_not_waited_for() {
     let mut company = Company::of(2);
     make(&company.mounts[0], Ino::ROOT, b"f", 0o600).expect("made");
