@@ -16,15 +16,13 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::u64_at;
 use crate::keys::{self, header};
+use crate::names::{UNFINISHED_AGE_MAX, wait_for_end};
 
-/// A removal that has not come to its end for so long is given up by whoever meets it.
-const CLOSING_AGE_MAX: Duration = Duration::from_secs(2);
 /// How long the shards of a removed directory stay closed.
 pub(crate) const CLOSED_AGE_MAX: Duration = Duration::from_secs(60);
 /// Removed directories whose shards are still closed; beyond it the oldest are cleared early.
 const CLOSED_MAX: usize = 4_096;
 const CLEARED_PER_CALL: usize = 64;
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Who closed a shard: the removal of the directory whose entry is at `parent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,10 +152,10 @@ impl<S: Store> Fs<S> {
         if !self.is_entered(&closing.parent, directory)? {
             return Err(Error::NotFound);
         }
-        if self.now() - closing.since > CLOSING_AGE_MAX {
+        if self.now() - closing.since > UNFINISHED_AGE_MAX {
             return self.give_up_removal(directory, &closing);
         }
-        std::thread::sleep(PAUSE);
+        wait_for_end(self.now() - closing.since);
         Ok(())
     }
 

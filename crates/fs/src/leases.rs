@@ -33,6 +33,7 @@ use crate::config::Config;
 use crate::keys;
 use crate::known_fields::AGE_MAX;
 use crate::membership::Solitude;
+pub(crate) use asking::KILLED_MS;
 pub(crate) use gone::{forget_gone, superblock, taking_off};
 use heeding::Heed;
 pub use keepers::Keeper;
@@ -42,7 +43,8 @@ use shards::Shards;
 /// How long after the beginning of a look what is kept is valid.
 const VALIDITY: Duration = Duration::from_secs(1);
 /// When that of a keeper is over whom the store has struck out, by anybody's clock.
-pub(crate) const LAPSE: Duration = Duration::from_millis(1500);
+pub(crate) const LAPSE: Duration = Duration::from_millis(LAPSE_MS);
+const LAPSE_MS: u64 = 1_500;
 /// Tells leases from times of being alone, where either may be meant.
 const IS_LEASE: u64 = 1 << 63;
 /// Of a shard, which are some tens of names.

@@ -9,19 +9,26 @@ use tidefs_store::{Batch, Store};
 use crate::entry::{EntryRecord, Passage, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::{NAME_BYTES_MAX, keys};
+use crate::{NAME_BYTES_MAX, keys, leases};
 
 /// Attempts at an entry that others keep changing.
 pub(crate) const ATTEMPTS: usize = 200;
-/// A rename that has not come to its end for so long is given up by whoever meets it.
-const PASSAGE_AGE_MAX: Duration = Duration::from_secs(2);
+/// A rename or a removal that has not come to its end for so long is given up by whoever meets it. One
+/// of its steps may wait for a keeper that was killed.
+pub(crate) const UNFINISHED_AGE_MAX: Duration = Duration::from_millis(leases::KILLED_MS + 750);
 const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// An entry that no rename is moving, with its record as it lies in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub reference: Reference,
     pub record: Vec<u8>,
+}
+
+/// Lets a moment pass for what began so long ago. So many attempts last longer than it may.
+pub(crate) fn wait_for_end(age: Duration) {
+    std::thread::sleep((age / 20).clamp(PAUSE, PAUSE_MAX));
 }
 
 /// A name that an entry may have.
@@ -70,10 +77,10 @@ impl<S: Store> Fs<S> {
                 Some(Passage::Leaving { transaction, to, since, instead }) => {
                     if self.has_arrived(to, *transaction)? {
                         self.finish_old(place, *transaction, *instead)?;
-                    } else if self.now() - *since > PASSAGE_AGE_MAX {
+                    } else if self.now() - *since > UNFINISHED_AGE_MAX {
                         self.give_up(place, &record, to, *transaction)?;
                     } else {
-                        std::thread::sleep(PAUSE);
+                        wait_for_end(self.now() - *since);
                     }
                 }
             }

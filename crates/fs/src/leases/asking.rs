@@ -12,13 +12,16 @@ use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
 use super::keepers::{self, Keeper};
 use super::sending::stands;
-use super::{LAPSE, Leases, Struck};
+use super::{LAPSE, LAPSE_MS, Leases, Struck};
 use crate::deferring::Deferring;
 use crate::inode::u64_at;
 use crate::keys::{self, tenure};
 
 /// A keeper that lives and is served goes within some milliseconds.
-const ANSWER_MAX: Duration = Duration::from_millis(250);
+const ANSWER_MAX: Duration = Duration::from_millis(ANSWER_MAX_MS);
+const ANSWER_MAX_MS: u64 = 250;
+/// How long a change waits for a keeper that was killed, but for the rounds that it takes.
+pub(crate) const KILLED_MS: u64 = ANSWER_MAX_MS + LAPSE_MS;
 /// Words may be taken for a shard that the keeper has entered again since.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 /// How long a change waits, by the clock and, where that stands still, by pauses.
