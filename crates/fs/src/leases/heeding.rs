@@ -33,6 +33,8 @@ const TRIES: usize = 8;
 pub(super) struct Heed {
     words: u64,
     losses: Option<Bytes>,
+    /// The last tenure that was begun, whatever became of that.
+    tried: u64,
 }
 
 impl<S: Store> Deferring<S> {
@@ -77,7 +79,7 @@ impl<S: Store> Deferring<S> {
         let heed = self.leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
         self.leases.valid_until.store(0, Ordering::SeqCst);
         let kept = self.leases.shards.end_all();
-        if self.leases.tenure.load(Ordering::SeqCst) == 0 {
+        if heed.tried == 0 {
             return;
         }
         let fields = superblock(&*self.store);
@@ -113,7 +115,7 @@ impl<S: Store> Deferring<S> {
         let words = match &mine {
             Some(record) => u64_at(record, tenure::WORDS),
             None => {
-                self.begin_tenure(number, begun, found)?;
+                recalled.extend(self.begin_tenure(&mut heed.tried, begun, found)?);
                 // Words for the one before are still there.
                 heed.words = u64::MAX;
                 0
@@ -128,15 +130,23 @@ impl<S: Store> Deferring<S> {
         Ok(())
     }
 
-    /// Those who see the new tenure take the one before for over, so its leases end first.
+    /// Those who see the new tenure take the one before for over, so its leases end first. Nobody enters
+    /// with the new one before the store has it: others would take it for struck out. Answers the shards
+    /// that were entered with the one before meanwhile.
     /// `found`: what the store said of a tenure. One whose beginning is lost and comes late begins nothing.
-    fn begin_tenure(&self, before: u64, now: Time, found: Option<Bytes>) -> Result<(), Error> {
+    fn begin_tenure(
+        &self,
+        tried: &mut u64,
+        now: Time,
+        found: Option<Bytes>,
+    ) -> Result<Vec<ShardKey>, Error> {
         let leases = &self.leases;
         leases.valid_until.store(0, Ordering::SeqCst);
+        let there = found.as_ref().filter(|found| found.len() >= 8);
+        let there = there.map_or(0, |found| u64_at(found, tenure::NUMBER));
+        let before = leases.tenure.load(Ordering::SeqCst).max(there).max(*tried);
         let number = now.0.max(before + 1);
-        leases.tenure.store(number, Ordering::SeqCst);
-        // Whoever was about to enter with the one before is too late.
-        leases.shards.end_all();
+        *tried = number;
         let record = [number.to_be_bytes(), [0; 8]].concat();
         let field = keys::tenure(leases.me);
         let batch = match found {
@@ -147,8 +157,10 @@ impl<S: Store> Deferring<S> {
         if !self.store.batch(keys::SUPERBLOCK, &batch)?.applied() {
             return Err(Error::Contended);
         }
+        leases.tenure.store(number, Ordering::SeqCst);
         leases.was_used(now);
-        Ok(())
+        // Whoever was about to enter with the one before is too late.
+        Ok(leases.shards.end_all())
     }
 
     /// Takes the words for this mount: what they are about is kept no more.

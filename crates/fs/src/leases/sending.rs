@@ -62,9 +62,14 @@ impl Leases {
             self.shards.stirred(shard);
             return None;
         }
+        // Read after the shard was: a tenure that ends or begins from here on keeps it from being entered.
+        let myself = self.myself();
+        if !self.is_valid(self.clock.steady()) {
+            return None;
+        }
         let batch = batch.clone().absent(keys::CLOSED);
         let batch = stands(batch, &entering.keepers);
-        let after = keepers::with(&entering.keepers, self.myself(), entering.number);
+        let after = keepers::with(&entering.keepers, myself, entering.number);
         Some((batch.put(keys::KEEPERS, after).read(keys::KEEPERS), entering))
     }
 
@@ -253,5 +258,35 @@ pub(super) fn stands(batch: Batch, record: &[u8]) -> Batch {
     match record.is_empty() {
         true => batch.absent(keys::KEEPERS),
         false => batch.equals(keys::KEEPERS, record),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use tidefs_model::{ManualClock, MountId};
+
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn nobody_enters_while_a_tenure_begins() {
+        let clock = Arc::new(ManualClock::default());
+        let config = Config { leases: true, ..Config::new(MountId(1)) };
+        let leases = Leases::new(&config, clock, Arc::default());
+        let batch = Batch::new().read(keys::HEADER);
+        let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
+        for _ in 0..20 {
+            leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);
+        }
+        leases.tenure.store(5, Ordering::SeqCst);
+        leases.valid_until.store(1, Ordering::SeqCst);
+        let (_, entering) = leases.entering(keys::ROOT_HOME, &batch).expect("it is at rest");
+        assert!(leases.shards.entered(keys::ROOT_HOME, &entering, Bytes::new()).is_some());
+        leases.shards.end_all();
+        leases.valid_until.store(0, Ordering::SeqCst);
+        assert!(leases.entering(keys::ROOT_HOME, &batch).is_none());
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidefs_model::{Ino, MountId};
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Fault, Operation, Store, StoreError};
 
 use super::{Company, chmod, look, make};
+use crate::inode::u64_at;
 use crate::tests::bed::SECOND;
 use crate::{Fs, keys, leases};
 
@@ -71,6 +72,27 @@ fn words_for_a_mount_that_was_struck_out_go_with_its_next_tenure_and_its_end() {
     second.unmount().expect("left");
     assert_eq!(second.heed(), Ok(false), "it has ended");
     assert_eq!(known(&company), BTreeSet::from([1]));
+}
+
+#[test]
+fn a_tenure_whose_beginning_nobody_knows_of_is_begun_again() {
+    let company = Company::of(1);
+    let [mount] = &company.mounts[..] else { unreachable!() };
+    let tenure = || {
+        let read = Batch::new().read(keys::tenure(MountId(1)));
+        let record = company.store.batch(keys::SUPERBLOCK, &read).expect("read").take(0);
+        u64_at(&record.expect("a tenure"), keys::tenure::NUMBER)
+    };
+    let struck_out = Batch::new().delete(keys::tenure(MountId(1)));
+    company.store.batch(keys::SUPERBLOCK, &struck_out).expect("struck out");
+    let lost = StoreError::Indeterminate { endpoint: "a node".into() };
+    let begins = company.store.count(Operation::Batch) + 2;
+    company.store.add(Fault::nth(Operation::Batch, begins, lost).after());
+    assert!(mount.heed().is_err());
+    // Whoever met it before may take it for struck out.
+    let begun = tenure();
+    assert_eq!(mount.heed(), Ok(false));
+    assert!(tenure() > begun);
 }
 
 #[test]
