@@ -132,6 +132,10 @@ impl Leases {
         self.shards.lease(shard).map(|number| number | IS_LEASE)
     }
 
+    pub fn now(&self) -> Time {
+        self.clock.steady()
+    }
+
     pub fn is_lease(era: u64) -> bool {
         era & IS_LEASE != 0
     }

@@ -60,11 +60,13 @@ impl<S: Store> Deferring<S> {
         Ok(sent?.into_iter().map(|(outcome, _)| outcome).collect())
     }
 
-    /// Batches of which the answers to some may be known.
+    /// Batches of which the answers to some may be known. Those that only read are all asked where what is
+    /// known ends meanwhile: answers that are older than others may make up what never was.
     pub(super) fn batches_unknown(
         &self,
         batches: &[(ShardKey, Batch)],
     ) -> Result<Vec<Outcome>, StoreError> {
+        let eras = self.eras(batches.iter().map(|(shard, _)| *shard));
         let known: Vec<_> =
             batches.iter().map(|(shard, batch)| self.answer(*shard, batch)).collect();
         let unknown = batches.iter().zip(&known).filter(|(_, known)| known.is_none());
@@ -73,15 +75,22 @@ impl<S: Store> Deferring<S> {
             return Ok(known.into_iter().flatten().collect());
         }
         let settle = || self.settle(unknown.iter().map(|(shard, _)| *shard));
-        let mut asked = self.batches_after(&unknown, settle)?.into_iter();
+        let settle_all = || self.settle(batches.iter().map(|(shard, _)| *shard));
+        let only_reads = unknown.iter().all(|(_, batch)| batch.only_reads());
+        let asked = self.batches_after(&unknown, settle)?;
+        if only_reads && unknown.len() < batches.len() && !self.are_now(&known, &eras) {
+            return self.batches_after(batches, settle_all);
+        }
+        let mut asked = asked.into_iter();
         Ok(known.into_iter().filter_map(|known| known.or_else(|| asked.next())).collect())
     }
 
-    /// Lists shards; what was listed under a lease is not listed again.
+    /// Lists shards; what was listed under a lease is not listed again, unless it ends meanwhile.
     pub(super) fn list_unknown(
         &self,
         shards: &[(ShardKey, Cursor)],
     ) -> Result<Vec<Page>, StoreError> {
+        let eras = self.eras(shards.iter().map(|(shard, _)| *shard));
         let known: Vec<_> =
             shards.iter().map(|(shard, from)| self.leases.listed(*shard, from)).collect();
         let unknown = shards.iter().zip(&known).filter(|(_, known)| known.is_none());
@@ -95,8 +104,24 @@ impl<S: Store> Deferring<S> {
         for (((shard, _), lease), page) in unknown.iter().zip(leases).zip(&pages) {
             self.leases.keep_listed(*shard, lease, page);
         }
+        if unknown.len() < shards.len() && !self.are_now(&known, &eras) {
+            return self.store.list(shards);
+        }
         let mut pages = pages.into_iter();
         Ok(known.into_iter().filter_map(|known| known.or_else(|| pages.next())).collect())
+    }
+
+    /// What each of the shards is known by at this moment.
+    fn eras(&self, shards: impl Iterator<Item = ShardKey>) -> Vec<(ShardKey, Option<u64>)> {
+        let now = self.leases.now();
+        shards.map(|shard| (shard, self.leases.era(shard, now))).collect()
+    }
+
+    /// What was known then is still right.
+    fn are_now<T>(&self, known: &[Option<T>], eras: &[(ShardKey, Option<u64>)]) -> bool {
+        let now = self.leases.now();
+        let mut used = known.iter().zip(eras).filter(|(known, _)| known.is_some());
+        used.all(|(_, (shard, era))| era.is_some() && self.leases.era(*shard, now) == *era)
     }
 
     pub(super) fn write_and_batch_now(
