@@ -80,15 +80,20 @@ pub fn outdate(
 ) -> Result<(), Error> {
     let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0);
     let batch = batch.max(NEXT_SERIAL, 0, serial_at(now.0));
-    let batch = match records_lost {
-        true => batch.max(LOST_BELOW, 0, now.0).add(LOSSES, 0, 1),
-        false => batch,
-    };
+    let batch = if records_lost { batch.max(LOST_BELOW, 0, now.0) } else { batch };
+    let counted = if records_lost { count_loss(store) } else { Ok(()) };
     let said = store.batch(keys::SUPERBLOCK, &batch.reclaims());
     if records_lost {
         wait(LAPSE);
     }
+    counted?;
     said?;
+    Ok(())
+}
+
+/// Has mounts end what they keep, also while the superblock is not there.
+fn count_loss(store: &impl Store) -> Result<(), Error> {
+    store.batch(keys::SUPERBLOCK, &Batch::new().add(LOSSES, 0, 1).reclaims())?;
     Ok(())
 }
 
@@ -112,7 +117,8 @@ pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> 
         .put(LOST_BELOW, now.0.to_be_bytes())
         .reclaims();
     store.batch(keys::SUPERBLOCK, &superblock)?;
-    Ok(())
+    // Nobody was asked who keeps that there is no root.
+    count_loss(store)
 }
 
 /// The format of the file system in the store.
@@ -226,6 +232,18 @@ mod tests {
         assert_eq!(decode(&other), Err(Error::WrongFormat { found: 1, needed }));
         assert!(matches!(decode(&needed.to_be_bytes()), Err(Error::Corrupt { .. })));
         assert!(matches!(decode(&[0; 3]), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
+    fn losses_are_counted_also_where_the_superblock_was_lost_and_again_when_the_root_is_there() {
+        let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
+        let losses = || {
+            let read = store.batch(keys::SUPERBLOCK, &Batch::new().read(LOSSES));
+            read.unwrap().values[0].clone().map_or(0, |value| u64_at(&value, 0))
+        };
+        outdate(&store, NOW, true, |time| assert_eq!((time, losses()), (LAPSE, 1))).unwrap();
+        mend(&store, Format::default(), NOW).unwrap();
+        assert_eq!((losses(), read(&store).unwrap()), (2, Format::default()));
     }
 
     #[test]

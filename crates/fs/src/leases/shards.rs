@@ -184,7 +184,10 @@ impl Shards {
             let mut stripe = lock(stripe);
             stripe.changes += 1;
             let watched = stripe.shards.iter_mut();
-            let taken = watched.filter_map(|(shard, watched)| watched.lease.take().map(|_| *shard));
+            let taken = watched.filter_map(|(shard, watched)| {
+                watched.looks = 0;
+                watched.lease.take().map(|_| *shard)
+            });
             ended.extend(taken);
         }
         self.held.fetch_sub(ended.len(), Ordering::SeqCst);
