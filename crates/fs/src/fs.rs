@@ -308,6 +308,7 @@ impl<S: Store> Fs<S> {
     /// that does not answer may hold it up, so the registration must not wait for it.
     pub fn keep_up(&self) {
         let now = self.now();
+        self.store.let_go_of_lapsed();
         self.store.publish();
         self.tell_appends();
         self.store.tidy();

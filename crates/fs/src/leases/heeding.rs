@@ -77,9 +77,13 @@ impl<S: Store> Deferring<S> {
         self.leases.keeps.store(false, Ordering::SeqCst);
         // No look is under way from here on.
         let heed = self.leases.heed.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.leases.clock.steady();
+        let hears = self.leases.is_valid(now) || self.leases.solitude.time_alone(now).is_some();
         self.leases.valid_until.store(0, Ordering::SeqCst);
         let kept = self.leases.shards.end_all();
-        if heed.tried == 0 {
+        if heed.tried == 0 || !hears {
+            drop(heed);
+            self.let_go(kept);
             return;
         }
         let fields = superblock(&*self.store);
@@ -178,6 +182,16 @@ impl<S: Store> Deferring<S> {
             self.store.batch(keys::SUPERBLOCK, &taken)?;
         }
         Ok(())
+    }
+
+    /// Lets go where a look hangs for so long that nothing is valid any more: others cannot ask, either.
+    /// To be called every tenth of a second.
+    pub(crate) fn let_go_of_lapsed(&self) {
+        let leases = &self.leases;
+        let now = leases.clock.steady();
+        if leases.solitude.time_alone(now).is_none() && !leases.is_valid(now) {
+            self.let_go_of_all();
+        }
     }
 
     fn let_go_of_all(&self) {

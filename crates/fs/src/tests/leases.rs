@@ -281,6 +281,19 @@ fn a_directory_that_is_kept_is_listed_again_now_and_then() {
 }
 
 #[test]
+fn a_mount_whose_look_hangs_goes_off_the_records_when_what_it_keeps_is_over() {
+    let company = Company::of(2);
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    make(first, Ino::ROOT, b"f", 0o600).expect("made");
+    company.rest(second, Ino::ROOT, b"f");
+    company.clock.advance(super::bed::SECOND);
+    second.keep_up();
+    let read = Batch::new().read(keys::KEEPERS);
+    let shard = first.shard_of(Ino::ROOT, b"f");
+    assert_eq!(company.store.batch(shard, &read).expect("read").values, [None]);
+}
+
+#[test]
 fn a_listing_of_which_a_part_is_kept_is_of_one_instant() {
     let company = Company::of(2);
     let [first, second] = &company.mounts[..] else { unreachable!() };
