@@ -145,7 +145,10 @@ impl<S: Store> Fs<S> {
     /// and that no kernel answers from what it kept: others need not wait for it to be silent.
     pub fn strike_off(store: &S, mount: MountId) -> Result<(), Error> {
         Membership::outside(mount).leave(store)?;
-        leases::forget_gone(store)
+        if let Err(error) = leases::forget_gone(store) {
+            tracing::debug!(%error, "what mounts left that are gone stays in the store");
+        }
+        Ok(())
     }
 
     /// Joins the file system in the store as one more mount. It may serve once it is
@@ -316,6 +319,11 @@ impl<S: Store> Fs<S> {
             tracing::debug!(%error, "another mount waits for locks that are held here");
         }
         self.free_nameless();
+        if self.membership.has_expelled()
+            && let Err(error) = leases::forget_gone(&self.store)
+        {
+            tracing::debug!(%error, "what mounts left that are gone stays in the store");
+        }
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }

@@ -24,7 +24,6 @@ use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
 use crate::keys;
-use crate::leases::forget_gone;
 use others::{Company, Others};
 use register::{BEATS, CHANGES, SHARES, decode, number, registration};
 pub(crate) use register::{Member, QUESTION, members, remove};
@@ -59,6 +58,8 @@ pub struct Membership {
     ticked: AtomicU64,
     /// The census that was under way when this mount looked last; 0 for none.
     question: AtomicU64,
+    /// What those have left whom this mount has taken off the list is to be removed.
+    has_expelled: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -95,6 +96,7 @@ impl Membership {
             is_back: AtomicBool::new(false),
             ticked: AtomicU64::new(0),
             question: AtomicU64::new(0),
+            has_expelled: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -296,11 +298,14 @@ impl Membership {
         let is_expelled = store.batch(keys::MOUNTS, &batch.reclaims())?.applied();
         if is_expelled {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).others.expelled(mount);
-            if let Err(error) = forget_gone(store) {
-                tracing::debug!(%error, "what mounts left that are gone stays in the store");
-            }
+            self.has_expelled.store(true, Ordering::SeqCst);
         }
         Ok(is_expelled)
+    }
+
+    /// This mount has taken others off the list since it was asked last.
+    pub fn has_expelled(&self) -> bool {
+        self.has_expelled.swap(false, Ordering::SeqCst)
     }
 
     /// `changes` was read before the members are.
