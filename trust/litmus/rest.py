@@ -40,17 +40,21 @@ def tree(race: Race) -> int:
 
     def look(view, chance):
         number = chance.randrange(DIRECTORIES)
-        found = os.listdir(view / f"d{number}")
-        if len(found) != 1:
-            raise Broken(f"a file has the names {found}")
+        found = sorted(os.listdir(view / f"d{number}"))
         os.stat(view / f"d{number}")
-        # Directory d has been changed n // D times, once more if n % D is d or beyond it; d0 comes last.
-        seen = int(found[0][1:])
+
+        def names_after(n):
+            # Directory d has been changed n // D times, once more if n % D is d or beyond it; d0 comes last.
+            return [f"f{(n + DIRECTORIES - (number or DIRECTORIES)) // DIRECTORIES}"]
 
         def fits(n):
-            return (n + DIRECTORIES - (number or DIRECTORIES)) // DIRECTORIES == seen
+            if found == names_after(n):
+                return True
+            # Of a name that is moved meanwhile a listing may have the old one, the new one, both or none.
+            moved = sorted(names_after(n - 1) + names_after(n)) if n > 0 else []
+            return n % DIRECTORIES == number and found in ([], moved)
 
-        return f"{found[0]} in d{number}", fits
+        return f"{found} in d{number}", fits
 
     return register(race, step, look)
 
