@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -33,7 +33,8 @@ static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 /// Mounts the layer.
 pub fn mount(options: &MountOptions) -> Result<Session, MountError> {
     let kernel = Arc::new(Kernel::default());
-    let layer = Layer { kernel: kernel.clone(), tree: RwLock::new(Tree::new()) };
+    let layer =
+        Layer { kernel: kernel.clone(), tree: RwLock::new(Tree::new()), listed: Mutex::default() };
     Session::start(layer, Arc::new(Nothing), kernel, options)
 }
 
@@ -58,6 +59,15 @@ impl Served for Nothing {
 struct Layer {
     kernel: Arc<Kernel>,
     tree: RwLock<Tree>,
+    listed: Mutex<Listed>,
+}
+
+/// A directory's names as its last listing found them when it began: each is handed out at the cost of
+/// itself, however many there are. One for all programs.
+#[derive(Default)]
+struct Listed {
+    directory: u64,
+    names: Vec<(OsString, u64)>,
 }
 
 struct Tree {
@@ -118,20 +128,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Hands out the names of a directory from `offset` on until `is_full`.
-    fn list(
-        &self,
-        directory: INodeNo,
-        offset: u64,
-        mut is_full: impl FnMut(u64, &OsStr, &FileAttr) -> bool,
-    ) {
+    fn names_of(&self, directory: INodeNo) -> Vec<(OsString, u64)> {
         let here = self.names.iter().filter(|((parent, _), _)| *parent == directory.0);
-        let entries = here.filter_map(|((_, name), ino)| Some((name, self.attr(*ino)?)));
-        for (next, (name, attr)) in (1..).zip(entries).skip(offset as usize) {
-            if is_full(next, name, &attr) {
-                break;
-            }
-        }
+        here.map(|((_, name), ino)| (name.clone(), *ino)).collect()
     }
 
     fn resize(&mut self, ino: INodeNo, size: impl FnOnce(u64) -> u64) {
@@ -148,6 +147,26 @@ impl Layer {
 
     fn change(&self) -> RwLockWriteGuard<'_, Tree> {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands out the names of a directory from `offset` on until `is_full`.
+    fn list(
+        &self,
+        directory: INodeNo,
+        offset: u64,
+        mut is_full: impl FnMut(u64, &OsStr, &FileAttr) -> bool,
+    ) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = self.look();
+        if offset == 0 || listed.directory != directory.0 {
+            *listed = Listed { directory: directory.0, names: tree.names_of(directory) };
+        }
+        for (next, (name, ino)) in (1..).zip(&listed.names).skip(offset as usize) {
+            let Some(attr) = tree.attr(*ino) else { continue };
+            if is_full(next, name, &attr) {
+                break;
+            }
+        }
     }
 }
 
@@ -312,8 +331,7 @@ impl Filesystem for Layer {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.look()
-            .list(directory, offset, |next, name, attr| reply.add(attr.ino, next, attr.kind, name));
+        self.list(directory, offset, |next, name, attr| reply.add(attr.ino, next, attr.kind, name));
         reply.ok();
     }
 
@@ -325,7 +343,7 @@ impl Filesystem for Layer {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.look().list(directory, offset, |next, name, attr| {
+        self.list(directory, offset, |next, name, attr| {
             reply.add(attr.ino, next, name, &LIFETIME, attr, GENERATION)
         });
         reply.ok();
