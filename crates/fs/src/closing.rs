@@ -129,15 +129,12 @@ impl<S: Store> Fs<S> {
     /// Ends renames that keep entries in a directory although they have left it. `true` when
     /// there were any.
     pub(crate) fn settle_leavers(&self, directory: Ino) -> Result<bool, Error> {
-        let mut any = false;
-        for (name, raw) in self.read_entries(directory)? {
-            let record = EntryRecord::decode_named(directory, &name, &raw)?;
-            if record.passage.is_some() {
-                self.settle(&self.place(directory, &name))?;
-                any = true;
-            }
+        let found = self.find_entries(directory)?;
+        let moving = found.moving();
+        for name in &moving {
+            self.settle(&self.place(directory, name))?;
         }
-        Ok(any)
+        Ok(!moving.is_empty())
     }
 
     /// What to do about a closed shard: `Ok` means try again, now that time has passed or the

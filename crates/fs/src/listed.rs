@@ -83,28 +83,32 @@ impl Course {
 
 impl Walk {
     fn next(&mut self, name: &[u8]) -> Vec<Named> {
-        let entries = self.listing.entries();
-        let Ok(at) = entries.binary_search_by(|(known, _)| known.as_slice().cmp(name)) else {
-            return Vec::new();
-        };
-        let (by_number, rank) = self.by_number.get_or_insert_with(|| ranks(entries));
+        let listing = &self.listing;
+        let Some(at) = listing.find(name) else { return Vec::new() };
+        let (by_number, rank) = self.by_number.get_or_insert_with(|| ranks(listing));
         let in_names = self.names.step(at);
         let in_numbers = self.numbers.step(rank[at] as usize);
         match (in_names, in_numbers) {
-            (Some(from), _) => entries[from..].iter().take(AHEAD).cloned().collect(),
+            (Some(from), _) => {
+                let next = listing.from(from).take(AHEAD);
+                next.map(|(name, reference)| (name.to_vec(), reference)).collect()
+            }
             (None, Some(from)) => {
-                let next = by_number[from..].iter().take(AHEAD);
-                next.map(|&place| entries[place as usize].clone()).collect()
+                let next = by_number[from..].iter().take(AHEAD).map(|&place| place as usize);
+                next.map(|at| (listing.name(at).to_vec(), listing.reference(at))).collect()
             }
             (None, None) => Vec::new(),
         }
     }
 }
 
-fn ranks(entries: &[Named]) -> (Vec<u32>, Vec<u32>) {
-    let mut by_number: Vec<u32> = (0..entries.len() as u32).collect();
-    by_number.sort_unstable_by_key(|&place| entries[place as usize].1.ino);
-    let mut rank = vec![0; entries.len()];
+fn ranks(listing: &Listing) -> (Vec<u32>, Vec<u32>) {
+    // The numbers lie beside each other while they are sorted, as the entries do not.
+    let mut numbered: Vec<(Ino, u32)> =
+        (0..).zip(listing.from(0)).map(|(place, (_, to))| (to.ino, place)).collect();
+    numbered.sort_unstable();
+    let by_number: Vec<u32> = numbered.into_iter().map(|(_, place)| place).collect();
+    let mut rank = vec![0; listing.len()];
     for (at, &place) in by_number.iter().enumerate() {
         rank[place as usize] = at as u32;
     }
@@ -114,7 +118,7 @@ fn ranks(entries: &[Named]) -> (Vec<u32>, Vec<u32>) {
 impl Listed {
     /// A directory was listed. The listing before it is given up, unless this one is short.
     pub fn saw(&self, directory: Ino, listing: &Arc<Listing>, now: Time) {
-        if !(ENTRIES_MIN..=ENTRIES_MAX).contains(&listing.entries().len()) {
+        if !(ENTRIES_MIN..=ENTRIES_MAX).contains(&listing.len()) {
             return;
         }
         *self.walk() = Some(Walk {

@@ -48,7 +48,7 @@ impl<S: Store> Fs<S> {
         }
         let mut handed_out = offset < DOTS.len() as u64;
         for (position, (name, reference)) in entries_from(&listing, offset) {
-            if !sink(&entry(position, name, *reference)) {
+            if !sink(&entry(position, name, reference)) {
                 return Ok(());
             }
             handed_out = true;
@@ -85,7 +85,7 @@ impl<S: Store> Fs<S> {
             let inodes = self.fetch_all(&references);
             for ((position, (name, reference)), inode) in chunk.into_iter().zip(inodes) {
                 let there = match inode {
-                    Ok(Some(inode)) if inode.nlink > 0 => Ok(Some((*reference, inode))),
+                    Ok(Some(inode)) if inode.nlink > 0 => Ok(Some((reference, inode))),
                     Ok(_) => self.listed_now(directory.node.ino, name),
                     Err(why) => Err(why),
                 };
@@ -143,13 +143,10 @@ fn dots(directory: Ino, offset: u64) -> impl Iterator<Item = DirectoryEntry> {
 }
 
 /// Entries of the listing from an offset on, each with its position.
-fn entries_from(
-    listing: &Listing,
-    offset: u64,
-) -> impl Iterator<Item = (u64, &(Vec<u8>, Reference))> {
+fn entries_from(listing: &Listing, offset: u64) -> impl Iterator<Item = (u64, (&[u8], Reference))> {
     let first = usize::try_from(offset).unwrap_or(usize::MAX).saturating_sub(DOTS.len());
-    let entries = listing.entries().iter().enumerate().skip(first);
-    entries.map(|(at, named)| ((at + DOTS.len()) as u64, named))
+    let entries = listing.from(first).zip((first + DOTS.len()) as u64..);
+    entries.map(|(entry, position)| (position, entry))
 }
 
 fn entry(position: u64, name: &[u8], reference: Reference) -> DirectoryEntry {
