@@ -190,8 +190,8 @@ fsx: ## ten million random operations on each store; takes hours
 
 growth: ## what more nodes on this machine cost, and directories of up to a million files
 	scripts/setup bench
-	cargo build --release --locked -p tidefs-cli
-	/usr/bin/python3 bench/growth.py --tidefs $(TIDEFS) --check
+	cargo build --release --locked -p tidefs-cli -p tidefs-bench
+	/usr/bin/python3 bench/growth.py --tidefs $(TIDEFS) --bench $(TIDEFS)-bench --check
 
 uring: ## what FUSE over io_uring gains, with libfuse's file system in memory
 	scripts/setup bench

@@ -90,13 +90,17 @@ def keep(folder: Path, name: str, about: dict, report: dict) -> Path:
 def used(state: Path) -> dict[str, list[float]]:
     """Seconds of processor time until now, of each process that serves a mount, and of each node's
     server, of a file system that `tidefs up` keeps below `state`."""
-    mounts = {json.loads(it.read_text())["owner"]["pid"] for it in state.rglob("mounts/*.json")}
-    nodes = [
-        node["process"]["pid"]
-        for it in state.rglob("cluster.json")
-        for node in json.loads(it.read_text())["nodes"]
-    ]
-    return {"mount": [seconds(it) for it in sorted(mounts)], "nodes": [seconds(it) for it in nodes]}
+    each = {"mount": mounts(state), "nodes": nodes(state)}
+    return {who: [seconds(it) for it in processes] for who, processes in each.items()}
+
+
+def mounts(state: Path) -> list[int]:
+    return sorted({json.loads(it.read_text())["owner"]["pid"] for it in state.rglob("mounts/*.json")})
+
+
+def nodes(state: Path) -> list[int]:
+    files = [json.loads(it.read_text()) for it in state.rglob("cluster.json")]
+    return [node["process"]["pid"] for file in files for node in file["nodes"]]
 
 
 def seconds(process: int) -> float:

@@ -9,13 +9,14 @@ client stream is to keep them all busy.  More servers on the same processors do 
 is lost with them is the cost of being many.  Each rate is divided by the best of its round; the
 median counts, and the goal is that none falls below 0.8.
 
-Directories.  Empty files are made in a directory of each size, which is then listed, each name looked
-at, and each removed.  What a file takes is divided by what it takes in the smallest directory; the
-goal is at most 1.5, since the time is to be proportional to the size.  A kernel answers for what it
-was told within ten seconds, which is all of a small directory and little of a large one; so looking and
-removing begin when that is over.
+Directories.  Files are made, listed, looked at and removed in directories of several sizes, on both
+stores, on a FUSE layer that does nothing and on tmpfs (`directories.py`).  From what a file takes in a
+directory, what it takes more there than in the smallest one on the layer that does nothing is taken
+off: that is the kernel's.  The rest is divided by what a file takes in the smallest directory; the goal
+is at most 1.5, since the time is to be proportional to the size.
 
     bench/growth.py --nodes 1,4 --rounds 3 --directories 10000,100000
+    bench/growth.py --nodes "" --subjects valkey,null
 
 With --check it fails when a goal is missed.
 """
@@ -33,19 +34,17 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "trust"))
 
 import about  # noqa: E402
+import directories  # noqa: E402
 from mounted import TIDEFS, Mounted  # noqa: E402
 
 MIB = 1 << 20
-GOAL_NODES, GOAL_DIRECTORIES = 0.8, 1.5
+GOAL_NODES = 0.8
 # The nodes' memory in all, whatever their number.
 MEMORY_MIB = 2_048
 # Removed files' bytes go in the background.
 PAUSE_SECONDS = 1
-# A little longer than the kernel of a mount that is alone keeps names and attributes.
-KERNEL_FORGETS_SECONDS = 11
 KINDS = ("write", "read", "create")
 COSTS = ("mount", "nodes", "least_busy", "busiest")
-STEPS = ("make", "list", "stat", "remove")
 
 
 def write(path: Path, mib: int) -> None:
@@ -137,62 +136,11 @@ def judge_nodes(counts: list[int], rounds: list[dict]) -> dict:
     }
 
 
-def in_directory(directory: Path, files: int) -> dict[str, float]:
-    """Microseconds a file."""
-    took = {}
-
-    def timed(step: str, work) -> None:
-        begun = time.monotonic()
-        work()
-        took[step] = (time.monotonic() - begun) / files * 1e6
-
-    def make() -> None:
-        for number in range(files):
-            os.close(os.open(directory / f"{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-
-    def names() -> list[str]:
-        return [entry.name for entry in os.scandir(directory)]
-
-    directory.mkdir()
-    timed("make", make)
-    found: list[str] = []
-    timed("list", lambda: found.extend(names()))
-    assert sorted(found, key=int) == [str(number) for number in range(files)]
-    time.sleep(KERNEL_FORGETS_SECONDS)
-    timed("stat", lambda: [os.stat(directory / name) for name in found])
-    time.sleep(KERNEL_FORGETS_SECONDS)
-    timed("remove", lambda: [os.unlink(directory / name) for name in found])
-    assert not names()
-    directory.rmdir()
-    return took
-
-
-def directories(options) -> dict:
-    sizes = sorted(int(size) for size in options.directories.split(","))
-    taken = {}
-    with tempfile.TemporaryDirectory(prefix="tg", dir="/tmp") as scratch:
-        up = ("--nodes", "2", "--node-memory", f"{MEMORY_MIB}MiB")
-        with Mounted(options.tidefs, Path(scratch), *up) as mounted:
-            for size in sizes:
-                # The smaller ones as often as to take as long as noise does not matter.
-                times = [
-                    in_directory(mounted.mounts[0] / f"{size}-{number}", size)
-                    for number in range(1 if size == sizes[-1] else options.rounds)
-                ]
-                taken[size] = {it: statistics.median(one[it] for one in times) for it in STEPS}
-    return {
-        "micros": taken,
-        "judged": {
-            size: {it: taken[size][it] / taken[sizes[0]][it] for it in STEPS} for size in sizes
-        },
-    }
-
-
 def table(of: str, columns: tuple[str, ...], judged: dict) -> None:
     width = 2 + max(8, *map(len, columns))
-    print(of.ljust(12) + "".join(name.rjust(width) for name in columns))
+    print(of.ljust(30) + "".join(name.rjust(width) for name in columns))
     for row, values in judged.items():
-        print(f"{row:<12}" + "".join(f"{values[name]:{width}.2f}" for name in columns), flush=True)
+        print(f"{row:<30}" + "".join(f"{values[name]:{width}.2f}" for name in columns), flush=True)
 
 
 def main() -> None:
@@ -205,12 +153,15 @@ def main() -> None:
     parser.add_argument("--file-mib", type=int, default=256)
     parser.add_argument("--files", type=int, default=5_000)
     parser.add_argument("--directories", default="10000,100000,1000000", help="may be empty")
+    subjects = ",".join(directories.STORES + directories.FLOORS)
+    parser.add_argument("--subjects", default=subjects, help="where directories are made")
+    parser.add_argument("--bench", type=Path, default=TIDEFS.with_name("tidefs-bench"))
     parser.add_argument("--results", type=Path, default=PROJECT / "bench/results")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     options = parser.parse_args()
     options.tidefs = options.tidefs.resolve()
     where = about.look(options.tidefs)
-    report = {"nodes": {"judged": {}}, "directories": {"judged": {}}}
+    report = {"nodes": {"judged": {}}, "directories": {}}
     if options.nodes:
         report["nodes"] = nodes(options)
         table("nodes", KINDS, report["nodes"]["judged"])
@@ -219,22 +170,14 @@ def main() -> None:
             print("node and of the busiest one")
             table("nodes", tuple(f"{kind} {of}" for of in COSTS), report["nodes"]["processor"])
     if options.directories:
-        report["directories"] = directories(options)
-        table("files", STEPS, report["directories"]["judged"])
-        for size, micros in report["directories"]["micros"].items():
-            print(f"{size} files: " + ", ".join(f"{it} {micros[it]:.1f} us" for it in STEPS))
+        report["directories"] = directories.measure(options)
+        directories.show(report["directories"], table)
     missed = [
         f"{count} nodes, {kind}: {part:.2f} of the best is below {GOAL_NODES}"
         for count, parts in report["nodes"]["judged"].items()
         for kind, part in parts.items()
         if part < GOAL_NODES
-    ] + [
-        f"{size} files, {step}: {part:.2f} times the smallest directory's is above"
-        f" {GOAL_DIRECTORIES}"
-        for size, parts in report["directories"]["judged"].items()
-        for step, part in parts.items()
-        if part > GOAL_DIRECTORIES
-    ]
+    ] + directories.missed(report["directories"])
     about.keep(options.results, "growth", where, report | {"missed": missed})
     for one in missed:
         print(f"missed: {one}", file=sys.stderr)

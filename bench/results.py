@@ -122,9 +122,12 @@ def growth(report: dict) -> list[str]:
     if report["nodes"]["judged"]:
         parts += [by_row("nodes, part of the round's best", report["nodes"]["judged"])]
         parts += [by_row("nodes, processor", report["nodes"]["processor"])]
-    if report["directories"]["judged"]:
-        parts += [by_row("files, over the smallest", report["directories"]["judged"])]
-        parts += [by_row("files, us each", report["directories"]["micros"])]
+    for subject, found in report["directories"].items():
+        parts += [
+            by_row(f"{subject}: files, {plain(what)}", rows)
+            for what, rows in found.items()
+            if what.endswith(("_us", "_judged"))
+        ]
     return parts
 
 
