@@ -278,14 +278,14 @@ mod tests {
         let leases = Leases::new(&config, clock, Arc::default());
         let batch = Batch::new().read(keys::HEADER);
         let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
-        for _ in 0..20 {
-            leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);
-        }
+        let look = || leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);
+        (0..20).for_each(|_| look());
         leases.tenure.store(5, Ordering::SeqCst);
         leases.valid_until.store(1, Ordering::SeqCst);
         let (_, entering) = leases.entering(keys::ROOT_HOME, &batch).expect("it is at rest");
         assert!(leases.shards.entered(keys::ROOT_HOME, &entering, Bytes::new()).is_some());
         leases.shards.end_all();
+        (0..20).for_each(|_| look());
         leases.valid_until.store(0, Ordering::SeqCst);
         assert!(leases.entering(keys::ROOT_HOME, &batch).is_none());
     }
