@@ -1,12 +1,12 @@
 //! Forecasts beside the oracle, perfect and disturbed: `cargo run --release -p tidefs-sim --example
 //! forecasts [WORKFLOW [START-UP [TOLD]]]`. Every case of docs/REPRODUCTION.md, in its order, and at the
-//! end how many miss a goal.
+//! end how many of each workflow miss a goal.
 //!
 //! The static run of each workflow has the nodes that it has in the scenario `memefs`, and elastic runs
 //! begin with as many as there. With `SEED=N` in the environment, workflow, partitions and what is told
-//! mixed are drawn from N in place of 1; with `STORY=1`, the reconfigurations of each run are told below
-//! its row. With `NODES=compute`, no other machines do: nodes bring 8 slots each, as in MemEFS, and the static run has all
-//! 64.
+//! mixed are drawn from N in place of 1, and with `SEED=1,2,3` from each of these; with `STORY=1`, the
+//! reconfigurations of each run are told below its row. With `NODES=compute`, no other machines do: nodes
+//! bring 8 slots each, as in MemEFS, and the static run has all 64.
 
 use tidefs_model::ByteSize;
 use tidefs_sim::scenarios::memefs::{NODE_MEMORY, first_nodes, setup, static_nodes};
@@ -70,8 +70,8 @@ impl<'w> World<'w> {
         World { workflow, setup, fixed, oracle }
     }
 
-    /// Prints a row; does it miss a goal?
-    fn row(&self, policy: &str, told: &str) -> bool {
+    /// Prints a row, and takes it into the sum.
+    fn row(&self, policy: &str, told: &str, sum: &mut Sum) {
         let policy_setup = Setup {
             policy: policy.parse().expect("a policy"),
             disturbance: told.parse().expect("a disturbance"),
@@ -95,7 +95,33 @@ impl<'w> World<'w> {
         if std::env::var_os("STORY").is_some() {
             story(&run);
         }
-        misses
+        sum.add(overhead, part, misses);
+    }
+}
+
+/// What the forecasts of a workflow with one seed came to.
+struct Sum {
+    cases: u32,
+    misses: u32,
+    overhead_most: f64,
+    part_least: f64,
+}
+
+impl Sum {
+    const NONE: Sum =
+        Sum { cases: 0, misses: 0, overhead_most: f64::NEG_INFINITY, part_least: f64::INFINITY };
+
+    fn add(&mut self, overhead: f64, part: f64, misses: bool) {
+        self.cases += 1;
+        self.misses += u32::from(misses);
+        self.overhead_most = self.overhead_most.max(overhead);
+        self.part_least = self.part_least.min(part);
+    }
+
+    fn print(&self, workflow: &str, seed: u64) {
+        let Sum { cases, misses, overhead_most, part_least } = *self;
+        let overhead = 100.0 * overhead_most;
+        println!("| {workflow} | {seed} | {misses} of {cases} | {overhead:.2} | {part_least:.3} |");
     }
 }
 
@@ -117,28 +143,50 @@ fn nodes_compute() -> bool {
     }
 }
 
+/// Every case of a workflow that is wanted: start-up times and what is told.
+fn cases(built_in: BuiltIn, seed: u64, boot_only: Option<&str>, told_only: Option<&str>) -> Sum {
+    let workflow = built_in.workflow(seed);
+    let mut sum = Sum::NONE;
+    for boot in ["5", "30"].into_iter().filter(|boot| wanted(boot_only, boot)) {
+        let world = World::new(built_in, &workflow, boot.parse().expect("seconds"), seed);
+        if told_only.is_none() {
+            let mut aside = Sum::NONE;
+            world.row("nso+asi", "1,1", &mut aside);
+        }
+        for told in DISTURBANCES.into_iter().filter(|told| wanted(told_only, told)) {
+            world.row("forecast", told, &mut sum);
+        }
+    }
+    sum
+}
+
+fn wanted(only: Option<&str>, it: &str) -> bool {
+    only.is_none_or(|only| only == it)
+}
+
+fn seeds() -> Vec<u64> {
+    let text = std::env::var("SEED").unwrap_or_else(|_| "1".to_owned());
+    text.split(',').map(|seed| seed.trim().parse().expect("a number")).collect()
+}
+
 fn main() {
     let argument = |at: usize| std::env::args().nth(at);
     let (only, boot_only, told_only) = (argument(1), argument(2), argument(3));
-    let wanted = |only: &Option<String>, it: &str| only.as_deref().is_none_or(|only| only == it);
-    let seed = std::env::var("SEED").map_or(1, |it| it.parse().expect("a number"));
     println!("| workflow | start-up, s | policy | told | overhead, % | RUI, % | of the oracle's |");
-    let (mut cases, mut missed) = (0, 0);
+    let mut sums = Vec::new();
     for built_in in [BuiltIn::Montage, BuiltIn::Blast, BuiltIn::Broadband, BuiltIn::CyberShake] {
-        if !wanted(&only, built_in.name()) {
+        if !wanted(only.as_deref(), built_in.name()) {
             continue;
         }
-        let workflow = built_in.workflow(seed);
-        for boot in ["5", "30"].into_iter().filter(|boot| wanted(&boot_only, boot)) {
-            let world = World::new(built_in, &workflow, boot.parse().expect("seconds"), seed);
-            if told_only.is_none() {
-                world.row("nso+asi", "1,1");
-            }
-            for told in DISTURBANCES.into_iter().filter(|told| wanted(&told_only, told)) {
-                cases += 1;
-                missed += u32::from(world.row("forecast", told));
-            }
+        for seed in seeds() {
+            let sum = cases(built_in, seed, boot_only.as_deref(), told_only.as_deref());
+            sums.push((built_in.name(), seed, sum));
         }
     }
-    println!("{missed} of {cases} forecasts miss a goal");
+    println!(
+        "| workflow | seed | miss a goal | overhead at most, % | of the oracle's RUI at least |"
+    );
+    sums.iter().for_each(|(name, seed, sum)| sum.print(name, *seed));
+    let all = sums.iter().fold((0, 0), |all, (.., sum)| (all.0 + sum.misses, all.1 + sum.cases));
+    println!("{} of {} forecasts miss a goal", all.0, all.1);
 }
