@@ -23,8 +23,10 @@ const FILL: f64 = 0.97;
 const FULL: f64 = 0.98;
 /// Fewer nodes must do for so many times as long as it takes to remove and to add them again.
 const WORTH_LEADS: f64 = 2.0;
-/// Growth is for so many times the lead: one that is small is soon followed by another, and each slows
-/// whoever reads and writes.
+/// The next growth is decided on when this one is over, and its nodes serve so many leads from now.
+const NEXT_LEADS: f64 = 2.0;
+/// Growth is for so many times the lead where that is sure to be needed: one that is small is soon
+/// followed by another, and each slows whoever reads and writes.
 const GROW_LEADS: f64 = 3.0;
 /// Fewer nodes by less than this part of those that there are is not worth the moves, where nobody
 /// knows that they will do for longer.
@@ -137,10 +139,14 @@ impl Forecaster {
             let needed = (bytes / ((each - EMPTY_NODE_BYTES as f64).max(1.0) * FILL)).ceil();
             (needed as u64).clamp(settings.nodes_min.into(), settings.nodes_max.into()) as u16
         };
-        // Trigger on one lead; then wish for what the next reconfigurations can only bring later.
+        // Trigger on one lead; then wish for what the next reconfigurations can only bring later. What is
+        // told and is not seen has to be there in time, and need not be there sooner.
         let outlook = self.outlook(seen);
         let soon = used + outlook.growth(self.lead);
-        let later = used + outlook.growth(GROW_LEADS * self.lead);
+        let next = outlook.growth(NEXT_LEADS * self.lead);
+        let sure = outlook.sure_growth(GROW_LEADS * self.lead);
+        let leads = if sure > next { GROW_LEADS } else { NEXT_LEADS };
+        let later = used + sure.max(next);
         let long = used + outlook.growth(WORTH_LEADS * 2.0 * self.lead);
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
@@ -148,7 +154,7 @@ impl Forecaster {
             ahead_seconds: ahead,
         };
         if for_bytes(soon) > nodes {
-            advice(for_bytes(later.max(soon)), later, GROW_LEADS * self.lead)
+            advice(for_bytes(later.max(soon)), later, leads * self.lead)
         } else if !self.settles(seen.now)
             && f64::from(for_bytes(long)) <= f64::from(nodes) * (1.0 - self.worth(seen.now))
         {

@@ -8,6 +8,8 @@ use super::curve::{Course, Curve, Stretch};
 const WINDOW_SECONDS: f64 = 10.0;
 /// What stands still for so long has ended.
 const PATIENCE_SECONDS: f64 = 12.0;
+/// A stay that is shorter is not seen.
+pub(super) const UNSEEN_SECONDS: f64 = WINDOW_SECONDS + PATIENCE_SECONDS;
 /// A rise is over when it stands still and this part of it was seen.
 const MOSTLY: f64 = 0.6;
 /// Below this part, a stretch has not begun.
@@ -195,7 +197,7 @@ impl Follower {
         let Some(stretch) = self.stretch() else { return };
         if course == stretch.course {
             self.other_since = None;
-            return;
+            return self.climb_on(now, bytes);
         }
         let since = match self.other_since {
             Some((since, other)) if other == course => since,
@@ -218,6 +220,20 @@ impl Follower {
                 }
             }
             None => {}
+        }
+    }
+
+    /// A stay between two rises may be too short to be seen. Then the bytes say that the next has begun.
+    fn climb_on(&mut self, now: f64, bytes: f64) {
+        let Some(rise) = self.stretch().filter(|it| it.course == Course::Rises) else { return };
+        let is_unseen =
+            |it: &&Stretch| it.course == Course::Stays && it.seconds * self.slower < UNSEEN_SECONDS;
+        let stays = self.curve.stretches[self.at + 1..].iter().take_while(is_unseen).count();
+        let at = self.at + 1 + stays;
+        let next = self.curve.stretches.get(at).filter(|it| it.course == Course::Rises);
+        let begun = next.map(|next| next.from - rise.from + BEGUN * (next.to - next.from));
+        if begun.is_some_and(|begun| bytes - self.base >= begun * self.larger_here()) {
+            self.enter(at, now, bytes);
         }
     }
 

@@ -6,8 +6,9 @@ use super::follow::Follower;
 
 /// What a stretch brings may be this much more than expected.
 const SIZE_MARGIN: f64 = 1.1;
-/// What rises goes on as it did for so many times the lead, whatever was told.
-const TREND_LEADS: f64 = 1.5;
+/// What rises goes on as it did for so many times the lead, whatever was told: until the next growth,
+/// which is decided on when this one is over, can serve.
+const TREND_LEADS: f64 = 2.0;
 /// A stretch that is overdue for so many times the lead does not come to an end soon.
 const GRACE_LEADS: f64 = 2.0;
 /// Less than this part of the peak is no beginning of a rise.
@@ -41,14 +42,22 @@ impl Outlook<'_> {
         }
     }
 
+    /// What the observed slope brings as well as what was told.
+    pub fn sure_growth(&self, ahead: f64) -> f64 {
+        self.growth(ahead).min(self.trend() * ahead)
+    }
+
     /// Of a rise that the run is in. Where it is on the told course its bytes say, and how fast it goes
-    /// the time that these took.
+    /// the time that these took. But a steep part of which less came than told is over at some time.
     fn rest_of(&self, rise: Stretch, ahead: f64) -> f64 {
         let Follower { curve, .. } = self.follower;
         let larger = self.follower.larger_here() * SIZE_MARGIN;
         let (begin, risen) = (self.follower.begin(), self.risen());
         let end = begin + rise.seconds;
-        let at = curve.shape.reaches(rise.from + risen / larger.max(1e-9), begin, end);
+        let by_bytes = curve.shape.reaches(rise.from + risen / larger.max(1e-9), begin, end);
+        let by_time = begin + self.follower.lasted(self.now) / PACE_MOST;
+        let has_begun = risen >= BEGUN * self.follower.peak();
+        let at = if has_begun { by_bytes.max(by_time.min(end)) } else { by_bytes };
         let until = at + ahead / self.slower(rise, at - begin);
         let told = (curve.shape.most(at, until) - curve.shape.at(at)) * larger;
         let rest = ((rise.to - rise.from) * larger - risen).max(0.0);
@@ -58,8 +67,11 @@ impl Outlook<'_> {
             // It does not come: the run is elsewhere, or ends.
             return trend * ahead;
         }
+        let expected = told.max(trend * ahead.min(TREND_LEADS * self.lead));
+        // A rise that is larger than told says nothing of its end.
+        let is_larger = rest == 0.0;
         let most = rest.max(told).max(trend * ahead.min(self.lead));
-        told.max(trend * ahead.min(TREND_LEADS * self.lead)).min(most)
+        if is_larger { expected } else { expected.min(most) }
     }
 
     /// A rise that has not begun, and neither the stay before it nor the rise itself takes so long.
@@ -126,6 +138,10 @@ mod tests {
 
     /// What is expected after so many seconds of a run that is so many times as slow as told.
     fn growth(seconds: u32, slower: f64, ahead: f64) -> f64 {
+        expected(seconds, slower, |outlook| outlook.growth(ahead))
+    }
+
+    fn expected(seconds: u32, slower: f64, what: impl Fn(&Outlook<'_>) -> f64) -> f64 {
         let mut follower = follower();
         for second in (0..=seconds).map(f64::from) {
             let told = second / slower;
@@ -133,7 +149,7 @@ mod tests {
             follower.observe(second, bytes, 0.2, false);
         }
         let now = f64::from(seconds);
-        Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(ahead)
+        what(&Outlook { follower: &follower, now, full: false, lead: 20.0 })
     }
 
     #[test]
@@ -141,6 +157,47 @@ mod tests {
         let (first, last) = (growth(50, 1.0, 20.0), growth(300, 1.0, 100.0));
         assert!((15.0..18.0).contains(&first), "0.8 bytes a second: {first}");
         assert!((1.5..6.0).contains(&last), "0.05 bytes a second: {last}");
+    }
+
+    #[test]
+    fn a_steep_part_that_is_smaller_than_told_is_not_waited_for_for_ever() {
+        let line = |seconds, from, to| Stretch { course: Course::Rises, seconds, from, to };
+        let shape = Shape::of(&[line(10.0, 0.0, 80.0), line(400.0, 80.0, 100.0)]);
+        let growth = |seconds: u32| {
+            let stretches = vec![line(410.0, 0.0, 100.0)];
+            let curve = Curve { stretches, peak: 100.0, shape: shape.clone() };
+            let mut follower = Follower::new(curve);
+            for second in (0..=seconds).map(f64::from) {
+                let bytes = (4.0 * second).min(40.0 + 0.05 * (second - 10.0).max(0.0));
+                follower.observe(second, bytes, 0.2, false);
+            }
+            let now = f64::from(seconds);
+            Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(20.0)
+        };
+        // Half of it came. At a quarter of the told pace it is over after 40 s.
+        assert!(growth(30) > 20.0 && growth(60) < 5.0, "{} {}", growth(30), growth(60));
+    }
+
+    #[test]
+    fn a_rise_larger_than_told_goes_on_for_two_leads() {
+        // Told are 100 bytes at most, and a byte a second rises.
+        let after = |seconds| {
+            let mut follower = follower();
+            for second in (0..=seconds).map(f64::from) {
+                follower.observe(second, second, 0.2, false);
+            }
+            let now = f64::from(seconds);
+            Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(60.0)
+        };
+        assert!((19.0..31.0).contains(&after(90)), "20 are left: {}", after(90));
+        assert!((39.9..40.1).contains(&after(150)), "twice 20 s: {}", after(150));
+    }
+
+    #[test]
+    fn what_is_sure_is_told_and_observed() {
+        let sure = expected(20, 4.0, |outlook| outlook.sure_growth(60.0));
+        assert!((11.9..12.1).contains(&sure), "0.2 bytes a second are seen: {sure}");
+        assert!(growth(20, 4.0, 60.0) > 40.0, "0.8 are told: {}", growth(20, 4.0, 60.0));
     }
 
     #[test]

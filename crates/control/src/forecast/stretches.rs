@@ -1,6 +1,7 @@
 //! Cuts bytes over time into stretches in which they rise, stay or fall.
 
 use super::curve::{Course, Stretch};
+use super::follow::UNSEEN_SECONDS;
 
 /// A change smaller than this part of the peak is none.
 const STILL: f64 = 0.01;
@@ -34,7 +35,8 @@ pub(super) fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
     let mut found = runs(found);
     let flat = SLOPE * peak / end.max(f64::MIN_POSITIVE);
     for pass in 1..=4 {
-        found = joined(found, still * f64::from(pass) / 4.0, flat, end / 200.0);
+        let short = UNSEEN_SECONDS.max(end / 200.0);
+        found = joined(found, still * f64::from(pass) / 4.0, flat, short);
     }
     found
 }
@@ -86,6 +88,21 @@ fn joined(stretches: Vec<Stretch>, still: f64, flat: f64, short: f64) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stay_too_short_to_be_seen_is_no_stretch() {
+        let rises = |pause: f64| {
+            let rise = |begin: f64, from: f64| {
+                (0..=100).map(move |at| (begin + f64::from(at), from + 5.0 * f64::from(at)))
+            };
+            let end = [(1_200.0, 1_000.0)];
+            let points: Vec<_> =
+                rise(0.0, 0.0).chain(rise(100.0 + pause, 500.0)).chain(end).collect();
+            let found = stretches(&points, 1_000.0);
+            found.iter().filter(|it| it.course == Course::Rises).count()
+        };
+        assert_eq!((rises(15.0), rises(40.0)), (1, 2));
+    }
 
     #[test]
     fn the_last_few_bytes_of_a_stage_make_no_rise_of_an_hour() {

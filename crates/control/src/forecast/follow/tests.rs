@@ -1,4 +1,4 @@
-//! What the input and the slope of a rise teach about sizes.
+//! What the input and the slope of a rise teach about sizes, and where the bytes say that a run is.
 
 use super::*;
 
@@ -56,4 +56,22 @@ fn an_input_that_is_nearly_as_told_says_nothing() {
 fn on_full_nodes_a_gentle_slope_says_nothing() {
     let follower = followed(5.0, 0.45, 40, true);
     assert_eq!((follower.larger_here(), follower.larger), (1.0, 1.0));
+}
+
+#[test]
+fn behind_a_stay_too_short_to_be_seen_the_bytes_say_that_the_next_rise_has_begun() {
+    let at = |pause: f64| {
+        let stretch = |course, seconds, from, to| Stretch { course, seconds, from, to };
+        let mut follower = Follower::new(Curve::of(vec![
+            stretch(Course::Rises, 100.0, 10.0, 100.0),
+            stretch(Course::Stays, pause, 100.0, 100.0),
+            stretch(Course::Rises, 100.0, 100.0, 190.0),
+        ]));
+        for second in (0..=115).map(f64::from) {
+            follower.observe(second, 10.0 + 0.9 * second, 0.2, false);
+        }
+        follower.at
+    };
+    // A stay of a minute would have been seen: the first rise is larger than told.
+    assert_eq!((at(15.0), at(60.0)), (2, 0));
 }
