@@ -196,6 +196,25 @@ def holder(system: Mounted, mount: Path) -> int:
     raise AssertionError(f"nobody serves {mount}")
 
 
+def told(folder: Path, states: list[State], seen: dict[str, bytes], journal: Path) -> str:
+    """What is wrong, the last calls, and whether it passes by itself."""
+
+    def odd(files: dict[str, bytes]) -> dict[str, int]:
+        right = [one.files() for one in states]
+        names = set(files).union(*right)
+        wrong = (it for it in names if all(files.get(it) != one.get(it) for one in right))
+        return {it: len(files[it]) if it in files else None for it in wrong}
+
+    time.sleep(3)
+    lengths = [{name: len(data) for name, data in one.files().items()} for one in states]
+    calls = "\n".join(journal.read_text().splitlines()[-20:])
+    where = [(it.name, it.stat().st_ino, it.stat().st_size) for it in folder.iterdir()]
+    return (
+        f"of bytes {odd(seen)}, three seconds later {odd(found(folder))}; right was one of {lengths}\n"
+        f"names, inodes and sizes: {sorted(where)}\n{calls}"
+    )
+
+
 def one_death(system: Mounted, draw: random.Random, state: State, journal: Path) -> dict:
     """Lets the worker work, kills its mount, and looks; answers the files and how long others waited."""
     alive, dies = (mount / "shared" for mount in system.mounts)
@@ -223,9 +242,7 @@ def one_death(system: Mounted, draw: random.Random, state: State, journal: Path)
     assert bystander.failure is None, f"the other mount fails: {bystander.failure}"
     fits = [one for one in states if one.files() == seen]
     if not fits:
-        lengths = [{name: len(data) for name, data in one.files().items()} for one in states]
-        odd = {name: len(data) for name, data in seen.items()}
-        raise AssertionError(f"seed {seed}: the files are {odd} and none of {lengths}")
+        raise AssertionError(f"seed {seed}: {told(alive, states, seen, journal)}")
     return {"state": fits[-1], "look": took, "longest": bystander.longest}
 
 
