@@ -73,6 +73,8 @@ def call(folder: Path, kind: str, name: str, other: str, data: bytes) -> None:
     elif kind == "sync":
         with open(folder / "synced", "wb") as file:
             file.write(data)
+            # Else some of it is still the program's own.
+            file.flush()
             os.fsync(file.fileno())
             os.replace(folder / "synced", path)
     elif kind == "append":
