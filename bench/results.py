@@ -146,7 +146,7 @@ def network(report: dict) -> list[str]:
 
 
 def tenants(report: dict) -> list[str]:
-    found = report["fastest"]
+    found = report["typical"]
     rows = [
         {"tenant": name} | {mode: 100 * slower for mode, slower in each.items()}
         for name, each in found.items()

@@ -76,6 +76,8 @@ def figures(text: str) -> dict[str, float]:
 # Of one run of each program: seconds, or what grows with them, by name; and by program the seconds that it
 # took and those of a processor that it used itself.
 Times = tuple[dict[str, float], dict[str, tuple[float, float]]]
+# Of some runs: all of the first, and medians of the second.
+Runs = tuple[dict[str, list[float]], dict[str, tuple[float, float]]]
 
 
 def children_seconds() -> float:
@@ -109,14 +111,13 @@ class Tenants:
     def start(self, *words: object, **how) -> subprocess.Popen:
         return on(self.host, *self.place.words(), *words, start_new_session=True, **how)
 
-    def once(self) -> Times:
-        """Of each program, the median of some runs."""
+    def some(self) -> Runs:
         runs = [(self.hpcc(), self.on_spark()) for _ in range(self.options.repeats)]
         times = [hpcc[0] | spark[0] for hpcc, spark in runs]
         own = [hpcc[1] | spark[1] for hpcc, spark in runs]
         middle = lambda each: tuple(statistics.median(it) for it in zip(*each))
         return (
-            {it: statistics.median(run[it] for run in times) for it in times[0]},
+            {it: [run[it] for run in times] for it in times[0]},
             {it: middle([run[it] for run in own]) for it in own[0]},
         )
 
