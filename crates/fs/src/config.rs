@@ -50,9 +50,6 @@ pub struct Config {
     /// Answer programs that make and remove files before the store has done so, while no other
     /// mount is there and the kernel does not write by itself.
     pub defers_names: bool,
-    /// Keep what is at rest while there is company, and have others let go of what this mount changes. All
-    /// mounts of a file system must do so, or none; `docs/decisions/leases.md` says what is missing.
-    pub leases: bool,
     /// The key of a file system whose stripes are sealed, and what this mount alone seals with.
     pub sealing: Option<Sealing>,
 }
@@ -67,7 +64,6 @@ impl Config {
             dirty_age_max: Duration::from_secs(1),
             passthrough: false,
             defers_names: true,
-            leases: false,
             sealing: None,
         }
     }

@@ -338,7 +338,7 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// With leases: lets go of what other mounts want to change. To be called every few milliseconds while
+    /// Lets go of what other mounts want to change. To be called every few milliseconds while
     /// it answers `true`, and as often as [`Fs::beat`] otherwise, by a thread that nothing else holds up;
     /// without it this mount asks the store for everything while there is company.
     pub fn heed(&self) -> Result<bool, Error> {

@@ -11,8 +11,7 @@
 //! stays lapsed: a keeper is a mount and the number of its *tenure*, and one that was struck out begins
 //! another.
 //!
-//! Only where [`Config::leases`](crate::Config) says so, which no mount does yet; `docs/decisions/leases.md`
-//! says why this is right, and what is missing.
+//! `docs/decisions/leases.md` says why this is right.
 
 mod asking;
 mod gone;
@@ -56,8 +55,6 @@ pub(crate) struct Leases {
     me: MountId,
     clock: Arc<dyn Clock>,
     solitude: Arc<Solitude>,
-    /// This mount asks others to let go.
-    on: bool,
     /// It keeps itself what it reads, until it ends.
     keeps: AtomicBool,
     shards: Shards,
@@ -95,8 +92,7 @@ impl Leases {
             me: config.mount,
             clock,
             solitude,
-            on: config.leases,
-            keeps: AtomicBool::new(config.leases && config.remembers()),
+            keeps: AtomicBool::new(config.remembers()),
             shards: Shards::new(),
             valid_until: AtomicU64::new(0),
             tenure: AtomicU64::new(0),
@@ -112,11 +108,6 @@ impl Leases {
     pub fn none() -> Leases {
         let clock = Arc::new(tidefs_model::ManualClock::default());
         Leases::new(&Config::new(MountId(0)), clock, Arc::default())
-    }
-
-    /// Without them all goes to the store as it is.
-    pub fn are_on(&self) -> bool {
-        self.on
     }
 
     /// What everything that was read of a shard since it began is still right in: a time of being alone,

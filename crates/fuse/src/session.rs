@@ -49,6 +49,10 @@ pub(crate) trait Served: Send + Sync {
     fn beat(&self) -> Result<bool, Error>;
     /// Housekeeping that may have to wait.
     fn keep_up(&self);
+    /// Lets go of what other mounts want to change. `true`: to be called again soon.
+    fn heed(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
     fn known_inodes(&self) -> Vec<Ino>;
     /// What waits for room waits no longer.
     fn stop_waiting(&self) {}
@@ -63,6 +67,10 @@ impl<S: Store> Served for Fs<S> {
 
     fn keep_up(&self) {
         Fs::keep_up(self);
+    }
+
+    fn heed(&self) -> Result<bool, Error> {
+        Fs::heed(self)
     }
 
     fn known_inodes(&self) -> Vec<Ino> {

@@ -91,8 +91,7 @@ impl ClusterHands {
     /// Has mounts forget what they keep of what is lost, before others may change it.
     fn outdate(&self, lost: &BTreeSet<Partition>, now: Time) -> Result<bool, Failure> {
         let records_lost = self.records_lost.load(Ordering::Acquire);
-        // No mount takes leases, so there is nothing to wait for.
-        match Fs::outdate(&self.store, now, records_lost, |_| ()) {
+        match Fs::outdate(&self.store, now, records_lost, std::thread::sleep) {
             Ok(()) => Ok(true),
             Err(error) if lost.contains(&Fs::<Valkey>::superblock_partition()) => {
                 tracing::debug!("inode numbers are outdated when they are made anew: {error}");

@@ -37,9 +37,6 @@ impl Drop for Changing<'_> {
 
 impl Leases {
     fn role(&self, shard: ShardKey, batch: &Batch) -> Role {
-        if !self.on {
-            return Role::Other;
-        }
         if batch.only_reads() {
             let is_look = batch.checks.is_empty() && self.watches(shard);
             return if is_look { Role::Look } else { Role::Other };
@@ -274,8 +271,7 @@ mod tests {
     #[test]
     fn nobody_enters_while_a_tenure_begins() {
         let clock = Arc::new(ManualClock::default());
-        let config = Config { leases: true, ..Config::new(MountId(1)) };
-        let leases = Leases::new(&config, clock, Arc::default());
+        let leases = Leases::new(&Config::new(MountId(1)), clock, Arc::default());
         let batch = Batch::new().read(keys::HEADER);
         let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
         let look = || leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);

@@ -33,7 +33,7 @@ impl Company {
         clock.advance(Duration::from_secs(1000));
         Fs::format(&store, Format::default(), &*clock).expect("an empty store");
         let mount = |id| {
-            let config = Config { io_threads: 1, leases: true, ..Config::new(MountId(id)) };
+            let config = Config { io_threads: 1, ..Config::new(MountId(id)) };
             Fs::mount(Arc::clone(&store), config, clock.clone()).expect("mounted")
         };
         let mounts: Vec<_> = (1..=mounts).map(mount).collect();
@@ -469,25 +469,4 @@ fn a_change_gives_up_where_nobody_can_tell_a_keeper_that_is_dead() {
     company.store.heal();
     assert!(matches!(silent, Err(StoreError::Unavailable { .. })));
     assert!(company.clock.steady() - begun < Duration::from_secs(120));
-}
-
-#[test]
-fn a_mount_without_leases_sends_what_it_always_did() {
-    let bed = super::bed::Bed::new();
-    let (first, second) = (bed.mount(1), bed.mount(2));
-    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
-    first.mknod(ME, Ino::ROOT, b"f", Kind::File, 0o600, 0).expect("made");
-    for _ in 0..LOOKS {
-        second.lookup(Ino::ROOT, b"f").expect("found");
-        assert_eq!(second.heed(), Ok(false));
-    }
-    let shard = first.shard_of(Ino::ROOT, b"f");
-    let keepers = Batch::new().read(keys::KEEPERS).read(keys::HEADER);
-    let found = bed.store.batch(shard, &keepers).expect("read").values;
-    assert!(found[0].is_none() && found[1].is_some());
-    let tenures = Batch::new().read(keys::tenure(MountId(1))).read(keys::tenure(MountId(2)));
-    assert_eq!(bed.store.batch(keys::SUPERBLOCK, &tenures).expect("read").values, [None, None]);
-    // What another mount would keep does not concern it.
-    bed.store.batch(shard, &Batch::new().put(keys::KEEPERS, [7; 24])).expect("put");
-    first.unlink(Ino::ROOT, b"f").expect("removed");
 }

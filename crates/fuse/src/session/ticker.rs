@@ -1,5 +1,6 @@
 //! The threads that do the file system's housekeeping. One keeps the registration alive and makes the
-//! kernel forget; the other one does what a node that does not answer may hold up.
+//! kernel forget; another one does what a node that does not answer may hold up; the third lets go of what
+//! other mounts want to change.
 //!
 //! When another mount joins, the kernel must drop what it keeps before the next tick, which lets
 //! the other one begin. A kernel that can drop all names at once is told to, and told of each
@@ -8,7 +9,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use fuser::{INodeNo, Notifier};
@@ -18,14 +19,16 @@ use super::worker::Worker;
 use crate::adapter::{Kernel, LIFETIME_WITHOUT_DROP};
 
 const TICK: Duration = Duration::from_millis(100);
+/// Others wait for so long at most to be heard, while this mount keeps anything.
+const HEED: Duration = Duration::from_millis(10);
 /// An answer that was sent just before may still be on its way into the kernel's cache.
 const SETTLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct Ticker {
-    workers: [Worker; 2],
+    workers: [Worker; 3],
     /// The threads end when they are dropped.
-    stop: Option<[Sender<()>; 2]>,
+    stop: Option<[Sender<()>; 3]>,
 }
 
 impl Ticker {
@@ -40,7 +43,8 @@ impl Ticker {
         }
         let (stop, stopped) = mpsc::channel();
         let (stop_too, stopped_too) = mpsc::channel();
-        let keeping_up = served.clone();
+        let (stop_heeding, heeding_stopped) = mpsc::channel();
+        let (keeping_up, heeding) = (served.clone(), served.clone());
         let forgetting = Forgetting { served, kernel, connection, notifier };
         let beat = Worker::spawn("tidefs-tick", move || {
             let mut healthy = true;
@@ -53,7 +57,9 @@ impl Ticker {
                 keeping_up.keep_up();
             }
         })?;
-        Ok(Ticker { workers: [beat, keep_up], stop: Some([stop, stop_too]) })
+        let heed = Worker::spawn("tidefs-heed", move || heed(&*heeding, &heeding_stopped))?;
+        let stop = Some([stop, stop_too, stop_heeding]);
+        Ok(Ticker { workers: [beat, keep_up, heed], stop })
     }
 
     /// Waits for the threads to end, each for a bounded time.
@@ -62,6 +68,24 @@ impl Ticker {
         let have_ended = self.workers.each_ref().map(|worker| worker.wait(at_most));
         if have_ended.contains(&false) {
             tracing::warn!("a housekeeping thread hangs and is left behind");
+        }
+    }
+}
+
+/// A failure is told once, until it succeeds again.
+fn heed(served: &dyn Served, stopped: &Receiver<()>) {
+    let (mut pause, mut healthy) = (TICK, true);
+    while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+        match served.heed() {
+            Ok(keeps) => (pause, healthy) = (if keeps { HEED } else { TICK }, true),
+            Err(error) => {
+                pause = TICK;
+                if std::mem::replace(&mut healthy, false) {
+                    tracing::info!(
+                        "{error}; the mount keeps nothing until it hears of others again"
+                    );
+                }
+            }
         }
     }
 }

@@ -51,6 +51,37 @@ fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
     assert_eq!(fs::read(there.join("back")).unwrap(), b"again");
 }
 
+#[test]
+fn what_is_at_rest_is_looked_at_without_the_store_and_a_change_elsewhere_is_seen_at_once() {
+    const LOOKS: u64 = 2_000;
+    if !is_wanted("fuse") {
+        return;
+    }
+    let embedded = heap(ByteSize::mib(64));
+    let first = MountedSession::over(embedded.clone(), false);
+    let store = Arc::new(Faulty::new(embedded, Vec::new()));
+    let second = MountedSession::over(store.clone(), false);
+    let (here, there) = (first.path().join("file"), second.path().join("file"));
+    fs::write(&here, "text").unwrap();
+    // Long enough to have begun to heed what others want to change.
+    std::thread::sleep(Duration::from_millis(500));
+    let look = || fs::metadata(&there).unwrap().mode() & 0o777;
+    for _ in 0..LOOKS / 10 {
+        look();
+    }
+    let before = store.count(Operation::Batch);
+    for _ in 0..LOOKS {
+        look();
+    }
+    // Housekeeping goes on meanwhile.
+    let calls = store.count(Operation::Batch) - before;
+    assert!(calls < LOOKS / 2, "{calls} calls for {LOOKS} looks");
+    for mode in [0o600, 0o640, 0o644] {
+        fs::set_permissions(&here, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(look(), mode);
+    }
+}
+
 /// What makes the kernel forget waits for answers that it may keep, and the registration for that.
 #[test]
 fn a_listing_that_waits_for_the_store_does_not_make_its_mount_look_dead() {

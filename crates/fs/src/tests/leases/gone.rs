@@ -47,7 +47,7 @@ fn what_others_left_that_are_not_registered_goes_when_a_mount_comes() {
         .put(keys::word(MountId(8), shard), b"");
     company.store.batch(keys::SUPERBLOCK, &left).expect("put");
     assert_eq!(known(&company), BTreeSet::from([1, 7, 8]));
-    let config = crate::Config { leases: true, ..crate::Config::new(MountId(2)) };
+    let config = crate::Config::new(MountId(2));
     Fs::mount(company.store.clone(), config, company.clock.clone()).expect("mounted");
     assert_eq!(known(&company), BTreeSet::from([1]));
 }
