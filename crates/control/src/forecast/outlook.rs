@@ -13,7 +13,8 @@ const TREND_LEADS: f64 = 2.0;
 const GRACE_LEADS: f64 = 2.0;
 /// Less than this part of the peak is no beginning of a rise.
 const BEGUN: f64 = 0.01;
-/// When so much of a rise is seen, it says itself how fast it goes.
+/// When so much of a rise is seen, of its bytes or of its time, it says itself how fast it goes. Where less
+/// comes than was told, a part of the bytes is seen late.
 const SEEN_PART: f64 = 0.2;
 /// And has gone on for so many seconds, told and observed.
 const SEEN_SECONDS: f64 = 10.0;
@@ -85,7 +86,9 @@ impl Outlook<'_> {
     fn slower(&self, rise: Stretch, told: f64) -> f64 {
         let lasted = self.follower.lasted(self.now);
         let all = (rise.to - rise.from) * self.follower.larger_here();
-        let is_seen = self.risen() >= SEEN_PART * all && told.min(lasted) > SEEN_SECONDS;
+        let is_timed = lasted >= SEEN_PART * rise.seconds * self.follower.slower;
+        let has_part = is_timed || self.risen() >= SEEN_PART * all;
+        let is_seen = has_part && told.min(lasted) > SEEN_SECONDS;
         if is_seen {
             (lasted / told).clamp(1.0 / PACE_MOST, PACE_MOST)
         } else {
@@ -176,6 +179,22 @@ mod tests {
         };
         // Half of it came. At a quarter of the told pace it is over after 40 s.
         assert!(growth(30) > 20.0 && growth(60) < 5.0, "{} {}", growth(30), growth(60));
+    }
+
+    #[test]
+    fn a_rise_of_which_less_comes_than_told_is_seen_by_its_time() {
+        let line = Stretch { course: Course::Rises, seconds: 100.0, from: 0.0, to: 100.0 };
+        let growth = |seconds: u32| {
+            let (stretches, shape) = (vec![line], Shape::of(&[line]));
+            let mut follower = Follower::new(Curve { stretches, peak: 100.0, shape });
+            (0..=seconds).map(f64::from).for_each(|at| follower.observe(at, 0.5 * at, 0.2, false));
+            let now = f64::from(seconds);
+            Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(20.0)
+        };
+        // A byte a second was told, and half of that comes; a fifth of the bytes is there after 40 s.
+        let (early, later) = (growth(15), growth(30));
+        assert!((20.0..23.0).contains(&early), "as told: {early}");
+        assert!((9.0..12.0).contains(&later), "as seen: {later}");
     }
 
     #[test]
