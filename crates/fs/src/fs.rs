@@ -239,7 +239,8 @@ impl<S: Store> Fs<S> {
         self.data.grown_bytes()
     }
 
-    /// Long while this is the only mount; zero as soon as there is another one.
+    /// Up to [`LIFETIME_MAX`](crate::LIFETIME_MAX) while this is the only mount; zero as soon as there is
+    /// another one.
     pub fn lifetimes(&self) -> Lifetimes {
         let lifetime = self.membership.lifetime(self.steady());
         Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
@@ -377,7 +378,7 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// The inodes whose names and attributes the kernel may keep.
+    /// The inodes that the kernel knows.
     pub fn known_inodes(&self) -> Vec<Ino> {
         self.table.inos()
     }

@@ -49,6 +49,7 @@ pub use error::Error;
 pub use fs::{Fs, Lifetimes, Standing};
 pub use layout::{Layout, PLACEMENT};
 pub use locks::Wait;
+pub use membership::LIFETIME_MAX;
 pub use ops::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
     RenameMode, Seek, SpaceMode, Taken, XattrMode,

@@ -3,7 +3,7 @@
 //! A mount that is alone lets the kernel keep names and attributes. Before a second one starts
 //! to work, the first must have told its kernel to forget them: the newcomer registers, and waits
 //! until every other mount has acknowledged that it shares, or has been silent for so long that
-//! whatever its kernel kept has expired ([`SILENCE_MAX`] is longer than [`LIFETIME_ALONE`]).
+//! whatever it kept has expired ([`SILENCE_MAX`] is longer than [`LIFETIME_ALONE`]).
 //!
 //! Every registration raises a counter, so that a mount can claim to be alone only if nobody came
 //! since it looked.
@@ -30,7 +30,9 @@ pub(crate) use register::{Member, QUESTION, members, remove};
 pub use solitude::Solitude;
 pub(crate) use watch::Watch;
 
-/// How long a kernel may answer from its caches while its mount is alone.
+/// How long names and attributes live in a kernel, at most. A mount that joins waits for so long.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(1);
+/// How long what holds alone may be relied on after the store said last that nobody had come.
 pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);
 /// A mount whose registration has not moved for so long is taken for dead.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(12);
@@ -119,7 +121,7 @@ impl Membership {
 
     /// For how long the kernel may keep what it is told now.
     pub fn lifetime(&self, now: Time) -> Duration {
-        if self.has_claimed() { self.solitude.left(now) } else { Duration::ZERO }
+        if self.has_claimed() { self.solitude.left(now).min(LIFETIME_MAX) } else { Duration::ZERO }
     }
 
     /// This mount has said that it is alone, and heard of nobody since.

@@ -34,7 +34,7 @@ use crate::passthrough::Backings;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 pub use convert::GENERATION;
-pub use kernel::{Kernel, LIFETIME_WITHOUT_DROP, negotiate};
+pub use kernel::{Kernel, negotiate};
 
 /// What the FUSE library calls.
 pub struct Adapter<S: Store> {
@@ -106,7 +106,7 @@ impl<S: Store> Adapter<S> {
     }
 
     /// Sends an answer that the kernel may keep, of what was read since `before`. No such answer is
-    /// under way while the kernel is made to forget; see [`Kernel::pause_answers`].
+    /// under way when [`Kernel::wait_for_answers`] returns.
     fn answer(&self, before: Standing, send: impl FnOnce(&Lifetimes)) {
         self.kernel.answer(|| self.fs.lifetimes_since(before), send);
     }

@@ -17,7 +17,6 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 use tidefs_fs::Error;
-use tidefs_model::Ino;
 
 use crate::adapter::{GENERATION, Kernel, negotiate};
 use crate::errno;
@@ -46,10 +45,6 @@ impl Served for Nothing {
     }
 
     fn keep_up(&self) {}
-
-    fn known_inodes(&self) -> Vec<Ino> {
-        Vec::new()
-    }
 
     fn leave(&self) -> Result<(), Error> {
         Ok(())

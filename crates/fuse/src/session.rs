@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use fuser::{Filesystem, SessionACL};
 use tidefs_fs::{Error, Fs};
-use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use crate::adapter::{Adapter, Kernel};
@@ -53,7 +52,6 @@ pub(crate) trait Served: Send + Sync {
     fn heed(&self) -> Result<bool, Error> {
         Ok(false)
     }
-    fn known_inodes(&self) -> Vec<Ino>;
     /// What waits for room waits no longer.
     fn stop_waiting(&self) {}
     /// Writes everything back; nothing is served any more.
@@ -71,10 +69,6 @@ impl<S: Store> Served for Fs<S> {
 
     fn heed(&self) -> Result<bool, Error> {
         Fs::heed(self)
-    }
-
-    fn known_inodes(&self) -> Vec<Ino> {
-        Fs::known_inodes(self)
     }
 
     fn stop_waiting(&self) {
@@ -135,10 +129,8 @@ impl Session {
         let point = device::check_mountpoint(&options.mountpoint)?;
         let connection = device::mount(&point, options)?;
         let mut undo = DetachOnDrop(Some(&point));
-        let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let session = serve_on(layer, connection, options)?;
-        let notifier = session.notifier();
-        kernel.set_notifier(notifier.clone());
+        kernel.set_notifier(session.notifier());
         let server = Worker::spawn("tidefs-fuse", move || {
             if let Err(error) = session.run() {
                 tracing::error!(%error, "the mount ends");
@@ -149,7 +141,7 @@ impl Session {
             .and_then(|mount| mount.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
             .map_err(|source| MountError::Refused { path: point.clone(), source })?;
         raise_read_ahead(&mount, options.read_ahead_kib);
-        let ticker = Ticker::start(served.clone(), kernel.clone(), for_notices, notifier)
+        let ticker = Ticker::start(served.clone(), kernel.clone())
             .map_err(|source| MountError::Thread { source })?;
         undo.0 = None;
         Ok(Session {

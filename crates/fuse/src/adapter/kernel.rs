@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use fuser::{INodeNo, InitFlags, KernelConfig, Notifier};
@@ -16,8 +16,6 @@ use crate::passthrough::kernel_release;
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Requests that nobody waits for (read-ahead above all) in flight at a time.
 const BACKGROUND_REQUESTS_MAX: u16 = 64;
-/// How long names and attributes live in a kernel that cannot drop all names at once.
-pub const LIFETIME_WITHOUT_DROP: Duration = Duration::from_secs(1);
 /// Before, pages were dropped in front of a write that went past them, but not behind it.
 const DROPS_WRITTEN_PAGES_SINCE: (u32, u32) = (6, 18);
 
@@ -27,7 +25,6 @@ pub struct Kernel {
     passthrough: AtomicBool,
     drops_written_pages: AtomicBool,
     maps_past_pages: AtomicBool,
-    drops_names: AtomicBool,
     answers: RwLock<()>,
     over: AtomicBool,
     requests: AtomicUsize,
@@ -61,19 +58,10 @@ impl Kernel {
         self.maps_past_pages.load(Ordering::Relaxed)
     }
 
-    /// The kernel drops every name that it keeps when told to (Linux 6.16).
-    pub fn drops_names(&self) -> bool {
-        self.drops_names.load(Ordering::Relaxed)
-    }
-
-    pub fn set_drops_names(&self) {
-        self.drops_names.store(true, Ordering::Relaxed);
-    }
-
     /// Sends an answer that the kernel may keep. Nothing that waits may be done in it.
     pub fn answer(&self, lifetimes: impl FnOnce() -> Lifetimes, send: impl FnOnce(&Lifetimes)) {
         let _answering = self.answering();
-        send(&self.cap(lifetimes()));
+        send(&lifetimes());
     }
 
     /// Held while an answer that the kernel may keep is made and sent.
@@ -81,10 +69,10 @@ impl Kernel {
         self.answers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when no answer is under way, and lets none be made while it is held. An answer
-    /// that was given a long lifetime before is then in the kernel, where it can be dropped.
-    pub fn pause_answers(&self) -> RwLockWriteGuard<'_, ()> {
-        self.answers.write().unwrap_or_else(PoisonError::into_inner)
+    /// Returns when no answer is under way that was given a lifetime before: each of them has been
+    /// handed to the kernel.
+    pub fn wait_for_answers(&self) {
+        drop(self.answers.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The way to tell the kernel something unasked, set before the first request.
@@ -134,19 +122,6 @@ impl Kernel {
             std::thread::sleep(Duration::from_millis(1));
         }
         true
-    }
-
-    /// Where names cannot be dropped they must expire soon by themselves.
-    pub fn cap(&self, lifetimes: Lifetimes) -> Lifetimes {
-        if self.drops_names() {
-            return lifetimes;
-        }
-        let cap = |lifetime: Duration| lifetime.min(LIFETIME_WITHOUT_DROP);
-        Lifetimes {
-            entry: cap(lifetimes.entry),
-            attr: cap(lifetimes.attr),
-            negative: cap(lifetimes.negative),
-        }
     }
 }
 

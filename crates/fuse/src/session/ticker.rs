@@ -2,27 +2,28 @@
 //! kernel forget; another one does what a node that does not answer may hold up; the third lets go of what
 //! other mounts want to change.
 //!
-//! When another mount joins, the kernel must drop what it keeps before the next tick, which lets
-//! the other one begin. A kernel that can drop all names at once is told to, and told of each
-//! inode; for an older one, what it keeps has a short life and this thread sleeps as long.
+//! When another mount joins, nothing that the kernel keeps may be valid at the next tick, which lets
+//! the other one begin. What the kernel keeps has a short life, and this thread sleeps as long: a kernel
+//! that is told to drop all names at once (Linux 6.16) takes directories away from under the programs in
+//! them for a moment, and mounts that are inside for good. `docs/decisions/alone.md` has the figures.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use fuser::{INodeNo, Notifier};
+use tidefs_fs::LIFETIME_MAX;
 
 use super::Served;
 use super::worker::Worker;
-use crate::adapter::{Kernel, LIFETIME_WITHOUT_DROP};
+use crate::adapter::Kernel;
 
 const TICK: Duration = Duration::from_millis(100);
 /// Others wait for so long at most to be heard, while this mount keeps anything.
 const HEED: Duration = Duration::from_millis(10);
-/// An answer that was sent just before may still be on its way into the kernel's cache.
-const SETTLE: Duration = Duration::from_millis(20);
+/// A program's thread whose answer was sent just before counts the life of what it was told from when it
+/// runs again.
+const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Ticker {
@@ -32,20 +33,12 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    pub fn start(
-        served: Arc<dyn Served>,
-        kernel: Arc<Kernel>,
-        connection: OwnedFd,
-        notifier: Notifier,
-    ) -> io::Result<Ticker> {
-        if drop_names(&connection).is_ok() {
-            kernel.set_drops_names();
-        }
+    pub fn start(served: Arc<dyn Served>, kernel: Arc<Kernel>) -> io::Result<Ticker> {
         let (stop, stopped) = mpsc::channel();
         let (stop_too, stopped_too) = mpsc::channel();
         let (stop_heeding, heeding_stopped) = mpsc::channel();
         let (keeping_up, heeding) = (served.clone(), served.clone());
-        let forgetting = Forgetting { served, kernel, connection, notifier };
+        let forgetting = Forgetting { served, kernel };
         let beat = Worker::spawn("tidefs-tick", move || {
             let mut healthy = true;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
@@ -93,8 +86,6 @@ fn heed(served: &dyn Served, stopped: &Receiver<()>) {
 struct Forgetting {
     served: Arc<dyn Served>,
     kernel: Arc<Kernel>,
-    connection: OwnedFd,
-    notifier: Notifier,
 }
 
 impl Forgetting {
@@ -116,38 +107,7 @@ impl Forgetting {
     }
 
     fn forget(&self) {
-        drop(self.kernel.pause_answers());
-        if !self.kernel.drops_names() {
-            std::thread::sleep(LIFETIME_WITHOUT_DROP + SETTLE);
-            return;
-        }
-        self.drop_names_and_attributes();
-        std::thread::sleep(SETTLE);
-        self.drop_names_and_attributes();
+        self.kernel.wait_for_answers();
+        std::thread::sleep(LIFETIME_MAX + SETTLE);
     }
-
-    fn drop_names_and_attributes(&self) {
-        if let Err(error) = drop_names(&self.connection) {
-            tracing::debug!(%error, "the kernel is gone");
-            return;
-        }
-        for ino in self.served.known_inodes() {
-            // Attributes only: an offset below 0 leaves the file's pages alone.
-            if let Err(error) = self.notifier.inval_inode(INodeNo(ino.0), -1, 0) {
-                tracing::debug!(%error, %ino, "the kernel does not forget an inode");
-            }
-        }
-    }
-}
-
-/// Tells the kernel that every name it keeps is out of date. Kernels before 6.16 refuse.
-fn drop_names(connection: &OwnedFd) -> io::Result<()> {
-    /// FUSE_NOTIFY_INC_EPOCH; a notice has it where an answer has its error.
-    const INCREASE_EPOCH: i32 = 8;
-    const HEADER_BYTES: u32 = 16;
-    let mut notice = [0; HEADER_BYTES as usize];
-    notice[..4].copy_from_slice(&HEADER_BYTES.to_ne_bytes());
-    notice[4..8].copy_from_slice(&INCREASE_EPOCH.to_ne_bytes());
-    rustix::io::write(connection, &notice)?;
-    Ok(())
 }

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
@@ -49,6 +51,42 @@ fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
     assert_eq!(directory.metadata().unwrap().nlink(), 3, "of an open directory");
     fs::write(here.join("back"), "again").unwrap();
     assert_eq!(fs::read(there.join("back")).unwrap(), b"again");
+}
+
+#[test]
+fn programs_do_not_lose_their_directory_when_another_mount_joins() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    let directory = first.path().join("one/two");
+    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
+    std::thread::sleep(Duration::from_millis(1500));
+    fs::create_dir_all(&directory).unwrap();
+    let open = File::open(&directory).unwrap();
+    let itself = format!("/proc/self/fd/{}", open.as_raw_fd());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let walks = scope.spawn(|| {
+            let walk = || fs::metadata(directory.join(".")).is_ok();
+            while !is_over.load(Ordering::SeqCst) {
+                assert!(walk());
+            }
+        });
+        let asks = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                // As getcwd does, which fails where this says that the directory is deleted.
+                assert_eq!(fs::read_link(&itself).unwrap(), directory);
+            }
+        });
+        let second = MountedSession::over(store, false);
+        let seen = second.path().join("one/two").is_dir();
+        is_over.store(true, Ordering::SeqCst);
+        walks.join().expect("each look finds it");
+        asks.join().expect("it has its name all the time");
+        assert!(seen);
+    });
 }
 
 #[test]
