@@ -28,7 +28,8 @@ from pathlib import Path
 import about
 
 FILES = 4
-PASSES = 5
+# So often that each shard is at rest, also after a change in the round before.
+PASSES = 30
 BUSY = 100
 
 

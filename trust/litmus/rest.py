@@ -9,8 +9,9 @@ import time
 import names
 from race import Broken, Race, register, rename
 
-# How long things are left alone at most between two changes: long enough for many looks.
-REST_SECONDS = 0.2
+# How long things are left alone at most between two changes: most of it longer than mounts keep away from what
+# somebody has changed, and long enough for many looks.
+REST_SECONDS = 0.6
 DIRECTORIES = 12
 # What a change may take that has to wait for a mount which does not answer, on a busy machine.
 CHANGE_SECONDS_MAX = 20
@@ -55,6 +56,38 @@ def tree(race: Race) -> int:
             return n % DIRECTORIES == number and found in ([], moved)
 
         return f"{found} in d{number}", fits
+
+    return register(race, step, look)
+
+
+def held(race: Race) -> int:
+    """What is looked at without its name, so that only the kernel is asked: `chmod` is seen at once."""
+    race.rest_seconds = REST_SECONDS
+    names = ("f", "d", ".")
+    (race.views[0] / "f").touch()
+    (race.views[0] / "d").mkdir()
+    # Descriptors of each process that looks: those of files would be open files otherwise.
+    places = {}
+
+    def mode(view, name: str) -> int:
+        if (os.getpid(), view, name) not in places:
+            places[os.getpid(), view, name] = os.open(view / name, os.O_PATH)
+        return os.fstat(places[os.getpid(), view, name]).st_mode & 0o77
+
+    def step(view, n):
+        name = names[n % len(names)]
+        os.chmod(view / name, 0o700 | n // len(names) & 0o77)
+
+    def look(view, chance):
+        number = chance.randrange(len(names))
+        seen = mode(view, names[number])
+
+        def fits(n):
+            # The last of the changes until n that was made to this name.
+            last = n - (n - number) % len(names)
+            return last <= 0 or last // len(names) & 0o77 == seen
+
+        return f"mode {seen:o} of {names[number]}", fits
 
     return register(race, step, look)
 
@@ -124,4 +157,4 @@ def slow(test):
     return test
 
 
-TESTS = [rested(test) for test in names.TESTS] + [tree, slow(silent)]
+TESTS = [rested(test) for test in names.TESTS] + [tree, held, slow(silent)]

@@ -39,7 +39,7 @@ pub struct Fs<S: Store> {
     pub(crate) config: Config,
     pub(crate) format: Format,
     pub(crate) data: Arc<DataPath<S>>,
-    pub(crate) table: Table<S>,
+    pub(crate) table: Arc<Table<S>>,
     pub(crate) handles: Handles<S>,
     pub(crate) hints: Hints,
     pub(crate) listed: Listed,
@@ -93,20 +93,6 @@ pub(crate) fn sealed<S: Store>(
     };
     Sealed::new(store, cipher, config.sealing, format.stripe_size, circumstances)
 }
-
-/// How long the kernel may answer from its own caches without asking again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetimes {
-    pub entry: Duration,
-    pub attr: Duration,
-    /// For a name that does not exist.
-    pub negative: Duration,
-}
-
-/// How things stood when something was about to be read that the kernel may keep: which time of being
-/// alone it was, if it was one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing(Option<u64>);
 
 impl<S: Store> Fs<S> {
     /// Makes an empty file system in a store that has none; leaves one that is there as it is.
@@ -193,7 +179,7 @@ impl<S: Store> Fs<S> {
             config,
             format,
             data,
-            table: Table::new(),
+            table: Arc::new(Table::new()),
             handles: Handles::new(),
             hints: Hints::new(),
             listed: Listed::default(),
@@ -237,27 +223,6 @@ impl<S: Store> Fs<S> {
     /// far as their programs have closed them.
     pub fn grown_bytes(&self) -> u64 {
         self.data.grown_bytes()
-    }
-
-    /// Up to [`LIFETIME_MAX`](crate::LIFETIME_MAX) while this is the only mount; zero as soon as there is
-    /// another one.
-    pub fn lifetimes(&self) -> Lifetimes {
-        let lifetime = self.membership.lifetime(self.steady());
-        Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
-    }
-
-    /// To be asked before something is read that the kernel may keep.
-    pub fn standing(&self) -> Standing {
-        Standing(self.time_alone())
-    }
-
-    /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
-    /// changed it and left.
-    pub fn lifetimes_since(&self, before: Standing) -> Lifetimes {
-        if before.0.is_some() && before == self.standing() {
-            return self.lifetimes();
-        }
-        Lifetimes { entry: Duration::ZERO, attr: Duration::ZERO, negative: Duration::ZERO }
     }
 
     pub fn overview(&self) -> Result<Overview, Error> {

@@ -19,10 +19,11 @@ mod heeding;
 mod keepers;
 mod sending;
 mod shards;
+mod telling;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
@@ -38,6 +39,7 @@ use heeding::Heed;
 pub use keepers::Keeper;
 pub(crate) use keepers::decode as keepers_of;
 use shards::Shards;
+use telling::Told;
 
 /// How long after the beginning of a look what is kept is valid.
 const VALIDITY: Duration = Duration::from_secs(1);
@@ -68,6 +70,10 @@ pub(crate) struct Leases {
     others: Mutex<HashMap<Keeper, Struck>>,
     /// Shards whose records are full.
     crowded: Mutex<BTreeSet<ShardKey>>,
+    /// Where the kernel of this mount may keep attributes.
+    told: OnceLock<Told>,
+    /// Held while leases end and the kernel forgets what it was told under them.
+    ending: Mutex<()>,
 }
 
 /// A listing of a shard: under which lease, and when it began.
@@ -100,6 +106,8 @@ impl Leases {
             heed: Mutex::default(),
             others: Mutex::default(),
             crowded: Mutex::default(),
+            told: OnceLock::new(),
+            ending: Mutex::default(),
         }
     }
 

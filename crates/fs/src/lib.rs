@@ -29,6 +29,7 @@ mod known_names;
 mod known_records;
 mod layout;
 mod leases;
+mod lifetimes;
 mod listed;
 mod listing;
 mod locks;
@@ -46,8 +47,9 @@ pub use config::{Config, Format};
 pub use counters::Counters;
 pub use data::AppendedAt;
 pub use error::Error;
-pub use fs::{Fs, Lifetimes, Standing};
+pub use fs::Fs;
 pub use layout::{Layout, PLACEMENT};
+pub use lifetimes::{KernelCache, Lifetimes, Standing};
 pub use locks::Wait;
 pub use membership::LIFETIME_MAX;
 pub use ops::{

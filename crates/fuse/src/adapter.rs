@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use fuser::{Errno, Request};
 use tidefs_fs::{Error, Fs, Lifetimes, Standing};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -34,7 +35,7 @@ use crate::passthrough::Backings;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 pub use convert::GENERATION;
-pub use kernel::{Kernel, negotiate};
+pub use kernel::{Kernel, forgets_attributes, negotiate};
 
 /// What the FUSE library calls.
 pub struct Adapter<S: Store> {
@@ -105,10 +106,15 @@ impl<S: Store> Adapter<S> {
         }
     }
 
-    /// Sends an answer that the kernel may keep, of what was read since `before`. No such answer is
+    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
+    /// kept with company; of several inodes, or of none, nothing is then. No such answer is
     /// under way when [`Kernel::wait_for_answers`] returns.
-    fn answer(&self, before: Standing, send: impl FnOnce(&Lifetimes)) {
-        self.kernel.answer(|| self.fs.lifetimes_since(before), send);
+    fn answer(&self, before: Standing, ino: Option<Ino>, send: impl FnOnce(&Lifetimes)) {
+        let lifetimes = || match ino {
+            Some(ino) => self.fs.lifetimes_of(ino, before),
+            None => self.fs.lifetimes_since(before),
+        };
+        self.kernel.answer(lifetimes, send);
     }
 }
 

@@ -20,7 +20,7 @@ use fuser::{Filesystem, SessionACL};
 use tidefs_fs::{Error, Fs};
 use tidefs_store::Store;
 
-use crate::adapter::{Adapter, Kernel};
+use crate::adapter::{Adapter, Kernel, forgets_attributes};
 use crate::device;
 use crate::error::{MountError, UnmountError};
 use crate::latency::Requests;
@@ -109,6 +109,9 @@ impl Session {
     /// Mounts a file system and serves it. When it cannot be mounted it is left again.
     pub fn mount<S: Store>(fs: Arc<Fs<S>>, options: &MountOptions) -> Result<Session, MountError> {
         let kernel = Arc::new(Kernel::default());
+        if forgets_attributes() {
+            fs.set_kernel_cache(kernel.clone());
+        }
         let adapter = Adapter::new(fs.clone(), kernel.clone(), options.passthrough);
         let mounted = wait_for_admission(&*fs)
             .and_then(|()| Session::start(adapter, fs.clone(), kernel, options));
@@ -129,8 +132,9 @@ impl Session {
         let point = device::check_mountpoint(&options.mountpoint)?;
         let connection = device::mount(&point, options)?;
         let mut undo = DetachOnDrop(Some(&point));
+        let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let session = serve_on(layer, connection, options)?;
-        kernel.set_notifier(session.notifier());
+        kernel.set_notifier(session.notifier(), for_notices);
         let server = Worker::spawn("tidefs-fuse", move || {
             if let Err(error) = session.run() {
                 tracing::error!(%error, "the mount ends");

@@ -80,7 +80,7 @@ impl<S: Store> Deferring<S> {
         let now = self.leases.clock.steady();
         let hears = self.leases.is_valid(now) || self.leases.solitude.time_alone(now).is_some();
         self.leases.valid_until.store(0, Ordering::SeqCst);
-        let kept = self.leases.shards.end_all();
+        let kept = self.leases.end_all();
         if heed.tried == 0 || !hears {
             drop(heed);
             self.let_go(kept);
@@ -114,12 +114,12 @@ impl<S: Store> Deferring<S> {
         // Struck out; or what this mount kept ended before somebody could tell it that it need not have.
         let goes_on = mine.is_some() && leases.is_valid(begun);
         if !goes_on || heed.losses != losses {
-            recalled.extend(leases.shards.end_all());
+            recalled.extend(leases.end_all());
         }
         let words = match &mine {
             Some(record) => u64_at(record, tenure::WORDS),
             None => {
-                recalled.extend(self.begin_tenure(&mut heed.tried, begun, found)?);
+                self.begin_tenure(&mut heed.tried, begun, found, recalled)?;
                 // Words for the one before are still there.
                 heed.words = u64::MAX;
                 0
@@ -135,17 +135,19 @@ impl<S: Store> Deferring<S> {
     }
 
     /// Those who see the new tenure take the one before for over, so its leases end first. Nobody enters
-    /// with the new one before the store has it: others would take it for struck out. Answers the shards
-    /// that were entered with the one before meanwhile.
+    /// with the new one before the store has it: others would take it for struck out. `ended`: the shards of
+    /// those leases.
     /// `found`: what the store said of a tenure. One whose beginning is lost and comes late begins nothing.
     fn begin_tenure(
         &self,
         tried: &mut u64,
         now: Time,
         found: Option<Bytes>,
-    ) -> Result<Vec<ShardKey>, Error> {
+        ended: &mut Vec<ShardKey>,
+    ) -> Result<(), Error> {
         let leases = &self.leases;
         leases.valid_until.store(0, Ordering::SeqCst);
+        ended.extend(leases.end_all());
         let there = found.as_ref().filter(|found| found.len() >= 8);
         let there = there.map_or(0, |found| u64_at(found, tenure::NUMBER));
         let before = leases.tenure.load(Ordering::SeqCst).max(there).max(*tried);
@@ -164,7 +166,8 @@ impl<S: Store> Deferring<S> {
         leases.tenure.store(number, Ordering::SeqCst);
         leases.was_used(now);
         // Whoever was about to enter with the one before is too late.
-        Ok(leases.shards.end_all())
+        ended.extend(leases.end_all());
+        Ok(())
     }
 
     /// Takes the words for this mount: what they are about is kept no more.
@@ -173,7 +176,7 @@ impl<S: Store> Deferring<S> {
         let wanted = |(field, _): &(Bytes, Bytes)| keys::shard_of_word(self.leases.me, field);
         let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
         let now = self.leases.clock.steady();
-        shards.iter().for_each(|shard| self.leases.shards.recalled(*shard, now));
+        self.leases.recalled(&shards, now);
         recalled.extend(&shards);
         let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
             batch.delete(keys::word(self.leases.me, *shard))
@@ -196,7 +199,7 @@ impl<S: Store> Deferring<S> {
 
     fn let_go_of_all(&self) {
         if self.leases.shards.held() > 0 {
-            self.let_go(self.leases.shards.end_all());
+            self.let_go(self.leases.end_all());
         }
     }
 

@@ -46,8 +46,9 @@ impl Leases {
         if concerns { Role::Change } else { Role::Other }
     }
 
+    /// To be called before the change is sent, with which this mount goes off the record.
     pub(super) fn changing(&self, shards: Vec<ShardKey>) -> Changing<'_> {
-        shards.iter().for_each(|shard| self.shards.begin_change(*shard));
+        self.begin_change(&shards);
         Changing { leases: self, shards }
     }
 
@@ -280,7 +281,7 @@ mod tests {
         leases.valid_until.store(1, Ordering::SeqCst);
         let (_, entering) = leases.entering(keys::ROOT_HOME, &batch).expect("it is at rest");
         assert!(leases.shards.entered(keys::ROOT_HOME, &entering, Bytes::new()).is_some());
-        leases.shards.end_all();
+        leases.end_all();
         (0..20).for_each(|_| look());
         leases.valid_until.store(0, Ordering::SeqCst);
         assert!(leases.entering(keys::ROOT_HOME, &batch).is_none());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidefs_model::{ShardKey, Time};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read};
 
 use super::Listing;
@@ -23,6 +23,8 @@ const LOOKS: u32 = 10;
 const LOOKS_AFTER_RECALL: u32 = 100;
 /// And for so long, so that whoever waits finds nobody there.
 const KEEPS_AWAY: Duration = Duration::from_millis(200);
+/// Inodes of which the kernel has attributes, of one lease. More are looked at without a lifetime.
+const TOLD_MAX: usize = 64;
 /// Values that are compared from look to look.
 const COMPARED: usize = 4;
 
@@ -33,6 +35,8 @@ pub(super) struct Shards {
     held: AtomicUsize,
     /// Numbers leases that are asked for, from 1 on.
     asked: AtomicU64,
+    /// How many were granted.
+    granted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -59,8 +63,19 @@ struct Watched {
 #[derive(Debug)]
 struct Lease {
     number: u64,
+    /// How many were granted until then, with this one.
+    granted: u64,
+    /// Inodes whose attributes the kernel was told.
+    told: Vec<Ino>,
     /// All that was listed of the shard, where that is little.
     listed: Option<Listed>,
+}
+
+/// Leases that have ended: their shards, and the inodes of which the kernel has attributes under them.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub shards: Vec<ShardKey>,
+    pub told: Vec<Ino>,
 }
 
 /// A listing, and what it found.
@@ -78,12 +93,45 @@ pub(super) struct Entering {
 impl Shards {
     pub fn new() -> Shards {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Shards { stripes, held: AtomicUsize::new(0), asked: AtomicU64::new(0) }
+        Shards {
+            stripes,
+            held: AtomicUsize::new(0),
+            asked: AtomicU64::new(0),
+            granted: AtomicU64::new(0),
+        }
     }
 
     /// How many leases there are.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
+    }
+
+    /// How many leases were granted until now.
+    pub fn granted(&self) -> u64 {
+        self.granted.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the kernel will have attributes of an inode, under a lease that was there when so many were
+    /// granted. `false`: there is none, or it has no room.
+    pub fn tell(
+        &self,
+        shard: ShardKey,
+        ino: Ino,
+        granted: u64,
+        is_valid: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut stripe = self.stripe(shard);
+        let watched = stripe.shards.get_mut(&shard);
+        let lease = watched.and_then(|watched| watched.lease.as_mut());
+        let Some(lease) = lease.filter(|lease| lease.granted <= granted && is_valid()) else {
+            return false;
+        };
+        let is_told = lease.told.contains(&ino);
+        let has_room = is_told || lease.told.len() < TOLD_MAX;
+        if has_room && !is_told {
+            lease.told.push(ino);
+        }
+        has_room
     }
 
     /// The number of a shard's lease.
@@ -115,7 +163,9 @@ impl Shards {
         if !unchanged || watched.lease.is_some() {
             return None;
         }
-        watched.lease = Some(Lease { number: entering.number, listed: None });
+        let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
+        let lease = Lease { number: entering.number, granted, told: Vec::new(), listed: None };
+        watched.lease = Some(lease);
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
         Some(entering.number)
@@ -155,11 +205,12 @@ impl Shards {
         }
     }
 
-    /// This mount is about to change a shard: its lease ends, and none is taken until that is done.
-    pub fn begin_change(&self, shard: ShardKey) {
+    /// This mount is about to change a shard: its lease ends, and none is taken until that is done. Answers
+    /// the inodes that the kernel was told of under it.
+    pub fn begin_change(&self, shard: ShardKey) -> Vec<Ino> {
         let mut stripe = self.stripe(shard);
         stripe.under_way += 1;
-        self.end_lease(&mut stripe, shard);
+        self.end_lease(&mut stripe, shard)
     }
 
     pub fn end_change(&self, shard: ShardKey) {
@@ -168,40 +219,41 @@ impl Shards {
         stripe.changes += 1;
     }
 
-    /// Another mount wants to change a shard.
-    pub fn recalled(&self, shard: ShardKey, now: Time) {
+    /// Another mount wants to change a shard. Answers the inodes that the kernel was told of.
+    pub fn recalled(&self, shard: ShardKey, now: Time) -> Vec<Ino> {
         let mut stripe = self.stripe(shard);
-        self.end_lease(&mut stripe, shard);
+        let told = self.end_lease(&mut stripe, shard);
         if let Some(watched) = stripe.shards.get_mut(&shard) {
             watched.recalled = Some(now);
         }
+        told
     }
 
-    /// Ends all leases; the shards that they were of.
-    pub fn end_all(&self) -> Vec<ShardKey> {
-        let mut ended = Vec::new();
+    /// Ends all leases.
+    pub fn end_all(&self) -> Ended {
+        let mut ended = Ended::default();
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
             stripe.changes += 1;
-            let watched = stripe.shards.iter_mut();
-            let taken = watched.filter_map(|(shard, watched)| {
+            for (shard, watched) in &mut stripe.shards {
                 watched.looks = 0;
-                watched.lease.take().map(|_| *shard)
-            });
-            ended.extend(taken);
+                if let Some(lease) = watched.lease.take() {
+                    ended.shards.push(*shard);
+                    ended.told.extend(lease.told);
+                }
+            }
         }
-        self.held.fetch_sub(ended.len(), Ordering::SeqCst);
+        self.held.fetch_sub(ended.shards.len(), Ordering::SeqCst);
         ended
     }
 
-    fn end_lease(&self, stripe: &mut Stripe, shard: ShardKey) {
+    fn end_lease(&self, stripe: &mut Stripe, shard: ShardKey) -> Vec<Ino> {
         stripe.changes += 1;
-        if let Some(watched) = stripe.shards.get_mut(&shard) {
-            watched.looks = 0;
-            if watched.lease.take().is_some() {
-                self.held.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return Vec::new() };
+        watched.looks = 0;
+        let Some(lease) = watched.lease.take() else { return Vec::new() };
+        self.held.fetch_sub(1, Ordering::SeqCst);
+        lease.told
     }
 
     /// What was listed of a shard under a lease.

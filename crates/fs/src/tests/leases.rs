@@ -3,6 +3,7 @@
 mod gone;
 mod meanwhile;
 mod story;
+mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

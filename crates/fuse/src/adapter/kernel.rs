@@ -1,12 +1,15 @@
 //! What this mount and the kernel agree on when they first meet, and what was agreed.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use fuser::{INodeNo, InitFlags, KernelConfig, Notifier};
-use tidefs_fs::Lifetimes;
+use rustix::io::Errno;
+use tidefs_fs::{KernelCache, Lifetimes};
+use tidefs_model::Ino;
 
 use crate::latency::Latencies;
 use crate::passthrough::kernel_release;
@@ -19,6 +22,14 @@ const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// Before, pages were dropped in front of a write that went past them, but not behind it.
 const DROPS_WRITTEN_PAGES_SINCE: (u32, u32) = (6, 18);
 
+/// Before, a kernel that had given up an inode while it asked for it believed an old answer.
+const DOUBTS_OLD_ATTRIBUTES_SINCE: (u32, u32) = (6, 13);
+
+/// Whether a kernel can be relied on to forget attributes.
+pub fn forgets_attributes() -> bool {
+    kernel_release() >= DOUBTS_OLD_ATTRIBUTES_SINCE
+}
+
 /// What the kernel of this mount can do. Shared by the adapter and the session.
 #[derive(Debug, Default)]
 pub struct Kernel {
@@ -29,6 +40,7 @@ pub struct Kernel {
     over: AtomicBool,
     requests: AtomicUsize,
     notifier: OnceLock<Notifier>,
+    connection: OnceLock<OwnedFd>,
     /// How long each of them took.
     pub latencies: Latencies,
 }
@@ -69,16 +81,11 @@ impl Kernel {
         self.answers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when no answer is under way that was given a lifetime before: each of them has been
-    /// handed to the kernel.
-    pub fn wait_for_answers(&self) {
-        drop(self.answers.write().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// The way to tell the kernel something unasked, set before the first request.
-    pub fn set_notifier(&self, notifier: Notifier) {
+    /// The ways to tell the kernel something unasked, set before the first request.
+    pub fn set_notifier(&self, notifier: Notifier, connection: OwnedFd) {
         // There is one session, hence one notifier.
         let _ = self.notifier.set(notifier);
+        let _ = self.connection.set(connection);
     }
 
     /// Has the kernel drop what it keeps of a file: bytes and attributes. Waits for reads of the
@@ -123,6 +130,39 @@ impl Kernel {
         }
         true
     }
+}
+
+impl KernelCache for Kernel {
+    fn wait_for_answers(&self) {
+        drop(self.answers.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn forget(&self, ino: Ino) -> bool {
+        // A kernel that has let go of the mount has no inode of it any more, and does not say so.
+        if self.over.load(Ordering::SeqCst) {
+            return true;
+        }
+        let forgotten = self.connection.get().map(|connection| forget_attributes(connection, ino));
+        forgotten != Some(Err(Errno::NOENT))
+    }
+}
+
+/// Tells the kernel that the attributes that it has of an inode are out of date. The library's notice does
+/// not say that the kernel has no such inode.
+fn forget_attributes(connection: &OwnedFd, ino: Ino) -> Result<(), Errno> {
+    /// FUSE_NOTIFY_INVAL_INODE; a notice has it where an answer has its error.
+    const INVALIDATE_INODE: i32 = 2;
+    const NOTICE_BYTES: u32 = 40;
+    /// Before a file's bytes, whose pages stay.
+    const OFFSET: i64 = -1;
+    let mut notice = Vec::with_capacity(NOTICE_BYTES as usize);
+    notice.extend(NOTICE_BYTES.to_ne_bytes());
+    notice.extend(INVALIDATE_INODE.to_ne_bytes());
+    notice.extend(0_u64.to_ne_bytes());
+    notice.extend(ino.0.to_ne_bytes());
+    notice.extend(OFFSET.to_ne_bytes());
+    notice.extend(0_i64.to_ne_bytes());
+    rustix::io::write(connection, &notice).map(drop)
 }
 
 /// What is asked for where the kernel offers it, and why. Never the kernel's whole offer: some of

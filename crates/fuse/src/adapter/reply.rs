@@ -30,7 +30,7 @@ impl<S: Store> Adapter<S> {
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Ok(Entry { attr }) => self.answer(before, |lifetimes| {
+            Ok(Entry { attr }) => self.answer(before, Some(attr.ino), |lifetimes| {
                 let attr = file_attr(&attr);
                 reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
             }),
@@ -46,7 +46,7 @@ impl<S: Store> Adapter<S> {
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Err(Errno::ENOENT) => self.answer(before, |lifetimes| {
+            Err(Errno::ENOENT) => self.answer(before, None, |lifetimes| {
                 if lifetimes.negative.is_zero() {
                     reply.error(Errno::ENOENT);
                 } else {
@@ -64,9 +64,9 @@ impl<S: Store> Adapter<S> {
         result: Result<Attr, Errno>,
     ) {
         match result {
-            Ok(attr) => {
-                self.answer(before, |lifetimes| reply.attr(&lifetimes.attr, &file_attr(&attr)))
-            }
+            Ok(attr) => self.answer(before, Some(attr.ino), |lifetimes| {
+                reply.attr(&lifetimes.attr, &file_attr(&attr));
+            }),
             Err(error) => reply.error(error),
         }
     }
@@ -93,7 +93,7 @@ impl<S: Store> Adapter<S> {
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
         let flags = self.own_flags(entry.attr.ino, mode, &opened);
-        self.answer(before, |lifetimes| {
+        self.answer(before, None, |lifetimes| {
             let lifetime = shorter(lifetimes);
             created(reply, &lifetime, &attr, handle, flags, mode, backing);
         });

@@ -105,7 +105,7 @@ impl<S: Store> Adapter<S> {
         let before = fs.standing();
         let answer = move |changed: Result<Attr, Errno>| match changed {
             Ok(attr) => kernel.answer(
-                || fs.lifetimes_since(before),
+                || fs.lifetimes_of(attr.ino, before),
                 |lifetimes| {
                     reply.attr(&lifetimes.attr, &file_attr(&attr));
                 },

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use tidefs_fs::LIFETIME_MAX;
+use tidefs_fs::{KernelCache, LIFETIME_MAX};
 
 use super::Served;
 use super::worker::Worker;

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -115,6 +115,34 @@ fn what_is_at_rest_is_looked_at_without_the_store_and_a_change_elsewhere_is_seen
     let calls = store.count(Operation::Batch) - before;
     assert!(calls < LOOKS / 2, "{calls} calls for {LOOKS} looks");
     for mode in [0o600, 0o640, 0o644] {
+        fs::set_permissions(&here, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(look(), mode);
+    }
+}
+
+#[test]
+fn attributes_at_rest_are_looked_at_in_the_kernel_and_a_change_elsewhere_is_seen_at_once() {
+    const LOOKS: u64 = 2_000;
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    let second = MountedSession::over(store, false);
+    let (here, there) = (first.path().join("file"), second.path().join("file"));
+    fs::write(&here, "text").unwrap();
+    // Not opened, but found: no name is looked up any more.
+    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&there).unwrap();
+    let look = || found.metadata().unwrap().mode() & 0o777;
+    let asked = || second.session.requests().total();
+    for mode in [0o600, 0o640, 0o644] {
+        // Long enough to be at rest again.
+        std::thread::sleep(Duration::from_millis(500));
+        (0..LOOKS).for_each(|_| _ = look());
+        let before = asked();
+        (0..LOOKS).for_each(|_| _ = look());
+        let requests = asked() - before;
+        assert!(requests < LOOKS / 10, "{requests} requests for {LOOKS} looks");
         fs::set_permissions(&here, Permissions::from_mode(mode)).unwrap();
         assert_eq!(look(), mode);
     }

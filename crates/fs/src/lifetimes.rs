@@ -1,0 +1,102 @@
+//! For how long the kernel of a mount may answer from what it was told.
+//!
+//! While the mount is alone it makes every change itself. With company what is under [leases](crate::leases)
+//! has a lifetime, too, but for names: a kernel can be made to forget attributes, and it hands out names
+//! that it is made to forget as if they were gone. Attributes of open files have none, since this mount
+//! knows more of them than the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidefs_model::{Ino, ShardKey};
+use tidefs_store::Store;
+
+use crate::attr::Kind;
+use crate::fs::Fs;
+use crate::membership::LIFETIME_MAX;
+
+/// How long the kernel may answer from its own caches without asking again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetimes {
+    pub entry: Duration,
+    pub attr: Duration,
+    /// For a name that does not exist.
+    pub negative: Duration,
+}
+
+/// How things stood when something was about to be read that the kernel may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Which time of being alone it was, if it was one.
+    alone: Option<u64>,
+    /// How many leases this mount had been granted.
+    granted: u64,
+}
+
+/// The attributes that the kernel of a mount keeps.
+pub trait KernelCache: Send + Sync {
+    /// Returns when all answers with a lifetime that are about to be handed to the kernel have been.
+    fn wait_for_answers(&self);
+    /// Has the kernel forget the attributes of an inode, also those of answers that it asked for before and
+    /// has not looked at yet. `false`: it does not have the inode, unless it is in such an answer.
+    fn forget(&self, ino: Ino) -> bool;
+}
+
+impl<S: Store> Fs<S> {
+    /// The kernel may be told to keep attributes with company, from here on; to be called once at most.
+    pub fn set_kernel_cache(&self, cache: Arc<dyn KernelCache>) {
+        let table = Arc::clone(&self.table);
+        let knows = move |ino| table.find(ino).is_some();
+        self.store.leases.set_kernel_cache(cache, Box::new(knows));
+    }
+
+    /// Of anything: up to [`LIFETIME_MAX`] while this is the only mount; zero as soon as there is another one.
+    pub fn lifetimes(&self) -> Lifetimes {
+        let lifetime = self.membership.lifetime(self.steady());
+        Lifetimes { entry: lifetime, attr: lifetime, negative: lifetime }
+    }
+
+    /// To be asked before something is read that the kernel may keep.
+    pub fn standing(&self) -> Standing {
+        // A lease that is granted between the two counts as later.
+        let granted = self.store.leases.granted();
+        Standing { alone: self.time_alone(), granted }
+    }
+
+    /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
+    /// changed it and left.
+    pub fn lifetimes_since(&self, before: Standing) -> Lifetimes {
+        match before.alone {
+            Some(alone) if self.time_alone() == Some(alone) => self.lifetimes(),
+            _ => Lifetimes::default(),
+        }
+    }
+
+    /// The same of an inode's attributes, which the kernel will be made to forget. No answer with them may be
+    /// under way when [`KernelCache::wait_for_answers`] returns.
+    pub fn lifetimes_of(&self, ino: Ino, before: Standing) -> Lifetimes {
+        if before.alone.is_some() {
+            return self.lifetimes_since(before);
+        }
+        let attr = self.lifetime_under_leases(ino, before).unwrap_or_default();
+        Lifetimes { attr, ..Lifetimes::default() }
+    }
+
+    fn lifetime_under_leases(&self, ino: Ino, before: Standing) -> Option<Duration> {
+        let leases = &self.store.leases;
+        if !leases.may_tell() {
+            return None;
+        }
+        let node = self.table.find(ino)?;
+        let is_open_file = node.kind == Kind::File && node.is_open();
+        let headers = match node.kind {
+            Kind::Directory => self.format.shards,
+            _ => 0,
+        };
+        let headers = (0..headers).map(|index| ShardKey { directory: ino, index });
+        let mut shards = headers.chain([node.home]);
+        let left = leases.validity_left()?.min(LIFETIME_MAX);
+        let are_told = !is_open_file && shards.all(|shard| leases.tell(shard, ino, before.granted));
+        are_told.then_some(left)
+    }
+}
