@@ -14,20 +14,23 @@ use crate::lane::Lane;
 pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
     each(&mut lanes, |lane| lane.send());
     while !lanes.is_empty() {
-        if let [lane] = &mut lanes[..]
-            && !lane.wants_to_send()
-        {
-            // The common case: one node, all sent. Waiting in the receive saves the poll.
-            let result = match lane.receive(false) {
-                Ok(true) => lane.send(),
-                Ok(false) if lane.is_late(Awake::now()) => Err(Fault::TimedOut),
-                Ok(false) => Ok(()),
-                Err(fault) => Err(fault),
-            };
-            settle(&mut lanes, 0, result);
+        let at = lanes.len() - 1;
+        if lanes.iter().all(Lane::is_about_to_end) || at == 0 && !lanes[0].wants_to_send() {
+            // The common case. Waiting in the receive saves the poll, and may be done awake.
+            let result = wait_and_receive(&mut lanes[at]);
+            settle(&mut lanes, at, result);
         } else {
             wait_and_move(&mut lanes);
         }
+    }
+}
+
+/// What other nodes answer in the meantime stays where it arrives: it must be little.
+fn wait_and_receive(lane: &mut Lane<'_, '_>) -> Result<(), Fault> {
+    match lane.receive(false)? {
+        true => lane.send(),
+        false if lane.is_late(Awake::now()) => Err(Fault::TimedOut),
+        false => Ok(()),
     }
 }
 

@@ -76,6 +76,11 @@ impl<'j, 'a> Lane<'j, 'a> {
         self.sent < self.begun || self.may_begin()
     }
 
+    /// All is sent, and the replies are a matter of microseconds.
+    pub fn is_about_to_end(&self) -> bool {
+        self.sent == self.jobs.len() && self.in_flight_bytes <= SOON_BYTES_MAX
+    }
+
     pub fn deadline(&self) -> Awake {
         self.deadline
     }

@@ -301,6 +301,10 @@ impl Lease {
             Patience::None => ask(true),
             Patience::Long => ask(false),
             Patience::Short => {
+                // What was there already says nothing about waiting.
+                if let Some(bytes) = ask(true)? {
+                    return Ok(Some(bytes));
+                }
                 let (way, began) = (node.waits.choose(), Instant::now());
                 let early = if way == Way::Awake { spin(|| ask(true))? } else { None };
                 let bytes = if early.is_some() { early } else { ask(false)? };
