@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
-  tenants uring papers
+  tenants uring papers python package
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lent suites
+	$(MAKE) --no-print-directory killed crashed lent suites package
 
 lint:
 	cargo fmt --all --check
@@ -171,6 +171,18 @@ suites:
 	$(LIMIT) trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
 	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
+
+# The Python package, with the system's own Python; `make python`: with every version there is.
+PYTHON = python/check.py --tidefs $(TIDEFS) --ecosystem
+
+package:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) $(PYTHON) --python /usr/bin/python3
+
+python: ## the Python package on each Python from 3.9 to 3.13 that is installed
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(PYTHON)
 
 litmus: ## races between two mounts, five minutes on each store and as long while nodes come and go; between three, two
 	cargo build --release --locked -p tidefs-cli
