@@ -7,6 +7,7 @@
 //! cannot be made in the end is told when the file is closed, or the directory synced.
 
 mod change;
+mod given_up;
 mod now;
 mod pending;
 mod publish;
@@ -23,6 +24,7 @@ use tidefs_store::{
 };
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
+use given_up::GivenUp;
 use pending::Pending;
 pub(crate) use publish::{Made, Making};
 
@@ -46,6 +48,7 @@ pub(crate) struct Deferring<S> {
     /// Counts changes that were answered and could not be made: what was concluded from any of
     /// them is no longer right.
     failures: AtomicU64,
+    given_up: GivenUp,
     /// Why the first change failed that did so since somebody asked.
     untold: Mutex<Option<Error>>,
 }
@@ -73,6 +76,7 @@ impl<S: Store> Deferring<S> {
             has_unmade: AtomicBool::new(false),
             nameless: Mutex::default(),
             failures: AtomicU64::new(0),
+            given_up: GivenUp::default(),
             untold: Mutex::default(),
         })
     }
@@ -189,7 +193,9 @@ impl<S: Store> Store for Deferring<S> {
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
-        self.store.write(writes)
+        let written = self.store.write(writes);
+        self.given_up.note(&written, writes.iter().map(|write| write.key));
+        written
     }
 
     fn write_and_batch(
@@ -202,7 +208,13 @@ impl<S: Store> Store for Deferring<S> {
     }
 
     fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
-        self.store.trim(trims)
+        let cut = self.store.trim(trims);
+        self.given_up.note(&cut, trims.iter().map(|(stripe, _)| *stripe));
+        cut
+    }
+
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        self.store.fence(stripes)
     }
 
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {

@@ -281,6 +281,7 @@ impl<S: Store> Fs<S> {
         self.store.publish();
         self.tell_appends();
         self.store.tidy();
+        self.store.fence_given_up();
         if let Err(error) = self.get_ready() {
             tracing::debug!(%error, "another mount waits for locks that are held here");
         }

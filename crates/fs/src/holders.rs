@@ -87,7 +87,9 @@ impl<S: Store> Fs<S> {
         let known: BTreeMap<_, _> = self.holding.files().clone().into_iter().collect();
         let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
         let ended = known.iter().map(|(ino, home)| (*ino, *home));
-        let ended = ended.filter(|(ino, _)| !is_open(ino)).collect();
+        // As long as bytes may arrive the file has to be there.
+        let ended = ended.filter(|(ino, _)| !is_open(ino) && self.store.fence_file(*ino).is_ok());
+        let ended = ended.collect();
         let wishes = [(Wish::Enter, begun), (Wish::Leave, ended)];
         for ((wish, files), stopped) in wishes.into_iter().zip(&mut looked.stopped) {
             let files = beginning_behind(*stopped, files);

@@ -219,6 +219,10 @@ impl<S: Store> Store for Sealed<S> {
         }
     }
 
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        self.inner.fence(stripes)
+    }
+
     fn overview(&self) -> Result<Overview, StoreError> {
         self.inner.overview()
     }

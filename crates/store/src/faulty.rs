@@ -30,9 +30,10 @@ pub enum Operation {
     Lengths,
     Overview,
     Keys,
+    Fence,
 }
 
-const OPERATIONS: usize = Operation::Keys as usize + 1;
+const OPERATIONS: usize = Operation::Fence as usize + 1;
 
 /// Which calls of an operation are meant, counted from 1 since the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +224,10 @@ impl<S: Store> Store for Faulty<S> {
 
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
         self.call(Operation::Lengths, |store| store.lengths(stripes))
+    }
+
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        self.call(Operation::Fence, |store| store.fence(stripes))
     }
 
     fn overview(&self) -> Result<Overview, StoreError> {

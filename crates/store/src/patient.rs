@@ -132,6 +132,10 @@ impl<S: Store> Store for Patient<S> {
         self.inner.lengths(stripes)
     }
 
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        self.inner.fence(stripes)
+    }
+
     fn overview(&self) -> Result<Overview, StoreError> {
         self.inner.overview()
     }

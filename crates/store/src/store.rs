@@ -114,6 +114,16 @@ pub trait Store: Send + Sync + 'static {
     /// a trim has left at the end.
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError>;
 
+    /// Returns when no write or trim of these stripes that failed before can be carried out any more: a
+    /// request that nobody waits for may still be on its way. No call of this store overtakes one that was
+    /// given up; this is for those who let others change the stripes.
+    ///
+    /// # Errors
+    /// When a node may still carry one out.
+    fn fence(&self, _stripes: &[StripeKey]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// What the store says of itself. A node that does not answer is listed as unavailable.
     fn overview(&self) -> Result<Overview, StoreError>;
 
@@ -200,6 +210,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
         (**self).lengths(stripes)
+    }
+
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        (**self).fence(stripes)
     }
 
     fn overview(&self) -> Result<Overview, StoreError> {

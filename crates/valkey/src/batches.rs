@@ -97,7 +97,11 @@ fn ask_again(
 
 /// A batch that only reads may be repeated; any other may have been applied when it got lost.
 fn function_job(shard: ShardKey, batch: &Batch) -> Job<'static> {
-    Job::new(shard.partition(), batch_request(&shard_name(shard), batch), batch.only_reads())
+    let (partition, request) = (shard.partition(), batch_request(&shard_name(shard), batch));
+    match batch.only_reads() {
+        true => Job::reading(partition, request),
+        false => Job::new(partition, request, false),
+    }
 }
 
 /// Reads fields and does nothing else.
@@ -112,7 +116,7 @@ fn plain_job(shard: ShardKey, batch: &Batch) -> Job<'static> {
         let (Read::Field { field } | Read::Linked { field, .. }) = read;
         request.push(field);
     }
-    Job::new(shard.partition(), request.end(), true)
+    Job::reading(shard.partition(), request.end())
 }
 
 /// `None` where all fields are missing: the shard may be empty or not.

@@ -13,6 +13,7 @@ use tidefs_store::StoreError;
 
 use crate::awake::Awake;
 use crate::exchange::exchange;
+use crate::given_up::GivenUp;
 use crate::job::{Job, JobResult};
 use crate::lane::Lane;
 use crate::pool::{Access, Node};
@@ -32,9 +33,15 @@ pub struct Client {
     pub access: Arc<Access>,
     /// What programs were told of.
     pub failures: Failures,
+    pub given_up: GivenUp,
 }
 
 impl Client {
+    pub fn new(topology: Topology, access: Arc<Access>) -> Client {
+        let (failures, given_up) = (Failures::default(), GivenUp::default());
+        Client { topology, access, failures, given_up }
+    }
+
     /// Carries all jobs out. Each that succeeds has its answer, which is no error.
     ///
     /// # Errors
@@ -95,6 +102,8 @@ impl Client {
 
     /// Leases connections in the order of the nodes' ids; see the pool.
     fn visit(&self, mut visits: Vec<(&Arc<Node>, &mut Job<'_>)>, asking: bool) {
+        // Before any connection is taken.
+        visits.retain_mut(|(node, job)| self.may_follow(node, job));
         visits.sort_by_key(|(node, _)| node.id);
         let mut lanes = Vec::with_capacity(1);
         let mut visits = visits.into_iter().peekable();
@@ -114,6 +123,19 @@ impl Client {
             }
         }
         exchange(lanes);
+    }
+
+    /// A change is not sent where an earlier one of its partition may still be carried out elsewhere.
+    fn may_follow(&self, node: &Arc<Node>, job: &mut Job<'_>) -> bool {
+        if !job.changes {
+            return true;
+        }
+        let fenced = self.fence(job.partition, Some(node));
+        if let Err((node, fault)) = fenced {
+            (job.node, job.result) = (Some(node), JobResult::Unreached(fault));
+            return false;
+        }
+        true
     }
 
     /// Looks at what came of the round; answers whether there is more to do, and after a pause.

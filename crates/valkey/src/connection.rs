@@ -36,6 +36,8 @@ const TOGETHER_BYTES: usize = 16 << 10;
 pub struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) inbound: Inbound,
+    /// What the server calls this connection; never used again while it runs.
+    number: u64,
     /// For how long nothing may happen.
     patience: Duration,
 }
@@ -50,7 +52,7 @@ impl Connection {
         let socket = dial(endpoint, timeouts.connect)?;
         set_timeouts(&socket, timeouts.connect.min(LOOK_EVERY))?;
         let (inbound, patience) = (Inbound::default(), timeouts.connect);
-        let mut connection = Connection { socket, inbound, patience };
+        let mut connection = Connection { socket, inbound, number: 0, patience };
         let id = connection.introduce(account)?;
         connection.patience = timeouts.reply;
         set_timeouts(&connection.socket, timeouts.reply.min(LOOK_EVERY))?;
@@ -61,6 +63,7 @@ impl Connection {
         let requests = [
             Request::of(&["AUTH", account.name, account.secret.reveal()]),
             Request::of(&["CLIENT", "SETNAME", CLIENT_NAME]),
+            Request::of(&["CLIENT", "ID"]),
             Request::of(&["CLUSTER", "MYID"]),
         ];
         for request in &requests {
@@ -68,8 +71,22 @@ impl Connection {
         }
         accepted(self.receive_reply()?)?;
         accepted(self.receive_reply()?)?;
+        self.number = accepted(self.receive_reply()?)?.integer()?.unsigned_abs();
         let id = accepted(self.receive_reply()?)?;
         Ok(id.text()?.to_owned())
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Has the server end other connections. Nothing that was sent on them and not carried out by now
+    /// ever is, whether it has arrived there or not.
+    pub fn end_others(&mut self, numbers: &[u64]) -> Result<(), Fault> {
+        let end = |number: &u64| Request::of(&["CLIENT", "KILL", "ID", &number.to_string()]);
+        let requests: Vec<_> = numbers.iter().map(end).collect();
+        let replies = self.ask_all(&requests)?;
+        replies.into_iter().try_for_each(|reply| accepted(reply).map(drop))
     }
 
     /// Sends one request and waits for its reply; an error reply is a fault.

@@ -19,6 +19,8 @@ pub struct Job<'a> {
     pub buffer: Option<&'a mut [u8]>,
     /// Doing it twice is the same as doing it once.
     pub repeatable: bool,
+    /// Others may see that it was done.
+    pub changes: bool,
     /// The node that the job went to last.
     pub node: Option<Arc<Node>>,
     /// How often it got lost.
@@ -54,11 +56,15 @@ pub enum Answer {
 impl<'a> Job<'a> {
     pub fn new(partition: Partition, request: Request<'a>, repeatable: bool) -> Job<'a> {
         let (buffer, node, result) = (None, None, JobResult::Open);
-        Job { partition, request, buffer, repeatable, node, losses: 0, result }
+        Job { partition, request, buffer, repeatable, changes: true, node, losses: 0, result }
+    }
+
+    pub fn reading(partition: Partition, request: Request<'a>) -> Job<'a> {
+        Job { changes: false, ..Job::new(partition, request, true) }
     }
 
     pub fn landing(partition: Partition, request: Request<'a>, buffer: &'a mut [u8]) -> Job<'a> {
-        Job { buffer: Some(buffer), ..Job::new(partition, request, true) }
+        Job { buffer: Some(buffer), ..Job::reading(partition, request) }
     }
 
     /// Bytes that the job puts in flight, about.

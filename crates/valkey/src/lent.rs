@@ -55,7 +55,7 @@ impl LentNode {
     /// To ask it something.
     pub fn line(&self) -> LentLine {
         let (endpoint, account) = (self.description.endpoint(), self.account.clone());
-        LentLine { endpoint, account, connection: None }
+        LentLine { endpoint, account, connection: None, given_up: None }
     }
 
     /// Ends its process at once: what it holds still is lost.
@@ -70,6 +70,8 @@ pub struct LentLine {
     endpoint: Endpoint,
     account: Account,
     connection: Option<Connection>,
+    /// One that was given up with something under way, by the node's number.
+    given_up: Option<u64>,
 }
 
 impl LentLine {
@@ -99,9 +101,13 @@ impl LentLine {
             Some(connection) => connection,
             None => {
                 let timeouts = Timeouts { reply: REPLY_WAIT, ..Timeouts::default() };
-                Connection::open(&self.endpoint, &self.account, timeouts)?.0
+                let mut connection = Connection::open(&self.endpoint, &self.account, timeouts)?.0;
+                // A budget of before must not come behind a new one.
+                connection.end_others(self.given_up.as_slice())?;
+                connection
             }
         };
+        self.given_up = Some(connection.number());
         let reply = connection.ask(&Request::of(words))?;
         // After a fault a connection is of no more use.
         self.connection = Some(connection);

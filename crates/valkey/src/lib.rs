@@ -22,6 +22,7 @@ mod error;
 mod exchange;
 mod fault;
 mod function;
+mod given_up;
 mod host;
 mod inbound;
 mod job;

@@ -66,7 +66,7 @@ fn scan(client: &Client, places: &[(ShardKey, Place)]) -> Result<Vec<Job<'static
     let job = |(shard, place): &(ShardKey, Place)| {
         let request = Request::new("HSCAN").word(&shard_name(*shard)).number(place.cursor);
         let request = request.word(b"COUNT").number(PAGE_FIELDS).end();
-        Job::new(shard.partition(), request, true)
+        Job::reading(shard.partition(), request)
     };
     let mut jobs: Vec<_> = places.iter().map(job).collect();
     client.perform(&mut jobs)?;

@@ -28,7 +28,7 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
         stripes.iter().map(|key| (key.partition().number(), None)).collect();
     let ask = |&slot: &u16| {
         let partition = Partition::new(slot);
-        Job::new(partition, Request::new("GET").word(&mark_name(partition)).end(), true)
+        Job::reading(partition, Request::new("GET").word(&mark_name(partition)).end())
     };
     let mut jobs: Vec<_> = marks.keys().map(ask).collect();
     client.perform(&mut jobs)?;
@@ -46,7 +46,7 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
 pub fn marks(client: &Client) -> BTreeMap<u16, u64> {
     let ask = |slot| {
         let partition = Partition::new(slot);
-        Job::new(partition, Request::new("GET").word(&mark_name(partition)).end(), true)
+        Job::reading(partition, Request::new("GET").word(&mark_name(partition)).end())
     };
     let mut jobs: Vec<_> = (0..PARTITIONS).map(ask).collect();
     // Each job tells what became of it.

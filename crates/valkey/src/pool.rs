@@ -4,6 +4,10 @@
 //! again each second. Connections are made when they are needed and lent to one caller at a time.
 //! Whoever needs several nodes at once takes their connections in the order of the nodes' ids, so
 //! that no two callers wait for each other.
+//!
+//! A connection that is given up may have requests on their way, which the network or the node may hold
+//! back for any time. So nothing more is sent to the node before it has ended that connection on its side:
+//! a request that was given up is carried out before the next one, or never.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,6 +60,9 @@ struct Gate {
     idle: Vec<Connection>,
     /// Connections that exist or are being made.
     open: usize,
+    /// Connections that were given up, by the node's numbers, and that it may not have ended yet. No more
+    /// than there were at a time, since those that only end others are not among them.
+    given_up: Vec<u64>,
     /// Callers that wait for a connection.
     waiting: usize,
     /// Why the node could not be reached, and until when nobody needs to try again.
@@ -96,8 +103,37 @@ impl Node {
     }
 
     /// Lends a connection; waits for one when all are in use, at most for the reply time-out, or, of a
-    /// node on a slow link, for as long as the others get through.
+    /// node on a slow link, for as long as the others get through. Nothing of what was given up before
+    /// can be carried out any more.
     pub fn lease(self: &Arc<Node>) -> Result<Lease, Fault> {
+        let mut lease = self.any_connection()?;
+        let given_up = self.gate().given_up.clone();
+        if given_up.is_empty() {
+            return Ok(lease);
+        }
+        // Others who come meanwhile end them, too, and wait for that themselves.
+        match lease.connection_mut().end_others(&given_up) {
+            Ok(()) => {
+                self.gate().given_up.retain(|number| !given_up.contains(number));
+                Ok(lease)
+            }
+            Err(fault) => {
+                lease.carries_nothing = true;
+                lease.discard(&fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Returns when nothing of what was given up can be carried out any more.
+    pub fn fence(self: &Arc<Node>) -> Result<(), Fault> {
+        if !self.gate().given_up.is_empty() {
+            self.lease()?.release();
+        }
+        Ok(())
+    }
+
+    fn any_connection(self: &Arc<Node>) -> Result<Lease, Fault> {
         let deadline = Awake::now() + self.access.timeouts.reply;
         let mut gate = self.gate();
         loop {
@@ -105,7 +141,7 @@ impl Node {
             while let Some(connection) = gate.idle.pop() {
                 if connection.is_quiet() {
                     let connection = Some(connection);
-                    return Ok(Lease { node: Arc::clone(self), connection, generation });
+                    return Ok(Lease::new(self, connection, generation));
                 }
                 gate.open -= 1;
             }
@@ -168,7 +204,7 @@ impl Node {
         match opened {
             Ok(connection) => {
                 gate.down = None;
-                Ok(Lease { node: Arc::clone(self), connection: Some(connection), generation })
+                Ok(Lease::new(self, Some(connection), generation))
             }
             Err(fault) => {
                 gate.open -= 1;
@@ -263,9 +299,15 @@ pub struct Lease {
     node: Arc<Node>,
     connection: Option<Connection>,
     generation: u64,
+    /// Nothing was sent on it that changes anything.
+    carries_nothing: bool,
 }
 
 impl Lease {
+    fn new(node: &Arc<Node>, connection: Option<Connection>, generation: u64) -> Lease {
+        Lease { node: Arc::clone(node), connection, generation, carries_nothing: false }
+    }
+
     pub fn is_over_a_network(&self) -> bool {
         self.node.is_over_a_network()
     }
@@ -341,12 +383,16 @@ impl Lease {
     }
 }
 
-/// A connection that was not released may have a reply under way; it is closed.
+/// A connection that was not released may have requests under way, or replies; it is closed, and to be
+/// ended by the node.
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.connection.take().is_some() {
+        if let Some(connection) = self.connection.take() {
             let mut gate = self.node.gate();
             gate.open -= 1;
+            if !self.carries_nothing {
+                gate.given_up.push(connection.number());
+            }
             self.node.tell_a_waiter(gate);
         }
     }

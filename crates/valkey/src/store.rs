@@ -29,7 +29,6 @@ use crate::overview;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::slot::{shard_name, stripe_name};
-use crate::told::Failures;
 use crate::topology::{Member, Topology};
 use crate::wire::{Reply, Request};
 
@@ -89,7 +88,7 @@ impl Valkey {
         topology.refresh()?;
         let stripe_bytes = stripe_size.bytes();
         Ok(Valkey {
-            client: Client { topology, access, failures: Failures::default() },
+            client: Client::new(topology, access),
             server,
             stripe_bytes,
             nearest: Nearest::default(),
@@ -298,7 +297,7 @@ impl Store for Valkey {
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
         let jobs = stripes.iter().map(|key| {
             let request = Request::new("STRLEN").word(&stripe_name(*key)).end();
-            Job::new(key.partition(), request, true)
+            Job::reading(key.partition(), request)
         });
         let mut jobs: Vec<_> = jobs.collect();
         self.client.perform(&mut jobs)?;
@@ -310,6 +309,13 @@ impl Store for Valkey {
         let mut lengths: Vec<u32> = jobs.into_iter().map(length).collect::<Result<_, _>>()?;
         self.claim_lost(stripes, &mut lengths)?;
         Ok(lengths)
+    }
+
+    fn fence(&self, stripes: &[StripeKey]) -> Result<(), StoreError> {
+        stripes.iter().try_for_each(|stripe| {
+            let fenced = self.client.fence(stripe.partition(), None);
+            fenced.map_err(|(node, fault)| node.store_error(fault))
+        })
     }
 
     fn overview(&self) -> Result<Overview, StoreError> {

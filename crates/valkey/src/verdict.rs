@@ -69,6 +69,9 @@ impl Client {
             JobResult::Lost { fault, sent } => {
                 let (fault, sent) = (fault.clone(), *sent);
                 job.losses += 1;
+                if let Some(node) = job.node.as_ref().filter(|_| sent && job.changes) {
+                    self.given_up.note(job.partition, node);
+                }
                 self.judge_loss(job, fault, sent)
             }
         }

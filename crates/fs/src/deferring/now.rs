@@ -143,6 +143,7 @@ impl<S: Store> Deferring<S> {
         let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
         first();
         let (written, outcome) = self.send_with(writes, shard, batch);
+        self.given_up.note(&written, writes.iter().map(|write| write.key));
         if let Some((known, begun)) = begun {
             known.end(shard, batch, begun, outcome.as_ref());
         }

@@ -131,6 +131,8 @@ impl<S: Store> Fs<S> {
         others: &[Entry],
         after: Vec<Held>,
     ) -> Result<bool, Error> {
+        // Who gets a lock next must not meet bytes of before it.
+        self.store.fence_file(file.ino)?;
         let field = keys::locks(file.ino);
         let record = record::encode(others, self.config.mount, &after);
         if record == state.record && state.is_published {

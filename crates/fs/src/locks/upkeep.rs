@@ -75,7 +75,8 @@ impl<S: Store> Fs<S> {
             // It was read before the state was locked, so it may be older than what is known.
             state.record = self.read_locks(file)?;
             if !self.is_intact(file, &state)? {
-                self.renew(file, &mut state)?;
+                // What could not be put is looked for again.
+                self.renew(file, &mut state).inspect_err(|_| state.record = None)?;
                 self.locks.leave_if_free(file, &mut state);
             }
         }

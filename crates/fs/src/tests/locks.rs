@@ -289,3 +289,71 @@ fn a_change_whose_answer_is_lost_is_made_once() {
     first.tick().expect("housekeeping");
     assert_eq!(second.lock(yours, &range(2, Exclusive, 5, 9)), TAKEN);
 }
+
+/// The node may carry the write out when it goes on, and then nobody else may have written since.
+#[test]
+fn a_lock_is_given_to_others_when_what_was_given_up_under_it_cannot_arrive_any_more() {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let (mine, yours) = (open(&first), open(&second));
+    let lock = |owner| whole(owner, Exclusive);
+    assert_eq!(first.lock(mine, &lock(1)), TAKEN);
+    let gone = || StoreError::Unavailable { endpoint: "a node".into() };
+    for operation in [Operation::Write, Operation::Fence] {
+        store.add(Fault::every(operation, 1, gone()));
+    }
+    assert_eq!(first.write(mine, 0, b"late", None, false), Ok(4));
+    assert!(first.fsync(mine).is_err());
+    first.unlock(mine, &lock(1)).expect("its own program is not held up");
+    assert_eq!(second.lock(yours, &lock(2)), HELD);
+    for _ in 0..3 {
+        bed.pass(Duration::from_secs(1));
+        first.tick().expect("housekeeping");
+        second.tick().expect("housekeeping");
+    }
+    assert_eq!(second.lock(yours, &lock(2)), HELD);
+    store.heal();
+    bed.pass(Duration::from_secs(1));
+    first.tick().expect("housekeeping");
+    assert_eq!(second.lock(yours, &lock(2)), TAKEN);
+}
+
+/// As long as bytes may arrive late, a file that lost its name elsewhere is not freed under them.
+#[test]
+fn a_file_counts_as_open_until_what_was_given_up_cannot_arrive_any_more() {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let mine = open(&first);
+    let node = first.handles.file(mine).expect("open").node.reference();
+    let is_marked = || {
+        let read = Batch::new().read(keys::holders(node.ino));
+        bed.store.batch(node.home, &read).expect("read").take(0).is_some()
+    };
+    let house = || {
+        bed.pass(Duration::from_secs(1));
+        first.tick().expect("housekeeping");
+        second.tick().expect("housekeeping");
+    };
+    house();
+    assert!(is_marked());
+    let gone = || StoreError::Unavailable { endpoint: "a node".into() };
+    for operation in [Operation::Write, Operation::Fence] {
+        store.add(Fault::every(operation, 1, gone()));
+    }
+    assert_eq!(first.write(mine, 0, b"late", None, false), Ok(4));
+    assert!(first.fsync(mine).is_err());
+    first.release(mine).expect("closed");
+    (0..3).for_each(|_| house());
+    assert!(is_marked());
+    store.heal();
+    house();
+    assert!(!is_marked());
+}

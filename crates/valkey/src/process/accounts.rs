@@ -17,11 +17,13 @@ use crate::slot::KEY_PATTERNS;
 pub const FILE_NAME: &str = "accounts";
 
 /// Everything that a mount asks of a node, and that the functions do in its name.
-const DATA_COMMANDS: [&str; 24] = [
+const DATA_COMMANDS: [&str; 26] = [
     "auth",
     "hello",
     "ping",
     "client|setname",
+    "client|id",
+    "client|kill",
     "cluster|myid",
     "cluster|nodes",
     "cluster|info",
@@ -48,11 +50,13 @@ const DATA_COMMANDS: [&str; 24] = [
 const CHECK_COMMANDS: [&str; 1] = ["scan"];
 
 /// What whoever lends a node asks of it, and of no other: how full it is, and to hold less.
-const LENDER_COMMANDS: [&str; 8] = [
+const LENDER_COMMANDS: [&str; 10] = [
     "auth",
     "hello",
     "ping",
     "client|setname",
+    "client|id",
+    "client|kill",
     "cluster|myid",
     "info",
     "config|set",
@@ -60,8 +64,8 @@ const LENDER_COMMANDS: [&str; 8] = [
 ];
 
 /// Who it is, and who is let in: one name among these is the countersign.
-const NEWCOMER_COMMANDS: [&str; 5] =
-    ["auth", "hello", "client|setname", "cluster|myid", "acl|users"];
+const NEWCOMER_COMMANDS: [&str; 6] =
+    ["auth", "hello", "client|setname", "client|id", "cluster|myid", "acl|users"];
 
 /// The secrets of a cluster. Mounts need the first, whoever forms and changes the cluster the second
 /// as well; the third is for checks.

@@ -87,7 +87,7 @@ const FORBIDDEN: [&str; 26] = [
     "CLUSTER MEET 127.0.0.1 1",
     "CLUSTER BUMPEPOCH",
     "FUNCTION LOAD x",
-    "CLIENT KILL TYPE normal",
+    "CLIENT LIST",
     "MONITOR",
     "SUBSCRIBE news",
     "SET other value",

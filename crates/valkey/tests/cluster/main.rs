@@ -12,6 +12,7 @@ mod forming;
 mod growing;
 mod head_room;
 mod interrupted;
+mod late;
 mod leaving;
 mod lent;
 mod load;

@@ -157,6 +157,7 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
             ("CLUSTER", "NODES") => bulk(&script.views[at].text(number)),
             ("INFO", _) => bulk("redis_version:7.2.4\r\n"),
             ("COMMAND", _) => "*2\r\n*-1\r\n*-1\r\n".to_owned(),
+            ("CLIENT", "ID" | "KILL") => ":7\r\n".to_owned(),
             ("AUTH" | "CLIENT" | "ASKING", _) => "+OK\r\n".to_owned(),
             (command, _) => {
                 script.asked[at] += 1;

@@ -158,6 +158,7 @@ fn serve(stream: TcpStream, address: SocketAddr, state: &State) -> io::Result<()
                 bulk(&format!("{ID} {address}@2 myself,master - 0 0 1 connected 0-16383\n"))
             }
             ("INFO", _) => bulk("redis_version:7.2.4\r\n"),
+            ("CLIENT", "ID" | "KILL") => ":7\r\n".to_owned(),
             ("COMMAND", _) => "*2\r\n*-1\r\n*-1\r\n".to_owned(),
             ("GET" | "GETRANGE", _) => {
                 drip(&mut replies, bulk(&"x".repeat(BYTES)).as_bytes())?;

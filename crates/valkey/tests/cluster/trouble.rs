@@ -220,7 +220,7 @@ impl Impostor {
 #[test]
 fn another_life_of_a_node_is_not_taken_for_it() {
     let id = NodeId([2; 20]);
-    let answer = format!("+OK\r\n+OK\r\n$40\r\n{id}\r\n");
+    let answer = format!("+OK\r\n+OK\r\n:7\r\n$40\r\n{id}\r\n");
     let error = Impostor::answering(answer.into_bytes()).connect().err().unwrap();
     assert!(error.to_string().contains("does not answer"), "{error}");
 }
@@ -239,7 +239,7 @@ proptest! {
         welcome in any::<bool>(),
     ) {
         let id = NodeId([1; 20]);
-        let greeting = format!("+OK\r\n+OK\r\n$40\r\n{id}\r\n").into_bytes();
+        let greeting = format!("+OK\r\n+OK\r\n:7\r\n$40\r\n{id}\r\n").into_bytes();
         let bytes = if welcome { [greeting, noise].concat() } else { noise };
         let begun = Instant::now();
         let connected = Impostor::answering(bytes).connect();

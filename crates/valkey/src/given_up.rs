@@ -1,0 +1,91 @@
+//! Changes that were given up on a node that may still carry them out: by their partitions.
+//!
+//! The node itself carries nothing out behind what this client asks it next (see the pool). But its
+//! partition may be asked for elsewhere by then, and come back; and another client may be about to change
+//! the same. So what follows such a change waits until the node has ended the connection, or is no member
+//! any more, or its process has ended.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use tidefs_model::Partition;
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::pool::Node;
+
+#[derive(Default)]
+pub struct GivenUp {
+    /// There are some.
+    any: AtomicBool,
+    nodes: Mutex<BTreeMap<Partition, Vec<Arc<Node>>>>,
+}
+
+impl GivenUp {
+    pub fn note(&self, partition: Partition, node: &Arc<Node>) {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(partition).or_default();
+        if !known.iter().any(|it| Arc::ptr_eq(it, node)) {
+            known.push(Arc::clone(node));
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn of(&self, partition: Partition) -> Vec<Arc<Node>> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.nodes().get(&partition).cloned().unwrap_or_default()
+    }
+
+    fn is_over(&self, partition: Partition, node: &Arc<Node>) {
+        let mut nodes = self.nodes();
+        if let Some(known) = nodes.get_mut(&partition) {
+            known.retain(|it| !Arc::ptr_eq(it, node));
+            if known.is_empty() {
+                nodes.remove(&partition);
+            }
+        }
+        self.any.store(!nodes.is_empty(), Ordering::Release);
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<Partition, Vec<Arc<Node>>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    /// Returns when no change of the partition that was given up can be carried out any more, on any
+    /// node but `owner`, which sees to it itself.
+    ///
+    /// # Errors
+    /// The node that may still carry one out, and why it cannot be kept from it.
+    pub fn fence(
+        &self,
+        partition: Partition,
+        owner: Option<&Arc<Node>>,
+    ) -> Result<(), (Arc<Node>, Fault)> {
+        for node in self.given_up.of(partition) {
+            if owner.is_some_and(|owner| Arc::ptr_eq(owner, &node)) {
+                continue;
+            }
+            match node.fence() {
+                Err(fault) if !self.is_dead(&node, &fault) => return Err((node, fault)),
+                _ => self.given_up.is_over(partition, &node),
+            }
+        }
+        Ok(())
+    }
+
+    /// Its process has ended, or the others have forgotten it and it holds nothing.
+    fn is_dead(&self, node: &Arc<Node>, fault: &Fault) -> bool {
+        if matches!(fault, Fault::Unreachable(Errno::CONNREFUSED | Errno::NOENT) | Fault::Stranger)
+        {
+            return true;
+        }
+        self.topology.refresh_if_old(Some(node));
+        !self.topology.map().members.iter().any(|member| member.node.id == node.id)
+    }
+}
