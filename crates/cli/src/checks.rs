@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::{FUSE_DEVICE, fusermount};
-use crate::state::{Base, Paths};
+use crate::state::{Base, LONGEST_NAME, Paths};
 use crate::storage::find_server;
 
 /// How it stands with one thing.
@@ -184,7 +184,7 @@ fn state_directory(state: Option<&Path>) -> Finding {
     const FIX: &str = "choose a directory of your own, with a short name: --state DIR";
     let usable = Base::named(state).and_then(|base| {
         base.check()?;
-        Paths::new(base.path.join("run-0000000-00000")).check_length()?;
+        Paths::new(base.path.join(LONGEST_NAME)).check_length()?;
         Ok::<_, Failure>(base.path)
     });
     match usable {

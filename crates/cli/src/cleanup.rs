@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::death::Death;
+use crate::kept_logs;
 use crate::mount_table::{self, Mounted};
 use crate::process::{self, Process, ProcessId};
 use crate::say;
-use crate::state::{Base, ClusterRecord, Instance, Paths, Record, boot_id};
+use crate::state::{Base, ClusterRecord, Instance, Paths, Record, Whose};
 
 /// How long what is left of a workflow has to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,20 +27,18 @@ pub fn sweep(asked: Option<&Path>) {
     }
     directories.sort();
     directories.dedup();
-    for instance in directories.iter().filter_map(|directory| Instance::take_over(directory)) {
-        clean(instance);
+    for (instance, record) in directories.iter().filter_map(|it| Instance::take_over(it)) {
+        say::note(clean(instance, &record));
     }
 }
 
-/// Ends and removes everything that belongs to an instance, whose lock this process holds.
-pub fn clean(instance: Instance) {
-    let directory = instance.directory().to_owned();
-    let record = instance.read().ok();
-    if record.as_ref().is_none_or(|record| record.boot_id == boot_id()) {
-        let left = process::end(GRACE, || belonging(record.as_ref(), &instance.paths));
-        if !left.is_empty() {
-            tracing::warn!("processes of {} remain: {left:?}", directory.display());
-        }
+/// Ends and removes everything that belongs to an instance, whose lock this process holds; answers
+/// with what happened to it.
+pub fn clean(instance: Instance, record: &Record) -> Death {
+    let mut death = Death::of(record, &instance.paths);
+    if death.whose == Whose::Ours {
+        let left = process::end(GRACE, || belonging(record, &instance.paths));
+        death.left = left.into_iter().map(|process| process.pid).collect();
     }
     for (_, mount) in instance.paths.mount_records() {
         unmount_left(&mount.point.path);
@@ -46,8 +46,9 @@ pub fn clean(instance: Instance) {
             mount.point.remove();
         }
     }
+    death.log = kept_logs::keep(&instance.paths);
     instance.remove();
-    say::note(format!("cleaned up after a tidefs that was killed ({})", directory.display()));
+    death
 }
 
 /// Takes away a mount that nobody serves any more; leaves one that answers alone, since it is
@@ -61,23 +62,20 @@ pub fn unmount_left(path: &Path) {
     }
 }
 
-/// Everything that runs on behalf of an instance: nodes, holders of mounts, the command and what
-/// it started. Never this process nor any that it descends from: somebody may clean up from a
+/// Everything that runs on behalf of an instance: nodes, holders of mounts, the command of a run and
+/// what it started. Never this process nor any that it descends from: somebody may clean up from a
 /// shell that the killed run had started.
-fn belonging(record: Option<&Record>, paths: &Paths) -> Vec<Process> {
+fn belonging(record: &Record, paths: &Paths) -> Vec<Process> {
     let table = process::table();
     let spared = process::lineage(&table, std::process::id() as i32);
     let mut roots: Vec<ProcessId> = paths.mount_records().iter().map(|(_, it)| it.owner).collect();
     roots.extend(ClusterRecord::processes(paths));
-    if let Some(record) = record {
-        roots.extend(record.nodes.iter().map(|node| node.process));
-        roots.extend(record.command);
-    }
-    let mut found: Vec<Process> = table
-        .iter()
-        .filter(|it| roots.contains(&it.id) || process::carries(**it, STATE, &paths.directory))
-        .copied()
-        .collect();
+    roots.extend(record.nodes.iter().map(|node| node.process));
+    roots.extend(record.command);
+    let is_marked =
+        |it: &Process| !record.mark.is_empty() && process::carries(*it, MARK, &record.mark);
+    let mut found: Vec<Process> =
+        table.iter().filter(|it| roots.contains(&it.id) || is_marked(it)).copied().collect();
     let below: Vec<i32> =
         found.iter().map(|it| it.id.pid).filter(|pid| !spared.contains(pid)).collect();
     found.extend(process::descendants(&table, &below));
@@ -85,7 +83,10 @@ fn belonging(record: Option<&Record>, paths: &Paths) -> Vec<Process> {
     found
 }
 
-/// The variable that marks what a run has started.
+/// The variable that tells a command where its file system is. People set it, too.
 pub const STATE: &str = "TIDEFS_STATE";
+/// The variable that marks what a run has started, with a value that no other run has. Nobody else
+/// sets it.
+pub const MARK: &str = "_TIDEFS_RUN";
 /// The variable that tells a command where its mount is.
 pub const MOUNT: &str = "TIDEFS_MOUNT";

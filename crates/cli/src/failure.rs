@@ -146,6 +146,12 @@ pub enum Failure {
     NotRunning(PathBuf),
     #[error("{} holds several running file systems; choose one with --state: {}", base.display(), list(found))]
     SeveralRunning { base: PathBuf, found: Vec<PathBuf> },
+    #[error(
+        "the file system in {} belongs to the machine {host}, since {}; see to it there, or, if that \
+         machine will not come back, remove it: rm -r {}",
+        directory.display(), tidefs_report::instant_to_the_second(*since), directory.display()
+    )]
+    RunsElsewhere { directory: PathBuf, host: String, since: u64 },
     #[error("a file system is running in {} already; use it, or stop it: tidefs down", .0.display())]
     AlreadyRunning(PathBuf),
     #[error("the file system in {} belongs to a `tidefs run` and ends with its command; end that instead", .0.display())]
@@ -167,6 +173,8 @@ pub enum Failure {
     StartDied { log: PathBuf },
     #[error("could not stop everything: {left} processes remain; see: ps")]
     Remaining { left: usize },
+    #[error("not everything has ended; end it by hand: {}", .0.join("; "))]
+    LivesOn(Vec<String>),
 
     #[error("the state directory {} belongs to somebody else or lets others write; choose another with --state", .0.display())]
     StateForeign(PathBuf),

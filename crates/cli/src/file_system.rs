@@ -24,6 +24,7 @@ use crate::control::{Answer, Request};
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::hosts::HostEntry;
+use crate::kept_logs;
 use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
@@ -97,22 +98,26 @@ struct Parts {
     instance: Option<Instance>,
 }
 
+impl Parts {
+    fn write(&self) -> Result<(), Failure> {
+        self.instance.as_ref().map_or(Ok(()), |instance| instance.write(&self.record))
+    }
+}
+
 impl FileSystem {
     /// Starts the nodes, if any, and makes an empty file system on them.
-    pub fn start(size: &Size, kind: Kind, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
-        let mut record = Record::new(kind, instance.base_made);
+    pub fn start(size: &Size, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
         let paths = instance.paths.clone();
-        let started = instance
-            .write(&record)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Storage::start(size, &paths));
-        let storage = match started {
-            Ok(storage) => storage,
+        let started = instance.read().map_err(anyhow::Error::from);
+        let started = started.and_then(|record| Ok((record, Storage::start(size, &paths)?)));
+        let (mut record, storage) = match started {
+            Ok(started) => started,
             Err(error) => {
                 instance.remove();
                 return Err(error);
             }
         };
+        let kind = record.kind;
         record.nodes = storage.nodes().into_iter().map(|(_, node)| node).collect();
         let written = instance.write(&record);
         let parts = Parts {
@@ -199,11 +204,27 @@ impl FileSystem {
         mount.end()
     }
 
+    /// Gives a sign of life from time to time; asked to often.
+    pub fn beat(&self) {
+        // Whoever mounts or unmounts now does not have to be waited for.
+        if let Ok(parts) = self.parts.try_lock()
+            && let Some(instance) = &parts.instance
+        {
+            instance.beat();
+        }
+    }
+
+    /// Notes with what everything that the command starts is marked; before it starts.
+    pub fn set_mark(&self, mark: &str) -> Result<(), Failure> {
+        let mut parts = self.parts();
+        mark.clone_into(&mut parts.record.mark);
+        parts.write()
+    }
+
     pub fn set_command(&self, command: ProcessId) -> Result<(), Failure> {
         let mut parts = self.parts();
         parts.record.command = Some(command);
-        let Parts { record, instance, .. } = &*parts;
-        instance.as_ref().map_or(Ok(()), |instance| instance.write(record))
+        parts.write()
     }
 
     /// How many nodes there are.
@@ -369,8 +390,8 @@ impl FileSystem {
     }
 
     /// Takes every mount away, stops the nodes and removes the directory. What was stored is
-    /// gone. Does nothing the second time.
-    pub fn stop(&self) {
+    /// gone. Answers with what does not end, and does nothing the second time.
+    pub fn stop(&self) -> Vec<String> {
         let _ = std::fs::remove_file(self.paths.control());
         let mounts = std::mem::take(&mut self.parts().mounts);
         for mount in mounts {
@@ -386,18 +407,23 @@ impl FileSystem {
                 tracing::warn!("{}: {error:#}", path.display());
             }
         }
-        self.end_holders();
+        let mut left = self.end_holders();
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(storage) = storage {
-            storage.stop();
-        }
+        let nodes = storage.map(Storage::stop).unwrap_or_default();
+        left.extend(nodes.iter().map(ToString::to_string));
         if let Some(instance) = self.parts().instance.take() {
+            if !left.is_empty()
+                && let Some(log) = kept_logs::keep(&instance.paths)
+            {
+                left.push(format!("the log is kept in {}", log.display()));
+            }
             instance.remove();
         }
+        left
     }
 
-    /// Ends the processes that serve other mounts of this file system.
-    fn end_holders(&self) {
+    /// Ends the processes that serve other mounts of this file system; answers with those that stay.
+    fn end_holders(&self) -> Vec<String> {
         let own = ProcessId::current();
         let others = || {
             let mut owners: Vec<ProcessId> =
@@ -405,11 +431,13 @@ impl FileSystem {
             owners.retain(|owner| *owner != own);
             process::table().into_iter().filter(|it| owners.contains(&it.id)).collect()
         };
-        process::end(crate::mounting::END_WAIT, others);
+        let left = process::end(crate::mounting::END_WAIT, others);
         for (_, record) in self.paths.mount_records() {
             unmount_left(&record.point.path);
             record.point.remove();
         }
+        let named = |it: &ProcessId| format!("the process {} of a mount does not end", it.pid);
+        left.iter().map(named).collect()
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

@@ -6,8 +6,6 @@
 //! process for the same reason.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -110,14 +108,12 @@ pub fn lineage(table: &[Process], pid: i32) -> Vec<i32> {
 
 /// Whether the process was started with `variable` set to `value`. Processes of other users
 /// count as not.
-pub fn carries(process: Process, variable: &str, value: &Path) -> bool {
+pub fn carries(process: Process, variable: &str, value: &str) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{}/environ", process.id.pid)) else {
         return false;
     };
-    let mut wanted = variable.as_bytes().to_vec();
-    wanted.push(b'=');
-    wanted.extend_from_slice(value.as_os_str().as_bytes());
-    environment.split(|&byte| byte == 0).any(|entry| entry == wanted)
+    let wanted = format!("{variable}={value}");
+    environment.split(|&byte| byte == 0).any(|entry| entry == wanted.as_bytes())
 }
 
 /// How often the table is looked at while processes are ended.
@@ -180,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_marked_process_is_found_and_ended() {
-        let mark = Path::new("/nowhere/marked");
+        let mark = "marked";
         // It ignores the request to end, so that it must be killed.
         let mut child = Command::new("sh")
             .args(["-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"])

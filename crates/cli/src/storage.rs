@@ -215,9 +215,16 @@ impl Storage {
         self.managed.as_ref().map(Managed::supervision)
     }
 
-    /// Ends the manager, then the nodes.
-    pub fn stop(self) {
-        drop(self);
+    /// Ends the manager, then the nodes; answers with those that do not end.
+    pub fn stop(mut self) -> Vec<ProcessError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<ProcessError> {
+        if let Some(managed) = self.managed.take() {
+            managed.stop();
+        }
+        self.nodes.as_ref().map(LocalNodes::stop_all).unwrap_or_default()
     }
 
     pub fn store(&self) -> AnyStore {
@@ -248,12 +255,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if let Some(managed) = self.managed.take() {
-            managed.stop();
-        }
-        if let Some(nodes) = &self.nodes {
-            nodes.stop_all();
-        }
+        self.end();
     }
 }
 

@@ -110,14 +110,15 @@ pub fn exit_status(status: ExitStatus) -> u8 {
     }
 }
 
-/// Ends everything below this process, apart from `spared` and what they started.
+/// Ends everything below this process, apart from `spared`, what they started and what started them.
 pub fn end_descendants(spared: &[ProcessId]) -> Vec<ProcessId> {
     let left = process::end(LEFT_GRACE, || {
         let table = process::table();
         let mut below = process::descendants(&table, &[std::process::id() as i32]);
         let pids: Vec<i32> = spared.iter().map(|process| process.pid).collect();
         let kept = process::descendants(&table, &pids);
-        below.retain(|it| !pids.contains(&it.id.pid) && !kept.contains(it));
+        let above: Vec<i32> = pids.iter().flat_map(|&pid| process::lineage(&table, pid)).collect();
+        below.retain(|it| !above.contains(&it.id.pid) && !kept.contains(it));
         below
     });
     collect_orphans(spared);

@@ -25,3 +25,4 @@ pub use facts::{
 pub use page::{Compared, comparison};
 pub use report::Report;
 pub use totals::{StaticRun, Totals};
+pub use words::instant_to_the_second;

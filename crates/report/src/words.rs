@@ -93,9 +93,15 @@ pub(crate) fn nodes(count: u32) -> String {
 
 /// An instant in UTC: `2026-11-21 23:05 UTC`.
 pub(crate) fn instant(unix_seconds: u64) -> String {
-    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second % 3_600 / 60)
+    let (year, month, day) = date(unix_seconds / 86_400);
+    let minute = unix_seconds % 86_400 / 60;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minute / 60, minute % 60)
+}
+
+/// The same to the second: `2026-11-21 23:05:09 UTC`.
+pub fn instant_to_the_second(unix_seconds: u64) -> String {
+    let minute = instant(unix_seconds);
+    minute.replace(" UTC", &format!(":{:02} UTC", unix_seconds % 60))
 }
 
 /// Year, month and day, so many days after 1970-01-01.
@@ -185,6 +191,7 @@ mod tests {
         ] {
             assert_eq!(instant(seconds), text);
         }
+        assert_eq!(instant_to_the_second(59), "1970-01-01 00:00:59 UTC");
         assert!(instant(u64::MAX).ends_with("UTC"), "ends at all");
     }
 

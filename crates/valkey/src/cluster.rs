@@ -9,8 +9,10 @@ mod found;
 mod newcomer;
 mod plan;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
@@ -19,9 +21,9 @@ pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
 
 use crate::endpoint::Endpoint;
 use crate::error::{ClusterError, ConnectError, ProcessError};
-use crate::host::{Host, endpoint};
+use crate::host::{Host, endpoint, is_here};
 use crate::options::Options;
-use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, remove};
+use crate::process::{Lifetime, NodeProcess, ProcessId, Secrets, check_server, end, remove};
 use crate::store::Valkey;
 
 /// Every node gets at least this share of the metadata range.
@@ -31,6 +33,10 @@ pub const NODES_MAX: usize = (tidefs_model::METADATA_PARTITIONS / METADATA_PARTI
 pub const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(16);
 /// Other ports are tried so often when somebody takes one between its choice and its use.
 const ATTEMPTS: u8 = 3;
+/// How long a node on another host that was ended may still be heard.
+const ANSWERS_MAX: u32 = 20;
+const ANSWER_EVERY: Duration = Duration::from_millis(50);
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// A cluster to be started.
 #[derive(Clone, Debug)]
@@ -92,23 +98,38 @@ impl NodeDescription {
         if self.is_elsewhere() {
             return Ok(());
         }
-        let ended = self.process.stop();
-        self.process.collect();
+        let ended = end(self.process, &self.directory);
         remove(&self.directory);
-        ended
+        ended.and_then(|()| self.is_silent())
+    }
+
+    /// A node on another host was ended by ending what had started it there; whether that was the node
+    /// shows at its address.
+    fn is_silent(&self) -> Result<(), ProcessError> {
+        let address = self.address;
+        let answers = || TcpStream::connect_timeout(&address, ANSWER_WAIT).is_ok();
+        // What has been told to end may take a moment.
+        let lives_on = || {
+            !is_here(address.ip())
+                && (0..ANSWERS_MAX).all(|_| {
+                    sleep(ANSWER_EVERY);
+                    answers()
+                })
+        };
+        if lives_on() { Err(ProcessError::LivesOn { id: self.id, address }) } else { Ok(()) }
     }
 }
 
 impl ClusterDescription {
-    /// Ends every node that runs, and removes their folders. All are tried; the first error is told.
-    pub fn stop(&self) -> Result<(), ProcessError> {
+    /// Ends every node that runs, and removes their folders. All are tried.
+    ///
+    /// # Errors
+    /// One for each node that does not end.
+    pub fn stop(&self) -> Result<(), Vec<ProcessError>> {
         let here = self.nodes.iter().filter(|node| !node.is_elsewhere());
         here.for_each(|node| node.process.ask_to_end());
-        let mut result = Ok(());
-        for node in &self.nodes {
-            result = result.and(node.stop());
-        }
-        result
+        let left: Vec<_> = self.nodes.iter().filter_map(|node| node.stop().err()).collect();
+        if left.is_empty() { Ok(()) } else { Err(left) }
     }
 }
 

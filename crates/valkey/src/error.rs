@@ -53,6 +53,11 @@ pub enum ProcessError {
     Silent { waited: Duration, fault: Fault, log: String },
     #[error("a storage node with process id {pid} does not end")]
     Unstoppable { pid: u32 },
+    #[error(
+        "the storage node {id} still answers at {address}; end its server on that host: what starts \
+         nodes there must end with them"
+    )]
+    LivesOn { id: tidefs_model::NodeId, address: std::net::SocketAddr },
 }
 
 /// A cluster could not be formed.

@@ -104,10 +104,15 @@ impl NodeProcess {
         let deadline = Instant::now() + START_MAX;
         loop {
             let fault = match Connection::open(&endpoint, account, Timeouts::default()) {
-                Ok((connection, _)) => return Ok(connection),
+                Ok((connection, _)) => {
+                    self.recognize();
+                    return Ok(connection);
+                }
                 Err(fault) => fault,
             };
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            // What starts a node on its host may have done its part.
+            let ended = !matches!(self.child.try_wait(), Ok(None));
+            if ended && !matches!(self.child.try_wait(), Ok(Some(status)) if status.success()) {
                 let log = log_end(&self.directory);
                 let port_was_taken = log.contains("Address already in use");
                 return Err(ProcessError::Ended { log, port_was_taken });
@@ -121,6 +126,14 @@ impl NodeProcess {
         }
     }
 
+    /// What was started may have started the server in its turn, in a session of the server's own.
+    fn recognize(&mut self) {
+        if let Some(server) = ProcessId::serving(&self.socket()) {
+            self.process = server;
+        }
+    }
+
+    /// The server's own.
     pub fn process(&self) -> ProcessId {
         self.process
     }
@@ -141,7 +154,10 @@ impl NodeProcess {
 
     fn end(&mut self) -> Result<(), ProcessError> {
         self.is_left = true;
-        let ended = self.process.stop();
+        let ended = end(self.process, &self.directory);
+        // It may have been no node yet.
+        let child = ProcessId::of(self.child.id()).map_or(Ok(()), ProcessId::stop);
+        let ended = ended.and(child);
         // The process has ended or was killed, so this collects it and does not wait long.
         if ended.is_ok() {
             let _ = self.child.wait();
@@ -164,6 +180,22 @@ impl Drop for NodeProcess {
 /// Refuses a program that is no server, or too old a one.
 pub fn check_server(server: &Path) -> Result<(), ProcessError> {
     server_version(server).map(|_| ())
+}
+
+/// Ends a node's server, whoever else serves its socket, and what started it. Only this user reaches
+/// the folder of a node, so what serves a socket there is of this node.
+pub fn end(server: ProcessId, directory: &Path) -> Result<(), ProcessError> {
+    let starters = server.starters();
+    let mut ended = server.stop();
+    if let Some(other) = ProcessId::serving(&socket_of(directory)) {
+        ended = ended.and(other.stop());
+    }
+    for starter in starters {
+        ended = ended.and(starter.stop());
+        starter.collect();
+    }
+    server.collect();
+    ended
 }
 
 /// Removes the folder of a node that has ended.

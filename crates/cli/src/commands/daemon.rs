@@ -37,16 +37,21 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
     // Wanted for as long as no signal comes.
-    wait_for_stop(&signals, || true);
+    wait_for_stop(&signals, || {
+        file_system.beat();
+        true
+    });
     monitor.finish();
-    file_system.stop();
-    Ok(ExitCode::SUCCESS)
+    match file_system.stop().is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::from(FAILED)),
+    }
 }
 
 fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
-    let instance = Base { path: order.base.clone() }.create(NAME)?;
+    let instance = Base { path: order.base.clone() }.create(NAME, Kind::Up)?;
     launch::log_to(&instance.paths.log())?;
-    let file_system = FileSystem::start(&order.size, Kind::Up, instance)?;
+    let file_system = FileSystem::start(&order.size, instance)?;
     file_system.mount(order.point.clone())?;
     file_system.listen()?;
     Ok(file_system)

@@ -1,4 +1,4 @@
-//! `tidefs down`: stop the file system that `up` started.
+//! `tidefs down`: stop the file system that `up` started, and see that it has ended.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,11 +8,14 @@ use rustix::process::Signal;
 use crate::cleanup;
 use crate::control::{self, Request};
 use crate::failure::Failure;
+use crate::process::{self, ProcessId};
 use crate::say;
-use crate::state::{self, Instance, Kind, Running};
+use crate::state::{self, ClusterRecord, Instance, Kind, Running};
 
 /// Longer than all mounts and nodes may take to end.
 const STOP_WAIT: Duration = Duration::from_secs(40);
+/// For what outlives its owner, before it is killed.
+const LEFT_GRACE: Duration = Duration::from_secs(2);
 
 pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
@@ -20,6 +23,8 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     if running.record.kind == Kind::Run {
         return Err(Failure::BelongsToRun(directory).into());
     }
+    // Looked up while there is something to look at.
+    let processes = processes(&running);
     let stopped = match control::ask(&running.paths, &Request::Stop) {
         Ok(_) => ended_within(&running, STOP_WAIT),
         Err(error) => {
@@ -30,12 +35,44 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     if !stopped {
         running.record.owner.send(Signal::KILL);
         ended_within(&running, STOP_WAIT);
-        if let Some(instance) = Instance::take_over(&directory) {
-            cleanup::clean(instance);
+        if let Some((instance, record)) = Instance::take_over(&directory) {
+            say::note(cleanup::clean(instance, &record));
         }
+    }
+    let left = left(&processes);
+    if !left.is_empty() {
+        return Err(Failure::LivesOn(left).into());
     }
     say::answer("stopped");
     Ok(())
+}
+
+/// All that must be gone in the end, and what it is.
+fn processes(running: &Running) -> Vec<(&'static str, ProcessId)> {
+    let owner = running.record.owner;
+    let table = process::table();
+    let nodes =
+        ClusterRecord::processes(&running.paths).into_iter().map(|it| ("a storage node", it));
+    let mounts = running.paths.mount_records().into_iter().map(|(_, it)| ("a mount", it.owner));
+    let below = process::descendants(&table, &[owner.pid]).into_iter();
+    let below = below.map(|it| ("started by the file system", it.id));
+    let mut all = vec![("the file system", owner)];
+    for (what, process) in nodes.chain(mounts).chain(below) {
+        if all.iter().all(|(_, known)| *known != process) {
+            all.push((what, process));
+        }
+    }
+    all
+}
+
+/// What lives on, named; it is asked to end once more, and then made to.
+fn left(processes: &[(&'static str, ProcessId)]) -> Vec<String> {
+    let left = process::end(LEFT_GRACE, || {
+        let is_one = |it: &process::Process| processes.iter().any(|(_, known)| *known == it.id);
+        process::table().into_iter().filter(is_one).collect()
+    });
+    let named = processes.iter().filter(|(_, process)| left.contains(process));
+    named.map(|(what, process)| format!("process {} ({what})", process.pid)).collect()
 }
 
 fn ended_within(running: &Running, wait: Duration) -> bool {

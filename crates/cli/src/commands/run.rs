@@ -9,8 +9,8 @@ use anyhow::Context;
 use rustix::process::Rlimit;
 
 use crate::arguments::Run;
-use crate::cleanup::{MOUNT, STATE};
-use crate::failure::Failure;
+use crate::cleanup::{MARK, MOUNT, STATE};
+use crate::failure::{FAILED, Failure};
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
 use crate::monitor::Monitor;
@@ -33,8 +33,8 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch().context("cannot catch signals")?;
     supervise::adopt_orphans();
 
-    let instance = base.create(&name())?;
-    let file_system = FileSystem::start(&size, Kind::Run, instance)?;
+    let instance = base.create(&name(), Kind::Run)?;
+    let file_system = FileSystem::start(&size, instance)?;
     uninterrupted(&signals)?;
     file_system.mount(point.clone())?;
     file_system.listen()?;
@@ -69,8 +69,13 @@ fn carry_out(
     let is_told = !options.quiet || options.report.is_some();
     let lost = is_told.then(|| file_system.lost(mount)).flatten();
     let losses = file_system.losses(lost.as_ref());
-    file_system.stop();
-    let status = supervise::exit_status(outcome?);
+    let remaining = file_system.stop();
+    remaining.iter().for_each(say::note);
+    let status = match supervise::exit_status(outcome?) {
+        // The command did what it should, and this did not.
+        0 if !remaining.is_empty() => FAILED,
+        status => status,
+    };
     if !options.quiet {
         say::note(Summary { totals: file_system.totals(), observed: &observed, lost, wall });
     }
@@ -96,13 +101,19 @@ fn supervised(
     open_files: Rlimit,
 ) -> anyhow::Result<ExitStatus> {
     let state = file_system.paths.directory.clone();
-    let environment = [(MOUNT, mount), (STATE, state.as_path())];
+    let mark = format!("{:016x}", getrandom::u64().context("no random numbers")?);
+    // Noted first: whatever is marked is found.
+    file_system.set_mark(&mark)?;
+    let environment = [(MOUNT, mount), (STATE, state.as_path()), (MARK, Path::new(&mark))];
     let order = Order { words: &options.command, environment: &environment, open_files };
     let mut child = supervise::start(&order)?;
     let command = ProcessId::of(child.id() as i32).context("the command has no process")?;
     file_system.set_command(command)?;
-    supervise::wait(&mut child, signals, || file_system.collect_orphans(command))
-        .context("cannot wait for the command")
+    let tick = || {
+        file_system.collect_orphans(command);
+        file_system.beat();
+    };
+    supervise::wait(&mut child, signals, tick).context("cannot wait for the command")
 }
 
 fn announce(size: &Size, point: &MountPoint) {

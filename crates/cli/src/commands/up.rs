@@ -4,18 +4,18 @@ use std::path::Path;
 
 use crate::arguments::Up;
 use crate::commands::daemon::Order;
-use crate::failure::Failure;
 use crate::launch::launch;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
 use crate::say;
-use crate::state::{Base, Paths, is_owned};
+use crate::state::{Base, Paths, in_the_way};
 
 pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
     let base = Base::named(state)?;
     let paths = Paths::new(base.path.join(super::daemon::NAME));
-    if is_owned(&paths.directory) {
-        return Err(Failure::AlreadyRunning(paths.directory).into());
+    // What a killed one left has been cleared by now.
+    if paths.record().exists() {
+        return Err(in_the_way(&paths.directory).into());
     }
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;

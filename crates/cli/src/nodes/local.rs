@@ -15,7 +15,8 @@ use tidefs_control::Failure;
 use tidefs_manager::{Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
-    Account, ClusterDescription, Host, Lifetime, NewNode, NodeDescription, ProcessId, Secrets,
+    Account, ClusterDescription, Host, Lifetime, NewNode, NodeDescription, ProcessError, ProcessId,
+    Secrets,
 };
 
 use crate::lending::{Identities, Offers};
@@ -154,11 +155,11 @@ impl LocalNodes {
         there.filter(|node| !node.is_elsewhere()).map(|node| node.process).collect()
     }
 
-    /// Ends them all and removes their folders. Happens at the latest when nobody has this value
-    /// any more.
-    pub fn stop_all(&self) {
+    /// Ends them all and removes their folders; answers with those that do not end. Happens at the
+    /// latest when nobody has this value any more.
+    pub fn stop_all(&self) -> Vec<ProcessError> {
         self.roster().is_closed = true;
-        stop_all(&mut self.settled());
+        stop_all(&mut self.settled())
     }
 
     /// When no node is being started.
@@ -231,12 +232,12 @@ impl LocalNodes {
     }
 }
 
-fn stop_all(roster: &mut Roster) {
+fn stop_all(roster: &mut Roster) -> Vec<ProcessError> {
     let described = describe(roster);
     (roster.nodes, roster.ending) = Default::default();
-    if let Err(error) = described.stop() {
-        tracing::warn!("{error}");
-    }
+    let left = described.stop().err().unwrap_or_default();
+    left.iter().for_each(|error| tracing::error!("{error}"));
+    left
 }
 
 impl Drop for Inner {

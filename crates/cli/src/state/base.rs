@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::instance::{Instance, Paths};
 use super::lock::Lock;
+use super::record::{Kind, Record, write_json};
+use super::{find, places};
 use crate::failure::Failure;
 
 /// A base directory; it may not exist yet.
@@ -20,22 +22,16 @@ pub struct Base {
 /// what a killed one left there.
 const ELSEWHERE: &str = "elsewhere";
 
+/// Before the number of the process that is making an instance, in its directory's name until then.
+const BEGUN: &str = "new-";
+
 /// How often what another process undid meanwhile is done again.
 const TRIES_MAX: usize = 10;
 
 impl Base {
-    /// The user's own: in the session's runtime directory, or else in `/tmp`.
+    /// The user's own.
     pub fn own() -> Base {
-        let user = rustix::process::geteuid().as_raw();
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| {
-            path.is_absolute() && path.metadata().is_ok_and(|found| found.uid() == user)
-        });
-        Base {
-            path: match runtime {
-                Some(path) => path.join("tidefs"),
-                None => PathBuf::from(format!("/tmp/tidefs-{user}")),
-            },
-        }
+        places::own(|name| std::env::var_os(name))
     }
 
     /// The one asked for, or the user's own. The directory of an instance, as a command under
@@ -86,35 +82,47 @@ impl Base {
         Failure::StateUnusable { path: self.path.clone(), cause }
     }
 
-    /// Makes and locks the directory of one more file system.
-    pub fn create(&self, name: &str) -> Result<Instance, Failure> {
+    /// Makes and locks the directory of one more file system. It appears under its name with its record
+    /// in it, so that nobody, on whichever machine, ever finds one without an owner.
+    pub fn create(&self, name: &str, kind: Kind) -> Result<Instance, Failure> {
         let unusable = |source| self.unusable(source);
         let path = self.path.join(name);
         Paths::new(path.clone()).check_length()?;
-        let mut base_made = false;
-        // Another process may remove an empty base between our look and our lock.
-        let lock = (0..TRIES_MAX)
-            .find_map(|_| match self.ensure() {
-                Ok(made) => {
-                    base_made |= made;
-                    match Lock::take(&self.path) {
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                        taken => Some(taken.map_err(unusable)),
-                    }
+        let (base, base_made) = self.hold()?;
+        let fresh = self.path.join(format!("{BEGUN}{}", std::process::id()));
+        let _ = fs::remove_dir_all(&fresh);
+        fs::DirBuilder::new().mode(0o700).create(&fresh).map_err(unusable)?;
+        let named = Lock::take(&fresh).and_then(|held| {
+            write_json(&Paths::new(fresh.clone()).record(), &Record::new(kind, base_made))?;
+            // What is there stays, but for an empty directory.
+            fs::rename(&fresh, &path).map(|()| held)
+        });
+        let held = named.map_err(|error| {
+            let _ = fs::remove_dir_all(&fresh);
+            match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => {
+                    find::in_the_way(&path)
                 }
-                Err(failure) => Some(Err(failure)),
-            })
-            .unwrap_or_else(|| Err(unusable(io::ErrorKind::NotFound.into())))?;
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(Failure::AlreadyRunning(path));
+                _ => unusable(error),
             }
-            made => made.map_err(unusable)?,
-        }
-        let held = Lock::take(&path).map_err(unusable)?;
-        drop(lock);
+        })?;
+        drop(base);
         self.register(&path).map_err(unusable)?;
         Ok(Instance::new(path, held, base_made))
+    }
+
+    /// Makes the base where it is missing, and holds it; `true` if it was.
+    fn hold(&self) -> Result<(Lock, bool), Failure> {
+        let mut was_made = false;
+        // Another process may remove an empty base between our look and our lock.
+        for _ in 0..TRIES_MAX {
+            was_made |= self.ensure()?;
+            match Lock::take(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                taken => return Ok((taken.map_err(|source| self.unusable(source))?, was_made)),
+            }
+        }
+        Err(self.unusable(io::ErrorKind::NotFound.into()))
     }
 
     fn register(&self, instance: &Path) -> io::Result<()> {
@@ -144,7 +152,7 @@ impl Base {
     /// Directories of instances here, whether or not anybody owns them still.
     pub fn instances(&self) -> Vec<PathBuf> {
         let mut found = children(&self.path);
-        found.retain(|path| is_run(path) || path.ends_with("up"));
+        found.retain(|path| is_run(path) || is_begun(path) || path.ends_with("up"));
         found.sort();
         found
     }
@@ -182,7 +190,16 @@ pub fn forget(instance: &Path, base_made: bool) {
 }
 
 fn is_run(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"run-"))
+    begins_with(path, "run-")
+}
+
+fn is_begun(path: &Path) -> bool {
+    begins_with(path, BEGUN)
+}
+
+fn begins_with(path: &Path, start: &str) -> bool {
+    let name = path.file_name().map(|name| name.as_encoded_bytes());
+    name.is_some_and(|name| name.starts_with(start.as_bytes()))
 }
 
 fn link_name(instance: &Path) -> String {

@@ -46,10 +46,15 @@ impl ClusterRecord {
         write_json(&path, self).map_err(|cause| Failure::StateUnusable { path, cause })
     }
 
-    /// The processes of the nodes that were noted last.
+    /// The processes of the nodes that were noted last, and whatever serves their sockets.
     pub fn processes(paths: &Paths) -> Vec<ProcessId> {
         let record: Option<ClusterRecord> = read_json(&paths.cluster()).ok();
-        record.into_iter().flat_map(|it| it.nodes).map(|node| node.process).collect()
+        let nodes = record.into_iter().flat_map(|it| it.nodes);
+        let of = |node: NodeEntry| {
+            let serving = tidefs_valkey::ProcessId::serving(&node.socket);
+            [Some(node.process), serving.map(ProcessId::from)]
+        };
+        nodes.flat_map(of).flatten().collect()
     }
 
     pub fn write(&self, paths: &Paths, secret: &Secret) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::base::Base;
 use super::instance::Paths;
 use super::lock::Lock;
+use super::origin::Whose;
 use super::record::Record;
 use crate::failure::Failure;
 
@@ -29,7 +30,7 @@ pub fn find(asked: Option<&Path>) -> Result<Running, Failure> {
         return Ok(found.swap_remove(at));
     }
     match found.len() {
-        0 => Err(Failure::NotRunning(asked.map_or(base.path, Path::to_owned))),
+        0 => Err(none_of_ours(asked, &base)),
         1 => Ok(found.remove(0)),
         _ => {
             let found: Vec<PathBuf> = found.into_iter().map(|it| it.paths.directory).collect();
@@ -59,7 +60,16 @@ pub fn is_owned(directory: &Path) -> bool {
     Lock::is_taken(directory)
 }
 
-/// `None` where there is no instance that somebody owns.
+/// What keeps another file system from starting in a directory that is there.
+pub fn in_the_way(directory: &Path) -> Failure {
+    let paths = Paths::new(directory.to_owned());
+    match Record::read(&paths) {
+        Ok(_) => elsewhere(&paths).unwrap_or(Failure::AlreadyRunning(paths.directory)),
+        Err(_) => Failure::RecordDamaged(paths.record()),
+    }
+}
+
+/// `None` where there is no instance that somebody owns on this machine.
 fn open(directory: &Path) -> Result<Option<Running>, Failure> {
     let paths = Paths::new(directory.to_owned());
     // The socket comes last when one starts, and goes first when it ends.
@@ -67,5 +77,26 @@ fn open(directory: &Path) -> Result<Option<Running>, Failure> {
         return Ok(None);
     }
     let record = Record::read(&paths)?;
-    Ok(Some(Running { paths, record }))
+    let is_ours = record.whose(&paths) == Whose::Ours;
+    Ok(is_ours.then_some(Running { paths, record }))
+}
+
+/// Nothing runs here; but somebody on another machine may have one.
+fn none_of_ours(asked: Option<&Path>, base: &Base) -> Failure {
+    let asked = asked.map(Path::to_owned);
+    let instances = asked.clone().into_iter().chain(base.instances());
+    let mut elsewhere = instances.filter_map(|directory| elsewhere(&Paths::new(directory)));
+    elsewhere.next().unwrap_or_else(|| Failure::NotRunning(asked.unwrap_or(base.path.clone())))
+}
+
+/// The instance is one of another machine.
+fn elsewhere(paths: &Paths) -> Option<Failure> {
+    let record = Record::read(paths).ok()?;
+    let since = record.started_unix_seconds;
+    let is_elsewhere = record.whose(paths) == Whose::Elsewhere;
+    is_elsewhere.then(|| Failure::RunsElsewhere {
+        directory: paths.directory.clone(),
+        host: record.origin.host,
+        since,
+    })
 }

@@ -1,11 +1,16 @@
 //! The directory of one running file system.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
 use super::base;
 use super::lock::Lock;
+use super::origin::{Whose, changed};
 use super::record::{MountRecord, Record, read_json, write_json};
 use crate::failure::Failure;
 use crate::mount_table;
@@ -80,6 +85,11 @@ impl Paths {
         self.directory.join("log")
     }
 
+    /// What was in the log before it grew too long.
+    pub fn earlier_log(&self) -> PathBuf {
+        self.directory.join("log.1")
+    }
+
     /// Records of all mounts, also of those that are being made or taken away.
     pub fn mount_records(&self) -> Vec<(PathBuf, MountRecord)> {
         let Ok(entries) = fs::read_dir(self.mounts()) else { return Vec::new() };
@@ -113,6 +123,9 @@ impl Paths {
     }
 }
 
+/// A disk that rests is woken no more often; how exactly the time of a death is known.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+
 /// An instance that this process owns.
 #[derive(Debug)]
 pub struct Instance {
@@ -127,19 +140,40 @@ impl Instance {
         Instance { paths: Paths::new(directory), base_made, _lock: lock }
     }
 
-    /// Takes over the instance of a process that is gone; `None` while one owns it.
-    pub fn take_over(directory: &Path) -> Option<Instance> {
+    /// Takes over the instance of a process that is gone, with its record; `None` while one owns it, and
+    /// of every instance of another machine, which only that machine can judge.
+    pub fn take_over(directory: &Path) -> Option<(Instance, Record)> {
         // Whoever makes an instance holds its base until it owns the instance.
         let base = Lock::take(directory.parent()?).ok()?;
         let lock = Lock::try_take(directory).ok()??;
         drop(base);
-        let mut instance = Instance::new(directory.to_owned(), lock, false);
-        instance.base_made = instance.read().is_ok_and(|record| record.base_made);
-        Some(instance)
+        let paths = Paths::new(directory.to_owned());
+        let record = match Record::read(&paths) {
+            Ok(record) => record,
+            Err(_) => {
+                // Only an empty one can be removed so: somebody was about to remove it, or to fill it.
+                if fs::remove_dir(directory).is_err() {
+                    let unreadable = Failure::RecordDamaged(paths.record());
+                    tracing::warn!("{} is left alone: {unreadable}", directory.display());
+                }
+                return None;
+            }
+        };
+        let is_ours = record.whose(&paths) != Whose::Elsewhere;
+        is_ours.then(|| (Instance::new(directory.to_owned(), lock, record.base_made), record))
     }
 
-    pub fn directory(&self) -> &Path {
-        &self.paths.directory
+    /// Gives a sign of life from time to time, for whoever asks when this file system died.
+    pub fn beat(&self) {
+        let record = self.paths.record();
+        if changed(&record).elapsed().is_ok_and(|since| since < BEAT_EVERY) {
+            return;
+        }
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let now = Timestamps { last_access: now, last_modification: now };
+        if let Err(error) = utimensat(CWD, &record, &now, AtFlags::empty()) {
+            tracing::debug!("no sign of life in {}: {error}", record.display());
+        }
     }
 
     pub fn read(&self) -> Result<Record, Failure> {
@@ -160,15 +194,31 @@ impl Instance {
             tracing::warn!("{} stays: {} is mounted", directory.display(), row.path.display());
             return;
         }
-        if let Err(error) = fs::remove_dir_all(directory) {
+        if let Err(error) = remove_all(&self.paths) {
             tracing::warn!("could not remove {}: {error}", directory.display());
         }
         base::forget(directory, self.base_made);
     }
 }
 
+/// The record goes last, so that whoever is killed meanwhile leaves a directory that has an owner.
+fn remove_all(paths: &Paths) -> io::Result<()> {
+    let record = paths.record();
+    for entry in fs::read_dir(&paths.directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false if entry.path() != record => fs::remove_file(entry.path())?,
+            false => {}
+        }
+    }
+    fs::remove_file(record)?;
+    fs::remove_dir(&paths.directory)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::record::Kind;
     use super::*;
 
     #[test]
@@ -177,6 +227,8 @@ mod tests {
         let directory = base.path().join("run-1");
         let making = Lock::take(base.path()).unwrap();
         fs::create_dir(&directory).unwrap();
+        let paths = Paths::new(directory.clone());
+        write_json(&paths.record(), &Record::new(Kind::Run, false)).unwrap();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| Instance::take_over(&directory).is_some());
             // Long enough for it to find the directory without an owner.

@@ -5,11 +5,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::instance::Paths;
+use super::origin::{Origin, Whose, changed, machine_started};
 use crate::failure::Failure;
 use crate::mount_point::MountPoint;
 use crate::process::ProcessId;
@@ -26,13 +28,20 @@ pub enum Kind {
 pub struct Record {
     pub kind: Kind,
     pub owner: ProcessId,
-    /// Process numbers mean nothing after the machine has started again.
-    pub boot_id: String,
+    /// Process numbers mean nothing elsewhere, nor after the machine has started again.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Seconds since 1970, by the clock of its machine.
+    #[serde(default)]
+    pub started_unix_seconds: u64,
     pub base_made: bool,
     /// Those that it started with; empty for the embedded store.
     pub nodes: Vec<NodeRecord>,
     /// What `run` runs.
     pub command: Option<ProcessId>,
+    /// In the environment of everything that `run` starts, and of nothing else; empty of `up`.
+    #[serde(default)]
+    pub mark: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,11 +71,18 @@ impl Record {
         Record {
             kind,
             owner: ProcessId::current(),
-            boot_id: boot_id(),
+            origin: Origin::here(),
+            started_unix_seconds: unix_seconds(SystemTime::now()),
             base_made,
             nodes: Vec::new(),
             command: None,
+            mark: String::new(),
         }
+    }
+
+    /// What can be said of the instance from here.
+    pub fn whose(&self, paths: &Paths) -> Whose {
+        self.origin.seen_from(&Origin::here(), changed(&paths.record()), machine_started())
     }
 
     pub fn read(paths: &Paths) -> Result<Record, Failure> {
@@ -80,10 +96,9 @@ impl Record {
     }
 }
 
-/// Drawn by the kernel at each start of the machine.
-pub fn boot_id() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
+/// Seconds since 1970; 0 before it.
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {

@@ -261,9 +261,11 @@ fn a_writer_on_another_mount_makes_it_grow_too() {
         assert!(top.contains(said), "no {said:?} in {top}");
     }
     // The writer goes on as soon as there is room, which is before the data is even.
-    let wait = "log=\"$XDG_RUNTIME_DIR\"/tidefs/up/log; for i in $(seq 600); do \
-                grep -q kind=commission $log && break; sleep 0.1; done; cat $log";
-    let log = world.shell(wait).succeeded().stdout;
+    let wait = format!(
+        "log={}/log; for i in $(seq 600); do grep -q kind=commission $log && break; sleep 0.1; done; cat $log",
+        world.up().display()
+    );
+    let log = world.shell(&wait).succeeded().stdout;
     for said in ["decision=grow by 1: a writer met ", "MiB = ", "kind=commission outcome=Completed"]
     {
         assert!(log.contains(said), "no {said:?} in the log: {log}");

@@ -40,7 +40,7 @@ fn a_killed_mount_is_cleared_and_comes_back() {
     world.shell("mkdir second").succeeded();
     world.run(["mount", "second"]).succeeded();
     world.shell("head -c 3000000 /dev/zero > second/file").succeeded();
-    let records = world.runtime().join("tidefs/up/mounts");
+    let records = world.up().join("mounts");
     let records = std::fs::read_dir(records).unwrap().map(|entry| entry.unwrap().path());
     let records = records.map(|path| std::fs::read(path).unwrap());
     let record = records

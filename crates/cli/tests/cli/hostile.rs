@@ -73,7 +73,7 @@ fn what_a_lender_changes_is_found_out() {
     };
     let seen = borrower.until("it has its share", holds_its_share);
     let endpoint = victims(&seen).next().expect("the victim")["endpoint"].clone();
-    let state = borrower.world.runtime().join("tidefs/up");
+    let state = borrower.world.up();
     let mut python = borrower.world.command("/usr/bin/python3");
     python.args(["-c", &CRIMES.replace("ACCOUNT", "tidefs"), endpoint.as_str().unwrap()]);
     let ran = borrower.world.start(python.arg(state.join("secret"))).end().succeeded();

@@ -38,7 +38,7 @@ fn any_command_clears_a_killed_run_in_another_state_directory() {
 fn a_dead_mount_that_nobody_noted_is_cleared_where_it_is_in_the_way() {
     let Some(world) = World::new() else { return };
     killed(&world, &[]).end().ended_with(137);
-    let state = world.runtime().join("tidefs");
+    let state = world.base();
     let pids = "grep -l -s -a TIDEFS_MOUNT=$PWD/tide /proc/[0-9]*/environ | tr -dc '0-9\\n'";
     world.shell(&format!("rm -r {}; kill -9 $({pids})", state.display()));
     world.run_script(&[], "touch tide/again").succeeded();
@@ -52,7 +52,7 @@ fn a_dead_mount_that_nobody_noted_is_cleared_where_it_is_in_the_way() {
 #[test]
 fn a_shell_that_outlives_its_run_can_start_another() {
     let Some(world) = World::new() else { return };
-    let gone = world.runtime().join("tidefs/run-1-00000");
+    let gone = world.base().join("run-1-00000");
     let mut command = world.tidefs(["run", "--", "true"]);
     world.start(command.env("TIDEFS_STATE", gone)).end().succeeded();
     world.is_as_before();
@@ -73,15 +73,51 @@ fn a_killed_run_does_not_disturb_one_that_lives() {
 }
 
 #[test]
-fn a_killed_daemon_is_cleared_too() {
-    let Some(world) = World::new() else { return };
+fn a_killed_daemon_is_cleared_its_log_is_kept_and_the_next_command_says_so() {
+    let Some(mut world) = World::new() else { return };
     world.run(["up", "--node-memory", "64MiB"]).succeeded();
-    let record = world.runtime().join("tidefs/up/record.json");
-    let record: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
-    let pid = record["owner"]["pid"].as_i64().unwrap();
-    world.shell(&format!("kill -9 {pid}; while kill -0 {pid}; do sleep 0.01; done")).succeeded();
+    let pid = kill_the_owner(&world);
+    // What the log of a daemon that came to grief may say.
+    world.shell(&format!("echo 'the last words' >> {}/log", world.up().display()));
+    let ran = world.run(["status"]).refused(1, &["tidefs up", "no file system is running"]);
+    let says = |part: &str| assert!(ran.stderr.contains(part), "no {part:?} in {}", ran.stderr);
+    says(&format!("the process {pid} of a `tidefs up`, started 20"));
+    says("was killed, or crashed; its last sign of life is of 20");
+    let log = ran.stderr.split("its log is kept in ").nth(1).expect("where the log is");
+    let log = std::fs::read_to_string(log.lines().next().unwrap()).expect("the log");
+    assert!(log.ends_with("the last words\n"), "{log}");
+    world.note();
     world.run(["up", "--node-memory", "64MiB"]).succeeded();
     world.run(["down"]).succeeded();
+    world.is_as_before();
+}
+
+/// A file system's own process; its number.
+pub fn kill_the_owner(world: &World) -> i64 {
+    let record = std::fs::read(world.up().join("record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let pid = record["owner"]["pid"].as_i64().unwrap();
+    world.shell(&format!("kill -9 {pid}; while kill -0 {pid}; do sleep 0.01; done")).succeeded();
+    pid
+}
+
+/// A shell in which somebody has exported the documented variable is nobody's to end.
+#[test]
+fn what_a_run_did_not_start_is_not_ended_with_it() {
+    let Some(world) = World::new() else { return };
+    let script = "(setsid sh -c 'echo mine >> mine; sleep 1001' &); echo $TIDEFS_STATE; echo ready; sleep 1000";
+    let mut running = world.start(&mut world.tidefs(["run", "--", "sh", "-c", script]));
+    let said = running.says("ready");
+    let state = said.lines().next().unwrap();
+    let mut shell = world.command("/bin/sh");
+    shell.args(["-c", "echo here; read line; echo still here"]).env("TIDEFS_STATE", state);
+    let mut shell = world.start(shell.stdin(std::process::Stdio::piped()));
+    shell.says("here");
+    running.send(Signal::KILL);
+    running.end().ended_with(137);
+    world.run(["status"]).refused(1, &["cleaned up"]);
+    drop(shell.child.stdin.take());
+    assert_eq!(shell.end().succeeded().stdout, "here\nstill here\n");
+    world.shell("rm mine").succeeded();
     world.is_as_before();
 }

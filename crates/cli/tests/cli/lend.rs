@@ -27,17 +27,17 @@ impl Borrower {
         world.note();
         let up = ["up", "--mount", "tide", "--listen", "127.0.0.1:0", "--node-memory", "128MiB"];
         world.run([&up[..], options].concat()).succeeded();
-        let address = fs::read_to_string(world.runtime().join("tidefs/up/lend-address")).unwrap();
+        let address = fs::read_to_string(world.up().join("lend-address")).unwrap();
         Some(Borrower { world, address })
     }
 
     pub fn secret_file(&self) -> String {
-        self.world.runtime().join("tidefs/up/lend-secret").display().to_string()
+        self.world.up().join("lend-secret").display().to_string()
     }
 
     /// The process that listens for lenders.
     fn owner(&self) -> Pid {
-        let record = fs::read(self.world.runtime().join("tidefs/up/record.json")).unwrap();
+        let record = fs::read(self.world.up().join("record.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();
         let pid = record["owner"]["pid"].as_i64().unwrap();
         Pid::from_raw(pid as i32).unwrap()

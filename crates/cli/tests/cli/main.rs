@@ -5,6 +5,7 @@
 //! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `user` (running as somebody other than root).
 
 mod bad_input;
+mod belonging;
 mod deaths;
 mod elastic;
 mod fsck;

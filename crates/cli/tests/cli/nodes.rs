@@ -219,3 +219,27 @@ fn nodes_work_for_an_ordinary_user() {
     assert_eq!(status["nodes"].as_array().map(Vec::len), Some(3), "{status}");
     world.is_as_before();
 }
+
+/// What starts a node may put it into a session of its own, and not end it.
+#[test]
+fn nodes_end_whatever_session_their_starter_had_put_them_into() {
+    for starter in ["--wait", "--fork"] {
+        let Some(world) = world() else { return };
+        let server = world.server_started_by(&format!("/usr/bin/setsid {starter}"));
+        let words = ["up", "--nodes", "2", "--node-memory", "64MiB"];
+        world.start(world.tidefs(words).env("TIDEFS_SERVER", &server)).end().succeeded();
+        world.run(["down"]).succeeded();
+        let run = |script: &str| {
+            let words = [&["run"], &THREE[..], &["--", "sh", "-c", script]].concat();
+            world.start(world.tidefs(words).env("TIDEFS_SERVER", &server))
+        };
+        run("echo words > $TIDEFS_MOUNT/file && cat $TIDEFS_MOUNT/file").end().succeeded();
+        // Killed, and cleared by the next command.
+        let mut running = run("echo ready; sleep 1000");
+        running.says("ready");
+        running.send(rustix::process::Signal::KILL);
+        running.end().ended_with(137);
+        world.run(["status"]).refused(1, &["cleaned up"]);
+        world.is_as_before();
+    }
+}

@@ -14,7 +14,7 @@ fn the_command_finds_a_mount_and_its_own_folder() {
     let work = world.work();
     assert_eq!(Path::new(lines[0]), work);
     assert_eq!(Path::new(lines[1]), work.join("tide"));
-    assert!(Path::new(lines[2]).starts_with(world.runtime()), "{}", lines[2]);
+    assert!(Path::new(lines[2]).starts_with(world.base()), "{}", lines[2]);
     assert!(lines[3].starts_with("fuse"), "{}", lines[3]);
     assert_eq!(lines[4], "words");
     world.is_as_before();

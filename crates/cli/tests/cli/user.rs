@@ -1,7 +1,7 @@
 //! An ordinary user gets the same, through fusermount3.
 
 use crate::kept;
-use crate::world::World;
+use crate::world::{World, wanted};
 
 #[test]
 fn a_run_works_for_an_ordinary_user() {
@@ -45,5 +45,31 @@ fn a_foreign_directory_is_refused() {
     world
         .run(["run", "--mount", "/usr/local/share/tide-test", "--", "true"])
         .refused(1, &["--mount"]);
+    world.is_as_before();
+}
+
+/// A node that this user may not end stands for one that nobody can.
+#[test]
+fn down_names_what_does_not_end_and_fails() {
+    let Some(world) = wanted("server").then(World::of_ordinary_user).flatten() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    world.has_server();
+    world.run(["up", "--nodes", "1", "--node-memory", "64MiB"]).succeeded();
+    let mut endless = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = endless.id();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let cluster = world.up().join("cluster.json");
+    let mut nodes: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&cluster).unwrap()).unwrap();
+    let started: u64 = stat.split(' ').nth(21).unwrap().parse().unwrap();
+    nodes["nodes"][0]["process"] = serde_json::json!({"pid": pid, "started": started});
+    std::fs::write(&cluster, nodes.to_string()).unwrap();
+    let named = format!("process {pid} (a storage node)");
+    let ran = world.run(["down"]).refused(1, &["not everything has ended", &named]);
+    assert!(!ran.stdout.contains("stopped"), "{}", ran.stdout);
+    endless.kill().unwrap();
+    endless.wait().unwrap();
     world.is_as_before();
 }

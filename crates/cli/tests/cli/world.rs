@@ -74,7 +74,7 @@ impl World {
         let original = original.unwrap_or_else(|| env!("CARGO_BIN_EXE_tidefs").into());
         copy(Path::new(&original), &directory.path().join("tidefs"));
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        for name in ["work", "runtime", "tmp", "out"] {
+        for name in ["work", "runtime", "state", "tmp", "out"] {
             let path = directory.path().join(name);
             fs::create_dir(&path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -110,6 +110,15 @@ impl World {
         copy(&found, &self.server());
     }
 
+    /// A program that starts this world's server with other words before it.
+    pub fn server_started_by(&self, words: &str) -> PathBuf {
+        let path = self.directory.path().join("starter");
+        let script = format!("#!/bin/sh\nexec {words} {} \"$@\"\n", self.server().display());
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
     fn server(&self) -> PathBuf {
         self.directory.path().join("server")
     }
@@ -128,9 +137,20 @@ impl World {
         self.directory.path().join("tidefs")
     }
 
-    /// Where the user's own state directory lies.
+    /// What ends with the user's session.
     pub fn runtime(&self) -> PathBuf {
         self.directory.path().join("runtime")
+    }
+
+    /// The user's own base of state directories.
+    pub fn base(&self) -> PathBuf {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.directory.path().join(format!("state/tidefs-{host}"))
+    }
+
+    /// Of the file system that `up` started there.
+    pub fn up(&self) -> PathBuf {
+        self.base().join("up")
     }
 
     /// `tidefs` with these words.
@@ -156,8 +176,10 @@ impl World {
             .current_dir(self.work())
             .env_remove("TIDEFS_STATE")
             .env_remove("TIDEFS_MOUNT")
+            .env_remove("_TIDEFS_RUN")
             .env(MARK, self.directory.path())
             .env("XDG_RUNTIME_DIR", self.runtime())
+            .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env("TMPDIR", self.directory.path().join("tmp"))
             .stdin(Stdio::null());
         if self.server().exists() {
@@ -211,7 +233,7 @@ impl World {
 
     fn files(&self) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
-        for name in ["work", "runtime", "tmp"] {
+        for name in ["work", "runtime", "state", "tmp"] {
             collect(&self.directory.path().join(name), &mut found);
         }
         found

@@ -2,8 +2,12 @@
 //! used again.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd as _;
 use rustix::fd::OwnedFd;
@@ -16,6 +20,9 @@ use crate::error::ProcessError;
 /// How long a process may take to end by itself, and then by force.
 const GRACE: [(Signal, Duration); 2] =
     [(Signal::TERM, Duration::from_secs(3)), (Signal::KILL, Duration::from_secs(5))];
+
+/// Words that start a node on its host may start each other.
+const STARTERS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
@@ -32,6 +39,32 @@ impl ProcessId {
 
     pub fn is_running(self) -> bool {
         started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// The process that serves a socket, as the kernel says; not this one. `None` where nobody does.
+    pub fn serving(socket: &Path) -> Option<ProcessId> {
+        let line = UnixStream::connect(socket).ok()?;
+        let server = getsockopt(&line, PeerCredentials).ok()?.pid();
+        let server = u32::try_from(server).ok().filter(|&pid| pid != std::process::id())?;
+        ProcessId::of(server)
+    }
+
+    /// What stands between this process and one that it has had started: empty where it is a child, or
+    /// has another origin.
+    pub fn starters(self) -> Vec<ProcessId> {
+        let mut between = Vec::new();
+        let mut at = self.pid;
+        // A line of processes is as long as a command's words at most.
+        while between.len() < STARTERS_MAX {
+            match stat(at).map(|stat| stat.parent) {
+                Some(parent) if parent == std::process::id() => return between,
+                Some(parent) if parent > 1 => between.extend(ProcessId::of(parent)),
+                _ => break,
+            }
+            let Some(last) = between.last() else { break };
+            at = last.pid;
+        }
+        Vec::new()
     }
 
     /// Tells exactly this process to end, and does not wait for that.
@@ -95,8 +128,18 @@ fn has_ended(handle: &OwnedFd, within: Duration) -> bool {
     }
 }
 
-/// Field 22 of the process's line; `None` for one that is not there or waits to be collected.
+/// `None` for one that is not there or waits to be collected.
 fn started_ticks(pid: u32) -> Option<u64> {
+    Some(stat(pid)?.started_ticks)
+}
+
+struct Stat {
+    parent: u32,
+    started_ticks: u64,
+}
+
+/// Fields 4 and 22 of the process's line.
+fn stat(pid: u32) -> Option<Stat> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in brackets may hold anything, so count from its end.
     let mut fields = line.rsplit_once(") ")?.1.split(' ');
@@ -104,7 +147,8 @@ fn started_ticks(pid: u32) -> Option<u64> {
     if state == "Z" || state == "X" {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    let parent = fields.next()?.parse().ok()?;
+    Some(Stat { parent, started_ticks: fields.nth(17)?.parse().ok()? })
 }
 
 #[cfg(test)]
