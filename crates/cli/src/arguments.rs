@@ -4,6 +4,7 @@ pub mod number;
 pub mod placement;
 pub mod planning;
 pub mod simulation;
+pub mod stage;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -95,6 +96,15 @@ pub enum Command {
         Directories that are made in it later inherit it. The same is the extended attribute\n\
         user.tidefs.placement: setfattr -n user.tidefs.placement -v local fast/scratch")]
     Placement(placement::Placement),
+    /// Copy files between a disk or parallel file system and a mount, several at a time
+    #[command(after_help = "Examples:\n  \
+        tidefs stage in /data/images input\n  \
+        tidefs stage out 'results/**/*.csv' /data/tables\n\n\
+        A directory becomes DEST with what is in it. A file gets its name when it is whole, so one that is\n\
+        there with the size and time of its source is not copied again: a transfer that was cut short\n\
+        goes on when it is repeated. Modes, times, links, holes and extended attributes are kept, and\n\
+        owners by root. Exits with 1 where something was not copied, and names it.")]
+    Stage(stage::Stage),
     /// Watch nodes, usage and what the manager does
     #[command(after_help = "Example:\n  tidefs top")]
     Top(Top),
@@ -215,6 +225,9 @@ pub struct Run {
     /// Leave out the summary at the end
     #[arg(short, long)]
     pub quiet: bool,
+
+    #[command(flatten)]
+    pub staging: stage::Around,
 
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]

@@ -14,6 +14,7 @@ mod plan;
 mod run;
 mod scale;
 mod sim;
+mod stage;
 mod status;
 mod top;
 mod umount;
@@ -31,7 +32,11 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // that has cleaned up already.
     let computes = matches!(
         arguments.command,
-        Command::Plan(_) | Command::Sim(_) | Command::Lend(_) | Command::Placement(_)
+        Command::Plan(_)
+            | Command::Sim(_)
+            | Command::Lend(_)
+            | Command::Placement(_)
+            | Command::Stage(_)
     );
     let is_ours =
         matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager { .. });
@@ -50,6 +55,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Lend(options) => lend::lend(options)?,
         Command::Placement(options) => placement::placement(options)?,
+        Command::Stage(options) => return stage::stage(options, state),
         Command::Top(options) => top::top(options, state)?,
         Command::Plan(options) => return plan::plan(options),
         Command::Sim(options) => sim::sim(options)?,

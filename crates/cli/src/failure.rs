@@ -38,6 +38,16 @@ pub enum Failure {
     #[error("{} is still mounted; end what uses it (fuser -vm {}) and try again", .0.display(), .0.display())]
     StillMounted(PathBuf),
 
+    #[error("the file system in {} has no mount; make one: tidefs mount DIR", .0.display())]
+    NoMount(PathBuf),
+    #[error("{} leads out of the mount {}; give a place in it", path.display(), mount.display())]
+    OutsideOfMount { path: PathBuf, mount: PathBuf },
+    #[error("cannot read the manifest {}: {cause}", path.display())]
+    ManifestUnreadable { path: PathBuf, cause: io::Error },
+    #[error("the manifest {}: {cause}", path.display())]
+    ManifestWrong { path: PathBuf, cause: tidefs_stage::ManifestError },
+    #[error("{files} files were not copied to the mount, so the command was not started")]
+    StageInFailed { files: u64 },
     #[error("{} is not in a mount of Tidefs; see where they are: tidefs status", .0.display())]
     PlacementElsewhere(PathBuf),
     #[error(

@@ -45,6 +45,7 @@ mod progress_view;
 mod reporting;
 mod say;
 mod signals;
+mod staging;
 mod state;
 mod status_text;
 mod steady_clock;

@@ -1,5 +1,6 @@
 //! `tidefs run`: mount, run the command, report, clean up.
 
+use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use anyhow::Context;
 use rustix::process::Rlimit;
 
 use crate::arguments::Run;
+use crate::arguments::stage::{Manner, parts};
 use crate::cleanup::{MARK, MOUNT, STATE};
 use crate::failure::{FAILED, Failure};
 use crate::file_system::{FileSystem, Size};
@@ -20,6 +22,7 @@ use crate::process::ProcessId;
 use crate::reporting::{self, Ended};
 use crate::say;
 use crate::signals::Signals;
+use crate::staging::{self, Piece};
 use crate::state::{Base, Kind};
 use crate::summary::Summary;
 use crate::supervise::{self, Order};
@@ -45,7 +48,60 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
             say::note(lenders);
         }
     }
+    stage_in(options, &point.path, &signals)?;
     carry_out(options, &size, &file_system, &point.path, &signals, open_files)
+}
+
+fn stage_in(options: &Run, mount: &Path, signals: &Signals) -> anyhow::Result<()> {
+    let pieces = options.staging.stage_in.iter().map(|text| {
+        let (source, destination) = parts(text);
+        Piece::inward(Path::new(source), destination.map(Path::new), mount)
+    });
+    let pieces = pieces.collect::<anyhow::Result<Vec<_>>>()?;
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    let (report, stopped_by) = staging::copy(&pieces, &Manner::default(), signals)?;
+    if let Some(signal) = stopped_by {
+        return Err(Failure::Interrupted(signal).into());
+    }
+    if !options.quiet || !report.is_whole() {
+        report.tell();
+    }
+    match report.files_failed {
+        0 => Ok(()),
+        files => Err(Failure::StageInFailed { files }.into()),
+    }
+}
+
+/// Whatever the command came to. Answers whether all that was asked for was copied.
+fn stage_out(options: &Run, mount: &Path, signals: &Signals) -> bool {
+    let mut is_whole = true;
+    for text in &options.staging.stage_out {
+        let (source, destination) = parts(text);
+        let destination = Path::new(destination.unwrap_or_default());
+        let copied = Piece::outward(source, destination, mount)
+            .and_then(|piece| staging::copy(&[piece], &Manner::default(), signals));
+        match copied {
+            Ok((report, _)) => {
+                is_whole &= report.is_whole();
+                if !options.quiet || !report.is_whole() {
+                    report.tell();
+                }
+            }
+            Err(error) => {
+                is_whole = false;
+                say::note(format!("--stage-out {text}: {error:#}"));
+            }
+        }
+    }
+    let is_empty = || fs::read_dir(mount).is_ok_and(|mut rows| rows.next().is_none());
+    if options.staging.stage_out.is_empty() && !options.quiet && !is_empty() {
+        say::note(
+            "files that are left on the mount end with the run; --stage-out SRC:DEST keeps them",
+        );
+    }
+    is_whole
 }
 
 /// Runs the command on the mounted file system, and ends everything.
@@ -65,6 +121,7 @@ fn carry_out(
     if !left.is_empty() {
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
     }
+    let is_staged_out = stage_out(options, mount, signals);
     let observed = monitor.finish();
     let is_told = !options.quiet || options.report.is_some();
     let lost = is_told.then(|| file_system.lost(mount)).flatten();
@@ -90,7 +147,10 @@ fn carry_out(
             Err(error) => say::note(format!("there is no report: {error:#}")),
         }
     }
-    Ok(ExitCode::from(status))
+    Ok(match status {
+        0 if !is_staged_out => ExitCode::from(FAILED),
+        status => ExitCode::from(status),
+    })
 }
 
 fn supervised(

@@ -19,6 +19,7 @@ mod planning;
 mod run;
 mod sealed;
 mod signals;
+mod staging;
 mod terminal;
 mod user;
 mod waiting;

@@ -1,0 +1,260 @@
+//! A tree from one place to another: one thread walks, others copy.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::num::NonZero;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use walkdir::{DirEntry, WalkDir};
+
+use crate::attributes;
+use crate::error::StageError;
+use crate::file;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::selection::Selection;
+
+/// How a tree is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads that copy files.
+    pub workers: NonZero<usize>,
+    /// Read what was written and compare it; compare files that look unchanged byte by byte.
+    pub checksum: bool,
+    /// Have each file on the disk before it gets its name.
+    pub sync: bool,
+}
+
+/// Files that wait for a thread.
+const QUEUED: usize = 256;
+
+struct Job {
+    source: PathBuf,
+    destination: PathBuf,
+    metadata: Metadata,
+}
+
+/// Copies what is selected, so that `destination` becomes what `selection.base` is: a file, or a
+/// directory with what is wanted in it. What was there and is not in the source stays.
+///
+/// # Errors
+/// When nothing can be copied at all. What is wrong with single files is in the outcome.
+pub fn transfer(
+    selection: &Selection,
+    destination: &Path,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Outcome, StageError> {
+    let source = &selection.base;
+    let metadata = fs::metadata(source).map_err(StageError::reading(source))?;
+    if !metadata.is_dir() {
+        return Ok(one_file(source, destination, options, progress));
+    }
+    refuse_into_itself(source, destination)?;
+    fs::create_dir_all(destination).map_err(StageError::writing(destination))?;
+    let (queue, jobs) = bounded(QUEUED);
+    let mut walk = Walk::new(selection, destination, progress);
+    let outcome = thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.workers.get())
+            .map(|_| scope.spawn(|| copy_all(&jobs, options, progress)))
+            .collect();
+        walk.run(queue);
+        let mut outcome = Outcome::default();
+        for worker in workers {
+            outcome.add(worker.join().expect("a worker does not panic"));
+        }
+        outcome
+    });
+    Ok(walk.end(outcome))
+}
+
+fn one_file(source: &Path, destination: &Path, options: &Options, progress: &Progress) -> Outcome {
+    let mut outcome = Outcome::default();
+    let into_directory = destination.is_dir();
+    let destination = match source.file_name() {
+        Some(name) if into_directory => destination.join(name),
+        _ => destination.to_owned(),
+    };
+    let copied = fs::symlink_metadata(source).map_err(StageError::reading(source)).and_then(|it| {
+        progress.find(it.len());
+        if let Some(parent) = destination.parent().filter(|it| !it.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(StageError::writing(parent))?;
+        }
+        file::copy(source, &destination, &it, options, progress)
+    });
+    progress.add_file();
+    outcome.note(source.to_owned(), copied);
+    outcome
+}
+
+/// Such a copy would never end.
+fn refuse_into_itself(source: &Path, destination: &Path) -> Result<(), StageError> {
+    let real = |path: &Path| path.ancestors().find_map(|it| fs::canonicalize(it).ok());
+    match (real(source), real(destination)) {
+        (Some(from), Some(to)) if to.starts_with(&from) => Err(StageError::IntoItself {
+            source_path: source.to_owned(),
+            destination: destination.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn copy_all(jobs: &Receiver<Job>, options: &Options, progress: &Progress) -> Outcome {
+    let mut outcome = Outcome::default();
+    for Job { source, destination, metadata } in jobs {
+        let copied = match progress.is_stopped() {
+            true => Err(StageError::Stopped(source.clone())),
+            false => file::copy(&source, &destination, &metadata, options, progress),
+        };
+        progress.add_file();
+        outcome.note(source, copied);
+    }
+    outcome
+}
+
+/// The walking thread: makes directories and hands files over.
+struct Walk<'a> {
+    selection: &'a Selection,
+    destination: &'a Path,
+    progress: &'a Progress,
+    /// Directories that were made or found, each behind the one that it lies in.
+    directories: Vec<(PathBuf, PathBuf)>,
+    /// Where the first name of each file with several went, by device and inode.
+    first_names: HashMap<(u64, u64), PathBuf>,
+    /// Further names: source, and the two destinations.
+    links: Vec<(PathBuf, PathBuf, PathBuf)>,
+    outcome: Outcome,
+}
+
+impl<'a> Walk<'a> {
+    fn new(selection: &'a Selection, destination: &'a Path, progress: &'a Progress) -> Walk<'a> {
+        Walk {
+            selection,
+            destination,
+            progress,
+            directories: Vec::new(),
+            first_names: HashMap::new(),
+            links: Vec::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Ends the queue by dropping it.
+    fn run(&mut self, queue: Sender<Job>) {
+        let mut entries = WalkDir::new(&self.selection.base).into_iter();
+        while let Some(entry) = entries.next() {
+            if self.progress.is_stopped() {
+                let path = self.selection.base.clone();
+                self.outcome.note(path.clone(), Err(StageError::Stopped(path)));
+                return;
+            }
+            match entry {
+                Ok(entry) if entry.file_type().is_dir() => {
+                    if let Err(error) = self.directory(&entry) {
+                        self.outcome.note(entry.into_path(), Err(error));
+                        entries.skip_current_dir();
+                    }
+                }
+                Ok(entry) => {
+                    if let Err(error) = self.file(&entry, &queue) {
+                        self.outcome.note(entry.into_path(), Err(error));
+                    }
+                }
+                Err(error) => self.unreadable(error),
+            }
+        }
+    }
+
+    fn unreadable(&mut self, error: walkdir::Error) {
+        let path = error.path().unwrap_or(&self.selection.base).to_owned();
+        let cause = error.into_io_error().unwrap_or_else(|| std::io::ErrorKind::Other.into());
+        self.outcome.note(path.clone(), Err(StageError::Unreadable { path, cause }));
+    }
+
+    fn place(&self, entry: &DirEntry) -> PathBuf {
+        match self.relative(entry) {
+            inside if inside.as_os_str().is_empty() => self.destination.to_owned(),
+            inside => self.destination.join(inside),
+        }
+    }
+
+    fn relative<'e>(&self, entry: &'e DirEntry) -> &'e Path {
+        entry.path().strip_prefix(&self.selection.base).expect("what was walked to is below")
+    }
+
+    fn directory(&mut self, entry: &DirEntry) -> Result<(), StageError> {
+        let place = self.place(entry);
+        // Of a selection only directories are made in which something is.
+        if self.selection.is_whole() {
+            make_directory(&place)?;
+        }
+        self.directories.push((entry.path().to_owned(), place));
+        Ok(())
+    }
+
+    fn file(&mut self, entry: &DirEntry, queue: &Sender<Job>) -> Result<(), StageError> {
+        if !self.selection.wants(self.relative(entry)) {
+            return Ok(());
+        }
+        let (source, destination) = (entry.path().to_owned(), self.place(entry));
+        let metadata = fs::symlink_metadata(&source).map_err(StageError::reading(&source))?;
+        if !self.selection.is_whole()
+            && let Some(parent) = destination.parent()
+        {
+            fs::create_dir_all(parent).map_err(StageError::writing(parent))?;
+        }
+        self.progress.find(metadata.len());
+        if metadata.is_file() && metadata.nlink() > 1 {
+            let id = (metadata.dev(), metadata.ino());
+            if let Some(first) = self.first_names.get(&id) {
+                self.links.push((source, first.clone(), destination));
+                return Ok(());
+            }
+            self.first_names.insert(id, destination.clone());
+        }
+        queue.send(Job { source, destination, metadata }).expect("workers outlive the walk");
+        Ok(())
+    }
+
+    /// What can only be done when all files are there: further names, and directories' times.
+    fn end(mut self, copied: Outcome) -> Outcome {
+        self.outcome.add(copied);
+        for (source, first, destination) in std::mem::take(&mut self.links) {
+            let linked = file::link(&first, &destination);
+            self.progress.add_file();
+            self.outcome.note(source, linked);
+        }
+        // From the leaves up: what is made in a directory changes its time.
+        for (source, destination) in std::mem::take(&mut self.directories).into_iter().rev() {
+            if let Err(error) = give_directory(&source, &destination) {
+                self.outcome.note(source, Err(error));
+            }
+        }
+        self.outcome
+    }
+}
+
+fn make_directory(path: &Path) -> Result<(), StageError> {
+    match file::metadata_of(path)? {
+        Some(there) if there.is_dir() => Ok(()),
+        Some(_) => Err(StageError::InTheWay { path: path.to_owned(), wanted: "directory" }),
+        None => {
+            let made = fs::DirBuilder::new().mode(0o700).create(path);
+            made.map_err(StageError::writing(path))
+        }
+    }
+}
+
+fn give_directory(source: &Path, destination: &Path) -> Result<(), StageError> {
+    let Some(there) = file::metadata_of(destination)? else { return Ok(()) };
+    let from = File::open(source).map_err(StageError::reading(source))?;
+    let metadata = from.metadata().map_err(StageError::reading(source))?;
+    if !there.is_dir() {
+        return Ok(());
+    }
+    let to = File::open(destination).map_err(StageError::reading(destination))?;
+    attributes::give(&to, &from, &metadata, destination)
+}
