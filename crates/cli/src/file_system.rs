@@ -329,8 +329,8 @@ impl FileSystem {
         let lost_names = |directory: Ino| {
             (0..Format::default().shards).any(|index| {
                 let partition = ShardKey { directory, index }.partition();
-                let before = losses.get(&partition.number());
-                !is_held(partition) || before.is_some_and(|&before| directory.is_before(before))
+                let lost = losses.get(&partition.number());
+                !is_held(partition) || lost.is_some_and(|lost| lost.covers(directory))
             })
         };
         let lost = Lost::find(mount, is_gone, lost_names);

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
 use tidefs_fuse::SystemClock;
-use tidefs_model::{ByteSize, MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize};
+use tidefs_model::{
+    ByteSize, Granted, MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize,
+};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Cluster, ClusterDescription, ClusterSpec, Host, Lifetime, NodeDescription, Options,
@@ -78,8 +80,8 @@ impl AnyStore {
     }
 
     /// Partitions that were lost with a node once, and are held by others now: what they held of
-    /// inodes before this number is gone.
-    pub fn losses(&self) -> BTreeMap<u16, u64> {
+    /// inodes that had been granted is gone.
+    pub fn losses(&self) -> BTreeMap<u16, Granted> {
         match self {
             AnyStore::Embedded(_) => BTreeMap::new(),
             AnyStore::Valkey(store) => store.inner().losses(),

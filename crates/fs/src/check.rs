@@ -3,9 +3,8 @@
 //!
 //! A look walks every key of the store and counts: names of each inode, entries of each shard,
 //! stripes of each file. What does not add up is a suspect. Since nothing stands still meanwhile, a
-//! suspect becomes a finding only when a second look, [`GAP`] later, sees exactly the same, the
-//! records it is about are not younger than what can be under way, and no living mount says that it
-//! has the inode in use. `docs/decisions/checking.md` says why that suffices.
+//! suspect becomes a finding only when a second look sees exactly the same, later than anything that
+//! was under way at the first can take, and no living mount says that it has the inode in use. `docs/decisions/checking.md` says why that suffices.
 //!
 //! Memory: what is known of [`INODES_AT_A_TIME`] inodes, the records of a few shards, the names of
 //! all shards (16 bytes each), and [`FINDINGS_MAX`] findings. A file system with more inodes is
@@ -30,7 +29,7 @@ use std::time::Duration;
 use tidefs_model::{Clock, MountId};
 use tidefs_store::Store;
 
-use self::confirm::INODE_AGE_MIN;
+use self::confirm::LINKS_AGE_MIN;
 pub use self::finding::{Finding, Found};
 use self::living::Living;
 use crate::config::{Config, Format};
@@ -38,8 +37,6 @@ use crate::error::Error;
 use crate::fs::{Fs, sealed};
 use crate::superblock;
 
-/// Between two looks: longer than a rename or a removal is waited for by whoever meets it.
-const GAP: Duration = Duration::from_secs(5);
 /// Inodes that are counted in one walk; each takes some 200 bytes, a directory up to 1,000.
 const INODES_AT_A_TIME: usize = 1 << 17;
 /// Findings of one check; the next one finds more.
@@ -188,21 +185,26 @@ impl<S: Store> Check<'_, S> {
             let dead = self.dead_members(&mut living)?;
             return Ok((first, dead, living));
         }
-        self.surroundings.pause(self.gap(&first));
-        let mut second = self.look()?;
-        second.suspects.retain(|suspect| first.suspects.contains(suspect));
-        let dead = self.dead_members(&mut living)?;
-        let mut findings = self.confirm(std::mem::take(&mut second.suspects), &living)?;
+        let gap = first.suspects.iter().map(confirm::seen_for).max().unwrap_or_default();
+        let mut last = self.look_again(first, gap)?;
+        let mut dead = self.dead_members(&mut living)?;
+        let is_link = |suspect: &Finding| matches!(suspect, Finding::Links { .. });
+        if !living.is_empty() && last.suspects.iter().any(is_link) {
+            last = self.look_again(last, LINKS_AGE_MIN.saturating_sub(gap))?;
+            dead = self.dead_members(&mut living)?;
+        }
+        let mut findings = self.confirm(std::mem::take(&mut last.suspects), &living)?;
         findings.extend(dead);
         findings.sort();
-        Ok((second, findings, living))
+        Ok((last, findings, living))
     }
 
-    /// So long that inodes that changed just before the first look are old enough at the second.
-    fn gap(&self, first: &Look) -> Duration {
-        let now = self.clock.now();
-        let youngest = first.suspects.iter().filter_map(confirm::changed).max();
-        youngest.map_or(GAP, |changed| GAP.max(INODE_AGE_MIN.saturating_sub(now - changed)))
+    /// A look after so much time; what it suspects was suspected before.
+    fn look_again(&self, before: Look, after: Duration) -> Result<Look, Error> {
+        self.surroundings.pause(after);
+        let mut look = self.look()?;
+        look.suspects.retain(|suspect| before.suspects.contains(suspect));
+        Ok(look)
     }
 
     /// Everything once, while no partition moves.

@@ -8,7 +8,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Store};
 
 use crate::entry::{self, EntryRecord, Place, Reference};
@@ -28,7 +28,6 @@ const CLEARED_PER_CALL: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closing {
     pub transaction: u64,
-    pub since: Time,
     pub parent: Place,
 }
 
@@ -36,7 +35,6 @@ impl Closing {
     pub fn encode(&self) -> Vec<u8> {
         let mut record = Vec::new();
         record.extend(self.transaction.to_be_bytes());
-        record.extend(self.since.0.to_be_bytes());
         entry::put_shard(&mut record, self.parent.shard);
         record.extend(&self.parent.name);
         record
@@ -44,10 +42,10 @@ impl Closing {
 
     pub fn decode(directory: Ino, record: &[u8]) -> Result<Closing, Error> {
         let (fixed, name) = record
-            .split_at_checked(16 + entry::SHARD_BYTES)
+            .split_at_checked(8 + entry::SHARD_BYTES)
             .ok_or(Error::Corrupt { what: "the closing of directory", ino: directory.0 })?;
-        let parent = Place { shard: entry::shard_of(&fixed[16..]), name: name.to_vec() };
-        Ok(Closing { transaction: u64_at(fixed, 0), since: Time(u64_at(fixed, 8)), parent })
+        let parent = Place { shard: entry::shard_of(&fixed[8..]), name: name.to_vec() };
+        Ok(Closing { transaction: u64_at(fixed, 0), parent })
     }
 }
 
@@ -149,10 +147,11 @@ impl<S: Store> Fs<S> {
         if !self.is_entered(&closing.parent, directory)? {
             return Err(Error::NotFound);
         }
-        if self.now() - closing.since > UNFINISHED_AGE_MAX {
+        let age = self.unfinished.age(closing.transaction, self.steady());
+        if age > UNFINISHED_AGE_MAX {
             return self.give_up_removal(directory, &closing);
         }
-        wait_for_end(self.now() - closing.since);
+        wait_for_end(age);
         Ok(())
     }
 
@@ -196,8 +195,8 @@ mod tests {
     fn a_closing_decodes_to_what_was_encoded() {
         let shard = ShardKey { directory: Ino(4), index: 2 };
         let parent = Place { shard, name: b"work".to_vec() };
-        let closing = Closing { transaction: 9, since: Time(8), parent };
+        let closing = Closing { transaction: 9, parent };
         assert_eq!(Closing::decode(Ino(5), &closing.encode()), Ok(closing));
-        assert!(Closing::decode(Ino(5), &[0; 25]).is_err());
+        assert!(Closing::decode(Ino(5), &[0; 17]).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //! old name stands for its inode exactly as long as the new entry is not `Arrived` with the same
 //! transaction.
 
-use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_model::{Ino, ShardKey};
 
 use crate::attr::Kind;
 use crate::error::Error;
@@ -36,9 +36,8 @@ pub struct Place {
 /// The part that an entry plays in a rename between two shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// The entry is on its way to `to`, since `since` by its mount's clock. In an exchange
-    /// `instead` takes its name.
-    Leaving { transaction: u64, to: Place, since: Time, instead: Option<Reference> },
+    /// The entry is on its way to `to`. In an exchange `instead` takes its name.
+    Leaving { transaction: u64, to: Place, instead: Option<Reference> },
     /// The entry came from `from`, where its old entry may still have to be removed or, in an
     /// exchange, to be replaced by `instead`.
     Arrived { transaction: u64, from: Place, instead: Option<Reference> },
@@ -61,13 +60,13 @@ impl EntryRecord {
         put_reference(&mut record, &self.reference);
         match &self.passage {
             None => {}
-            Some(Passage::Leaving { transaction, to, since, instead }) => {
+            Some(Passage::Leaving { transaction, to, instead }) => {
                 record.push(b'>');
-                put_passage(&mut record, *transaction, *since, instead.as_ref(), to);
+                put_passage(&mut record, *transaction, instead.as_ref(), to);
             }
             Some(Passage::Arrived { transaction, from, instead }) => {
                 record.push(b'<');
-                put_passage(&mut record, *transaction, Time::default(), instead.as_ref(), from);
+                put_passage(&mut record, *transaction, instead.as_ref(), from);
             }
         }
         record
@@ -96,9 +95,8 @@ fn decode(record: &[u8]) -> Option<EntryRecord> {
     let Some((&mark, rest)) = rest.split_first() else {
         return Some(EntryRecord::settled(reference));
     };
-    let (numbers, rest) = rest.split_at_checked(16)?;
-    let transaction = u64_at(numbers, 0);
-    let since = Time(u64_at(numbers, 8));
+    let (number, rest) = rest.split_at_checked(8)?;
+    let transaction = u64_at(number, 0);
     let (&has_instead, rest) = rest.split_first()?;
     let (instead, rest) = match has_instead {
         0 => (None, rest),
@@ -108,7 +106,7 @@ fn decode(record: &[u8]) -> Option<EntryRecord> {
     let (place, name) = rest.split_at_checked(SHARD_BYTES)?;
     let place = Place { shard: shard_of(place), name: name.to_vec() };
     let passage = match mark {
-        b'>' => Passage::Leaving { transaction, to: place, since, instead },
+        b'>' => Passage::Leaving { transaction, to: place, instead },
         b'<' => Passage::Arrived { transaction, from: place, instead },
         _ => return None,
     };
@@ -126,15 +124,8 @@ pub(crate) fn put_shard(record: &mut Vec<u8>, shard: ShardKey) {
     record.extend(shard.index.to_be_bytes());
 }
 
-fn put_passage(
-    record: &mut Vec<u8>,
-    transaction: u64,
-    since: Time,
-    instead: Option<&Reference>,
-    place: &Place,
-) {
+fn put_passage(record: &mut Vec<u8>, transaction: u64, instead: Option<&Reference>, place: &Place) {
     record.extend(transaction.to_be_bytes());
-    record.extend(since.0.to_be_bytes());
     record.push(u8::from(instead.is_some()));
     if let Some(reference) = instead {
         put_reference(record, reference);
@@ -166,12 +157,7 @@ mod tests {
     #[test]
     fn records_decode_to_what_was_encoded() {
         let place = Place { shard: ShardKey { directory: Ino(9), index: 15 }, name: b"b".to_vec() };
-        let leaving = |instead| Passage::Leaving {
-            transaction: 5,
-            to: place.clone(),
-            since: Time(77),
-            instead,
-        };
+        let leaving = |instead| Passage::Leaving { transaction: 5, to: place.clone(), instead };
         let arrived = Passage::Arrived { transaction: 5, from: place.clone(), instead: None };
         for passage in [None, Some(leaving(None)), Some(leaving(Some(reference(2)))), Some(arrived)]
         {
@@ -183,12 +169,7 @@ mod tests {
     #[test]
     fn a_cut_or_strange_record_is_corrupt_and_nothing_worse() {
         let place = Place { shard: ShardKey { directory: Ino(9), index: 15 }, name: Vec::new() };
-        let passage = Passage::Leaving {
-            transaction: 5,
-            to: place,
-            since: Time(7),
-            instead: Some(reference(2)),
-        };
+        let passage = Passage::Leaving { transaction: 5, to: place, instead: Some(reference(2)) };
         let full = EntryRecord { reference: reference(1), passage: Some(passage) }.encode();
         let corrupt = Err(Error::Corrupt { what: "an entry of directory", ino: 1 });
         for length in (0..full.len()).filter(|&length| length != REFERENCE_BYTES) {

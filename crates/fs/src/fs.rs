@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, MountId, Partition, ShardKey, Time};
+use tidefs_model::{Clock, Granted, Ino, MountId, Partition, ShardKey, Time};
 use tidefs_sealed::{Circumstances, Sealed};
 use tidefs_store::{Overview, Store, caller};
 
@@ -30,6 +30,7 @@ use crate::locks::Locks;
 use crate::membership::{Membership, Solitude};
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
+use crate::unfinished::Unfinished;
 
 /// One mount of a file system. Every method may be called from many threads, and ends in a time
 /// that the store bounds.
@@ -59,6 +60,7 @@ pub struct Fs<S: Store> {
     transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
+    pub(crate) unfinished: Unfinished,
     pub(crate) census: Census,
 }
 
@@ -100,21 +102,24 @@ impl<S: Store> Fs<S> {
         superblock::format(store, format, clock)
     }
 
-    /// What was lost with a node that died lies before this instant: inodes that are made from now
-    /// on have numbers above it. `records_lost`: it held metadata, and when this has let some time pass
-    /// by `wait`, no mount answers from what it read there. To be called before partitions are given up
-    /// for lost.
+    /// How far numbers of inodes have been granted; `None` where what counts them was lost.
+    pub fn granted(store: &S) -> Result<Option<Granted>, Error> {
+        superblock::granted(store)
+    }
+
+    /// A node that died held metadata: what the records of inodes lack that were `granted` until then may
+    /// have been there. When this has let some time pass by `wait`, no mount answers from what it read
+    /// there. To be called before partitions are given up for lost.
     ///
     /// # Errors
     /// When the superblock does not answer. Where its partition is not among those that were lost, they
     /// must not be given up: mounts that it answers would go on keeping what was lost.
-    pub fn outdate(
+    pub fn note_loss(
         store: &S,
-        now: Time,
-        records_lost: bool,
+        granted: Granted,
         wait: impl FnOnce(Duration),
     ) -> Result<(), Error> {
-        superblock::outdate(store, now, records_lost, wait)
+        superblock::note_loss(store, granted, wait)
     }
 
     /// Where lies what all mounts look at.
@@ -123,8 +128,8 @@ impl<S: Store> Fs<S> {
     }
 
     /// Makes anew what no file system can do without and was lost with a node that died.
-    pub fn mend(store: &S, format: Format, now: Time) -> Result<(), Error> {
-        superblock::mend(store, format, now)
+    pub fn recreate(store: &S, format: Format, granted: Granted, now: Time) -> Result<(), Error> {
+        superblock::recreate(store, format, granted, now)
     }
 
     /// Takes a mount off the list of mounts of which the caller knows that its process has ended,
@@ -195,6 +200,7 @@ impl<S: Store> Fs<S> {
             local_files: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             closed: Mutex::default(),
+            unfinished: Unfinished::default(),
             census: Census::default(),
         }
     }
@@ -259,7 +265,7 @@ impl<S: Store> Fs<S> {
     /// start, and before the next call the kernel must have dropped every name and attribute that it
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
-        let now = self.now();
+        let now = self.steady();
         self.handles.all_files().iter().for_each(|handle| handle.file.flush_aged(now));
         self.data.free_waiting();
         if self.membership.is_about_to_share() && !self.is_settled() {
@@ -276,7 +282,6 @@ impl<S: Store> Fs<S> {
     /// The rest of the housekeeping, to be called as often; without it no other mount can start. A node
     /// that does not answer may hold it up, so the registration must not wait for it.
     pub fn keep_up(&self) {
-        let now = self.now();
         self.store.let_go_of_lapsed();
         self.store.publish();
         self.tell_appends();
@@ -298,7 +303,7 @@ impl<S: Store> Fs<S> {
         self.check_locks(steady);
         self.data.set_others(self.membership.others(steady));
         self.data.free_due();
-        self.listed.give_up(now);
+        self.listed.give_up(steady);
         self.note_open_files(steady);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");

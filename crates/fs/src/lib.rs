@@ -40,6 +40,7 @@ mod superblock;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
 pub use check::{CheckReport, Finding, Found, Surroundings, check};

@@ -167,7 +167,7 @@ impl<S: Store> Fs<S> {
         if self.store.knows(self.shard_of(directory, name), &entry) {
             return;
         }
-        let next = self.listed.next(directory, name, self.now());
+        let next = self.listed.next(directory, name, self.steady());
         if !next.is_empty() {
             self.read_names(directory, &next);
         }

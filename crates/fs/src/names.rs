@@ -13,8 +13,8 @@ use crate::{NAME_BYTES_MAX, keys, leases};
 
 /// Attempts at an entry that others keep changing.
 pub(crate) const ATTEMPTS: usize = 200;
-/// A rename or a removal that has not come to its end for so long is given up by whoever meets it. One
-/// of its steps may wait for a keeper that was killed.
+/// A rename or a removal that a mount has seen under way for so long is given up by it. One of its steps
+/// may wait for a keeper that was killed.
 pub(crate) const UNFINISHED_AGE_MAX: Duration = Duration::from_millis(leases::KILLED_MS + 750);
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -65,6 +65,15 @@ impl<S: Store> Fs<S> {
 
     /// The entry of a name, after any rename that it takes part in is over. `None`: no such name.
     pub(crate) fn settle(&self, place: &Place) -> Result<Option<Settled>, Error> {
+        self.settle_within(place, UNFINISHED_AGE_MAX)
+    }
+
+    /// The same, where a rename is given up that was seen under way for longer than `age_max`.
+    pub(crate) fn settle_within(
+        &self,
+        place: &Place,
+        age_max: Duration,
+    ) -> Result<Option<Settled>, Error> {
         for _ in 0..ATTEMPTS {
             let Some(raw) = self.read_entry(place)? else { return Ok(None) };
             let record = EntryRecord::decode_at(place, &raw)?;
@@ -74,13 +83,14 @@ impl<S: Store> Fs<S> {
                     self.finish_old(from, *transaction, *instead)?;
                     self.clear_mark(place, &record)?;
                 }
-                Some(Passage::Leaving { transaction, to, since, instead }) => {
+                Some(Passage::Leaving { transaction, to, instead }) => {
+                    let age = self.unfinished.age(*transaction, self.steady());
                     if self.has_arrived(to, *transaction)? {
                         self.finish_old(place, *transaction, *instead)?;
-                    } else if self.now() - *since > UNFINISHED_AGE_MAX {
+                    } else if age >= age_max {
                         self.give_up(place, &record, to, *transaction)?;
                     } else {
-                        wait_for_end(self.now() - *since);
+                        wait_for_end(age);
                     }
                 }
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, Partition, StripeSize, Time, serial_at};
+use tidefs_model::{Clock, Granted, Ino, Partition, StripeSize, Time};
 use tidefs_sealed::Cipher;
 use tidefs_store::{Batch, Store, StoreError};
 
@@ -17,19 +17,18 @@ use crate::leases::LAPSE;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
-const FORMAT_VERSION: u32 = 4;
+const FORMAT_VERSION: u32 = 5;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
 /// The serial number of the next local file.
 const NEXT_SERIAL: &[u8] = b"next-serial";
-/// Inodes whose numbers are [before](Ino::is_before) this may have lost records with a node.
+/// Inodes that this [covers](Granted::covers) may have lost records with a node.
 pub const LOST_BELOW: &[u8] = b"lost-below";
-/// How often records were lost. The number below which they were may stay as it is: clocks differ.
+/// How often records were lost. Between two losses no number may have been granted.
 pub const LOSSES: &[u8] = b"losses";
 /// The first number for a file; those below are for the file system itself.
 const FIRST_INO: u64 = 16;
-/// Numbers that a mount takes at a time, so that one create in so many pays for it. Serial numbers are
-/// to stay behind the time.
+/// Numbers that a mount takes at a time, so that one create in so many pays for it.
 const INOS_PER_GRANT: u64 = 4_096;
 const SERIALS_PER_GRANT: u64 = 1_024;
 
@@ -68,27 +67,40 @@ fn root(format: &Format, now: Time) -> Inode {
     }
 }
 
-/// Has all inode numbers that are granted from now on lie above `now` in nanoseconds, and so above
-/// all that were granted until now. `records_lost`: shards were lost, so that what the records of earlier
-/// inodes lack may have been there. After `wait` no mount answers from what it read of them, also where
-/// this cannot be said, since the superblock itself was lost.
-pub fn outdate(
+/// How far numbers have been granted; `None` where the superblock was lost and is not there again.
+pub fn granted(store: &impl Store) -> Result<Option<Granted>, Error> {
+    let batch = Batch::new().present(FORMAT).read(NEXT_INO).read(NEXT_SERIAL);
+    let outcome = store.batch(keys::SUPERBLOCK, &batch)?;
+    if !outcome.applied() {
+        return Ok(None);
+    }
+    let numbers: Vec<_> =
+        outcome.values.into_iter().flatten().filter(|number| number.len() == 8).collect();
+    match &numbers[..] {
+        [inos, serials] => Ok(Some(Granted { inos: u64_at(inos, 0), serials: u64_at(serials, 0) })),
+        _ => Err(Error::Corrupt { what: "superblock", ino: 0 }),
+    }
+}
+
+/// Shards were lost when numbers had been granted so far: what the records of those inodes lack may
+/// have been there. After `wait` no mount answers from what it read of them, also where this cannot
+/// be said, since the superblock itself was lost.
+pub fn note_loss(
     store: &impl Store,
-    now: Time,
-    records_lost: bool,
+    granted: Granted,
     wait: impl FnOnce(Duration),
 ) -> Result<(), Error> {
-    let batch = Batch::new().present(FORMAT).max(NEXT_INO, 0, now.0);
-    let batch = batch.max(NEXT_SERIAL, 0, serial_at(now.0));
-    let batch = if records_lost { batch.max(LOST_BELOW, 0, now.0) } else { batch };
-    let counted = if records_lost { count_loss(store) } else { Ok(()) };
-    let said = store.batch(keys::SUPERBLOCK, &batch.reclaims());
-    if records_lost {
-        wait(LAPSE);
-    }
+    let batch = lost_below(Batch::new().present(FORMAT), granted).reclaims();
+    let counted = count_loss(store);
+    let said = store.batch(keys::SUPERBLOCK, &batch);
+    wait(LAPSE);
     counted?;
     said?;
     Ok(())
+}
+
+fn lost_below(batch: Batch, granted: Granted) -> Batch {
+    batch.max(LOST_BELOW, 0, granted.inos).max(LOST_BELOW, 8, granted.serials)
 }
 
 /// Has mounts end what they keep, also while the superblock is not there.
@@ -102,9 +114,14 @@ pub fn partition() -> Partition {
     keys::SUPERBLOCK.partition()
 }
 
-/// Makes anew what the file system needs and was lost: the root's record, the superblock. Inode
-/// numbers that may have been granted are not granted again.
-pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> {
+/// Makes anew what the file system needs and was lost: the root's record, the superblock. Numbers that
+/// were `granted` are not granted again.
+pub fn recreate(
+    store: &impl Store,
+    format: Format,
+    granted: Granted,
+    now: Time,
+) -> Result<(), Error> {
     let field = keys::inode(Ino::ROOT);
     let root = root(&format, now).encode();
     let root = Batch::new().absent(field.clone()).put(field, root).reclaims();
@@ -112,11 +129,9 @@ pub fn mend(store: &impl Store, format: Format, now: Time) -> Result<(), Error> 
     let superblock = Batch::new()
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
-        .put(NEXT_INO, now.0.to_be_bytes())
-        .put(NEXT_SERIAL, serial_at(now.0).to_be_bytes())
-        .put(LOST_BELOW, now.0.to_be_bytes())
-        .reclaims();
-    store.batch(keys::SUPERBLOCK, &superblock)?;
+        .put(NEXT_INO, granted.inos.to_be_bytes())
+        .put(NEXT_SERIAL, granted.serials.to_be_bytes());
+    store.batch(keys::SUPERBLOCK, &lost_below(superblock, granted).reclaims())?;
     // Nobody was asked who keeps that there is no root.
     count_loss(store)
 }
@@ -203,12 +218,16 @@ impl NumberSource {
 
     fn grant(&self, store: &impl Store) -> Result<Range<u64>, Error> {
         let NumberSource { field, per_grant, .. } = *self;
-        let batch = Batch::new().add(field, 0, per_grant as i64).read(field);
+        // A superblock that was lost must not begin anew with numbers that inodes have.
+        let batch = Batch::new().present(FORMAT).add(field, 0, per_grant as i64).read(field);
         let mut outcome = match store.batch(keys::SUPERBLOCK, &batch) {
             // A grant that may have been made is given up: numbers are plenty.
             Err(StoreError::Indeterminate { .. }) => store.batch(keys::SUPERBLOCK, &batch)?,
             other => other?,
         };
+        if !outcome.applied() {
+            return Err(StoreError::Lost { partition: partition().number() }.into());
+        }
         let record = outcome.take(0).filter(|record| record.len() >= 8);
         let end = u64_at(&record.ok_or(Error::Corrupt { what: "superblock", ino: 0 })?, 0);
         let begin = end.checked_sub(per_grant);
@@ -241,36 +260,57 @@ mod tests {
             let read = store.batch(keys::SUPERBLOCK, &Batch::new().read(LOSSES));
             read.unwrap().values[0].clone().map_or(0, |value| u64_at(&value, 0))
         };
-        outdate(&store, NOW, true, |time| assert_eq!((time, losses()), (LAPSE, 1))).unwrap();
-        mend(&store, Format::default(), NOW).unwrap();
+        let granted = Granted::default();
+        note_loss(&store, granted, |time| assert_eq!((time, losses()), (LAPSE, 1))).unwrap();
+        recreate(&store, Format::default(), granted, NOW).unwrap();
         assert_eq!((losses(), read(&store).unwrap()), (2, Format::default()));
+    }
+
+    fn lost_below(store: &Embedded) -> Option<Granted> {
+        let read = store.batch(keys::SUPERBLOCK, &Batch::new().read(LOST_BELOW));
+        read.unwrap().values[0].as_deref().map(|bytes| Granted::decode(bytes).unwrap())
     }
 
     #[test]
     fn what_was_lost_is_made_anew_and_no_number_is_granted_twice() {
         let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
-        mend(&store, Format::default(), NOW).unwrap();
+        assert_eq!(granted(&store), Ok(None));
+        let early = NumberSource::inos().next(&store);
+        assert!(matches!(early, Err(Error::Store(StoreError::Lost { .. }))), "{early:?}");
+        let before = Granted { inos: 1 << 40, serials: 1 << 30 };
+        recreate(&store, Format::default(), before, NOW).unwrap();
         assert_eq!(read(&store).unwrap(), Format::default());
         let root = store.batch(keys::ROOT_HOME, &Batch::new().read(keys::inode(Ino::ROOT)));
         assert!(root.unwrap().values[0].is_some());
-        assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0);
+        assert_eq!((granted(&store), lost_below(&store)), (Ok(Some(before)), Some(before)));
+        assert_eq!(NumberSource::inos().next(&store), Ok(before.inos));
+        assert_eq!(NumberSource::serials().next(&store), Ok(before.serials));
         // What is there is left alone.
-        mend(&store, Format { root_uid: 7, ..Format::default() }, Time(NOW.0 * 2)).unwrap();
+        let other = Granted { inos: 1 << 50, serials: 1 << 40 };
+        recreate(&store, Format { root_uid: 7, ..Format::default() }, other, NOW).unwrap();
         assert_eq!(read(&store).unwrap(), Format::default());
-        assert!(NumberSource::inos().next(&store).unwrap() < NOW.0 * 2);
-        let now = Time(2_000_000_000_000_000_000);
-        let serial = NumberSource::serials().next(&store).unwrap();
-        let lost_below = || {
-            let read = store.batch(keys::SUPERBLOCK, &Batch::new().read(LOST_BELOW));
-            read.unwrap().values[0].clone().map(|value| u64_at(&value, 0))
-        };
-        let before = lost_below();
-        outdate(&store, now, false, |_| unreachable!("nobody kept anything")).unwrap();
-        assert_eq!(lost_below(), before, "all records are there");
-        assert!(serial < serial_at(now.0), "it was granted before");
-        assert!(NumberSource::serials().next(&store).unwrap() >= serial_at(now.0));
-        outdate(&store, Time(NOW.0 * 3), true, |_| ()).unwrap();
-        assert!(NumberSource::inos().next(&store).unwrap() >= NOW.0 * 3);
-        assert_eq!(lost_below(), Some(NOW.0 * 3));
+        let after = granted(&store).unwrap().unwrap();
+        assert_eq!(after.inos, before.inos + INOS_PER_GRANT);
+        assert_eq!(after.serials, before.serials + SERIALS_PER_GRANT);
+    }
+
+    #[test]
+    fn a_loss_covers_all_that_was_granted_and_never_covers_less() {
+        let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
+        format(&store, Format::default(), &tidefs_model::ManualClock::at(NOW)).unwrap();
+        assert_eq!(lost_below(&store), None);
+        let numbers = NumberSource::inos();
+        let early = numbers.next(&store).unwrap();
+        let first = granted(&store).unwrap().unwrap();
+        note_loss(&store, first, |_| ()).unwrap();
+        assert!(first.covers(Ino(early)));
+        let late = NumberSource::inos().next(&store).unwrap();
+        assert!(!first.covers(Ino(late)), "it was granted after the loss");
+        let second = granted(&store).unwrap().unwrap();
+        note_loss(&store, second, |_| ()).unwrap();
+        assert!(second.covers(Ino(late)));
+        // One that was found earlier and is told late.
+        note_loss(&store, first, |_| ()).unwrap();
+        assert_eq!(lost_below(&store), Some(second));
     }
 }

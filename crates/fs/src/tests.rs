@@ -4,6 +4,7 @@ mod appends;
 mod at_once;
 mod bed;
 mod checking;
+mod clocks;
 mod company;
 mod copies;
 mod deferred;

@@ -2,8 +2,8 @@
 //! file's inode names. Whoever has a stripe's key therefore knows its partition and needs no table.
 //!
 //! Of such a number bit 63 is clear, so that it is positive for programs that take it for signed,
-//! and bit 62 is set, which other numbers reach in the year 2116. The next 15 bits are the run, the
-//! lower 47 a serial number.
+//! and bit 62 is set, which other numbers never reach. The next 15 bits are the run, the lower 47 a
+//! serial number.
 
 use crate::{Ino, METADATA_PARTITIONS, PARTITIONS, Partition};
 
@@ -11,12 +11,6 @@ const MARK: u64 = 1 << 62;
 const MARK_BITS: u64 = 0b11 << 62;
 const SERIAL_BITS: u32 = 47;
 const PARTITION_BITS: u32 = PARTITIONS.trailing_zeros();
-
-/// Nanoseconds of a serial number: after a loss serial numbers go on from the time, and must lie above
-/// all that were granted. So there may be 122,000 local files a second, until 2062.
-const NANOSECONDS_PER_SERIAL: u64 = 1 << 13;
-/// The time, in nanoseconds since 1970, that serial number 0 stands for: the beginning of 2026.
-const FIRST_NANOSECOND: u64 = 1_767_225_600_000_000_000;
 
 /// A run of 1, 2, 4 ... 64 data partitions that begins at a multiple of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,21 +85,10 @@ impl Ino {
         self.run().map(|run| run.at(self.0.wrapping_add(index.into())))
     }
 
-    /// Whether the number was granted before `bound`, to which numbers were raised after a loss: the
-    /// time of the loss in nanoseconds, or 0 where there was none.
-    pub fn is_before(self, bound: u64) -> bool {
-        if self.run().is_none() {
-            return self.0 < bound;
-        }
-        // A clock that is wrong by years says nothing of serial numbers: any may be from before.
-        let is_unknown = bound != 0 && bound < FIRST_NANOSECOND;
-        is_unknown || self.0 & ((1 << SERIAL_BITS) - 1) < serial_at(bound)
+    /// The serial number of a local file.
+    pub(crate) fn serial(self) -> Option<u64> {
+        self.run().map(|_| self.0 & ((1 << SERIAL_BITS) - 1))
     }
-}
-
-/// The serial number from which on local files are not [before](Ino::is_before) a bound.
-pub fn serial_at(bound: u64) -> u64 {
-    bound.saturating_sub(FIRST_NANOSECOND) / NANOSECONDS_PER_SERIAL
 }
 
 #[cfg(test)]
@@ -194,18 +177,5 @@ mod tests {
                 assert!(run.partitions().any(|each| each == partition));
             }
         }
-    }
-
-    #[test]
-    fn what_was_granted_before_a_loss_is_told_from_what_came_after() {
-        let plain = Ino(1000);
-        assert!(plain.is_before(1001) && !plain.is_before(1000) && !plain.is_before(0));
-        let now = FIRST_NANOSECOND + (1 << 55);
-        let local = |serial| Ino::local(run(2048, 64), serial).unwrap();
-        assert!(local(0).is_before(now) && !local(0).is_before(0));
-        assert!(local(serial_at(now) - 1).is_before(now));
-        assert!(!local(serial_at(now)).is_before(now));
-        assert!(serial_at(now) > 0 && Ino(now - 1).is_before(now) && !Ino(now).is_before(now));
-        assert!(local(1 << 40).is_before(1_000_000), "a clock that was never set");
     }
 }

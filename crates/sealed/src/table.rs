@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidefs_model::{ShardKey, StripeKey};
+use tidefs_model::{Granted, ShardKey, StripeKey};
 use tidefs_store::{Batch, Bytes, Store, StoreError};
 
 use crate::record::Record;
@@ -129,19 +129,20 @@ impl<S: Store> Sealed<S> {
         if held[..wanted].iter().any(|held| held.is_absent) {
             let lost_below = self.lost_below(seals)?;
             for (key, held) in keys.iter().zip(&mut held[..wanted]) {
-                held.record.rests_lost |= held.is_absent && key.ino.is_before(lost_below);
+                held.record.rests_lost |= held.is_absent && lost_below.covers(key.ino);
             }
         }
         Ok(held.into_iter().map(Arc::new).collect())
     }
 
-    /// Inodes with lower numbers may have lost seals. To be read after the seals: it is set before
+    /// Inodes that this covers may have lost seals. To be read after the seals: it is set before
     /// others hold what was lost.
-    fn lost_below(&self, seals: &Seals) -> Result<u64, StoreError> {
+    fn lost_below(&self, seals: &Seals) -> Result<Granted, StoreError> {
         let (shard, field) = &seals.circumstances.losses;
         let value = self.inner.batch(*shard, &Batch::new().read(field.clone()))?.take(0);
-        let number = value.and_then(|value| value.first_chunk().copied());
-        Ok(number.map_or(0, u64::from_be_bytes))
+        let Some(value) = value else { return Ok(Granted::default()) };
+        Granted::decode(&value)
+            .ok_or_else(|| StoreError::Malformed { endpoint: "the bound of losses".into() })
     }
 }
 

@@ -207,10 +207,13 @@ local function write(keys, args)
   return call('SETRANGE', keys[1], offset, args[2])
 end
 
--- Marks a partition as having lost. A node takes over what a dead one held also when it is full.
+-- Marks a partition as having lost: two numbers, neither of which ever falls. A node takes over what a
+-- dead one held also when it is full.
 local function mark(keys, args)
   if not call then bind() end
-  call('SET', keys[1], args[1])
+  local value = call('GET', keys[1]) or ''
+  value = updated('m', value, 0, sub(args[1], 1, 8))
+  call('SET', keys[1], updated('m', value, 8, sub(args[1], 9, 16)))
   return 0
 end
 

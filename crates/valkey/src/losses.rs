@@ -1,13 +1,13 @@
 //! Marks of partitions that were lost with a node, and what a client makes of them.
 //!
-//! A mark names an inode number: what stripes of inodes before it had in the partition is lost. From
-//! then on bytes of such a stripe that are not there are lost bytes and no hole; those that are there
+//! A mark says how far numbers of inodes had been granted: what stripes of those had in the partition is
+//! lost. A mark only rises. From then on bytes of such a stripe that are not there are lost bytes and no hole; those that are there
 //! were written since, from the stripe's beginning on. Stripes of later inodes are as ever. The mark
 //! is asked for only where bytes are missing, after it was found that they are.
 
 use std::collections::BTreeMap;
 
-use tidefs_model::{Ino, PARTITIONS, Partition, StripeKey};
+use tidefs_model::{Granted, PARTITIONS, Partition, StripeKey};
 use tidefs_store::StoreError;
 
 use crate::client::Client;
@@ -16,15 +16,15 @@ use crate::slot::mark_name;
 use crate::wire::{Malformed, Reply, Request};
 
 /// Marks a partition, also on a node that is full.
-pub fn mark_request(slot: u16, before: Ino) -> Request<'static> {
+pub fn mark_request(slot: u16, granted: Granted) -> Request<'static> {
     let name = mark_name(Partition::new(slot));
     let request = Request::new("FCALL").word(b"tidefs_mark").number(1).word(&name);
-    request.word(before.0.to_string().as_bytes()).end()
+    request.word(&granted.encode()).end()
 }
 
 /// For each of the stripes, whether what it lacks was lost.
 pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, StoreError> {
-    let mut marks: BTreeMap<u16, Option<u64>> =
+    let mut marks: BTreeMap<u16, Option<Granted>> =
         stripes.iter().map(|key| (key.partition().number(), None)).collect();
     let ask = |&slot: &u16| {
         let partition = Partition::new(slot);
@@ -36,14 +36,13 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
         *mark = job.reply(mark_of)?;
     }
     let is_lost = |key: &StripeKey| {
-        marks[&key.partition().number()].is_some_and(|before| key.ino.is_before(before))
+        marks[&key.partition().number()].is_some_and(|granted| granted.covers(key.ino))
     };
     Ok(stripes.iter().map(is_lost).collect())
 }
 
-/// All partitions with a mark, of those whose holders answer, and the inodes from which on nothing
-/// was lost there.
-pub fn marks(client: &Client) -> BTreeMap<u16, u64> {
+/// All partitions with a mark, of those whose holders answer, and the inodes that lost something there.
+pub fn marks(client: &Client) -> BTreeMap<u16, Granted> {
     let ask = |slot| {
         let partition = Partition::new(slot);
         Job::reading(partition, Request::new("GET").word(&mark_name(partition)).end())
@@ -55,10 +54,9 @@ pub fn marks(client: &Client) -> BTreeMap<u16, u64> {
     answered.filter_map(|(job, slot)| Some((slot, job.reply(mark_of).ok()??))).collect()
 }
 
-fn mark_of(reply: Reply) -> Result<Option<u64>, Malformed> {
-    let Some(text) = reply.into_optional_bulk()? else { return Ok(None) };
-    let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or(Malformed::Number)
+fn mark_of(reply: Reply) -> Result<Option<Granted>, Malformed> {
+    let Some(bytes) = reply.into_optional_bulk()? else { return Ok(None) };
+    Granted::decode(&bytes).map(Some).ok_or(Malformed::Number)
 }
 
 /// # Errors

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidefs_model::{NodeId, Partition, Run, ShardKey, StripeKey};
+use tidefs_model::{Granted, NodeId, Partition, Run, ShardKey, StripeKey};
 use tidefs_store::StripeWrite;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
@@ -127,9 +127,9 @@ impl Valkey {
         map.members.iter().find(is_meant).map(|member| member.node.id)
     }
 
-    /// Partitions that were lost once, of those whose holders answer: what they held of inodes before
-    /// this number is gone.
-    pub fn losses(&self) -> BTreeMap<u16, u64> {
+    /// Partitions that were lost once, of those whose holders answer: what they held of inodes that
+    /// had been granted is gone.
+    pub fn losses(&self) -> BTreeMap<u16, Granted> {
         losses::marks(&self.client)
     }
 

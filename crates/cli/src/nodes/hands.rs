@@ -8,7 +8,7 @@ use tidefs_control::{Failure, Held, Move, Moved, Node, NodeState};
 use tidefs_fs::{Cipher, Format, Fs};
 use tidefs_fuse::SystemClock;
 use tidefs_manager::{Carried, Hands, Loss, Survey};
-use tidefs_model::{ByteSize, Clock, Ino, NodeClass, NodeId, PARTITIONS, Partition, Time};
+use tidefs_model::{ByteSize, Clock, Granted, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_valkey::{
     Admin, MoveOptions, NodeDescription, Owner, Ownership, Pace, Probe, Unfinished, Valkey,
 };
@@ -88,13 +88,27 @@ impl ClusterHands {
         Ok(in_all)
     }
 
-    /// Has mounts forget what they keep of what is lost, before others may change it.
-    fn outdate(&self, lost: &BTreeSet<Partition>, now: Time) -> Result<bool, Failure> {
-        let records_lost = self.records_lost.load(Ordering::Acquire);
-        match Fs::outdate(&self.store, now, records_lost, std::thread::sleep) {
+    /// How far numbers of inodes have been granted, or more where what counts them is lost: this
+    /// machine has been up for longer than the file system.
+    fn granted(&self, lost: &BTreeSet<Partition>) -> Result<Granted, Failure> {
+        match Fs::granted(&self.store) {
+            Ok(Some(granted)) => Ok(granted),
+            Ok(None) => Ok(Granted::by(SystemClock.steady())),
+            Err(_) if is_of_superblock(lost) => Ok(Granted::by(SystemClock.steady())),
+            Err(error) => Err(Failure::new(error)),
+        }
+    }
+
+    /// Has mounts forget what they keep of what is lost, before others may change it. `false`: it has to
+    /// be said again, where the superblock is there then.
+    fn note_loss(&self, lost: &BTreeSet<Partition>, granted: Granted) -> Result<bool, Failure> {
+        if !self.records_lost.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        match Fs::note_loss(&self.store, granted, std::thread::sleep) {
             Ok(()) => Ok(true),
-            Err(error) if lost.contains(&Fs::<Valkey>::superblock_partition()) => {
-                tracing::debug!("inode numbers are outdated when they are made anew: {error}");
+            Err(error) if is_of_superblock(lost) => {
+                tracing::debug!("a loss is noted when the superblock is there again: {error}");
                 Ok(false)
             }
             Err(error) => Err(Failure::new(error)),
@@ -232,17 +246,14 @@ impl Hands for ClusterHands {
         if lost.iter().any(|partition| partition.is_metadata()) {
             self.records_lost.store(true, Ordering::Release);
         }
-        let before = SystemClock.now();
-        let is_said = self.outdate(&lost, before)?;
-        let before = Ino(before.0);
-        self.admin.give_up(&finished.left, before).map_err(Failure::new)?;
-        self.admin.expunge(ended, before).map_err(Failure::new)?;
-        Fs::mend(&self.store, self.format, SystemClock.now()).map_err(Failure::new)?;
-        if !is_said {
+        let granted = self.granted(&lost)?;
+        let is_noted = self.note_loss(&lost, granted)?;
+        self.admin.give_up(&finished.left, granted).map_err(Failure::new)?;
+        self.admin.expunge(ended, granted).map_err(Failure::new)?;
+        Fs::recreate(&self.store, self.format, granted, SystemClock.now()).map_err(Failure::new)?;
+        if !is_noted {
             // By now others hold what was lost; until this is said, holes are not told from losses.
-            let records_lost = self.records_lost.load(Ordering::Acquire);
-            Fs::outdate(&self.store, SystemClock.now(), records_lost, |_| ())
-                .map_err(Failure::new)?;
+            Fs::note_loss(&self.store, granted, |_| ()).map_err(Failure::new)?;
         }
         self.records_lost.store(false, Ordering::Release);
         let (used, lost) = (self.used(), self.lost());
@@ -253,6 +264,10 @@ impl Hands for ClusterHands {
         };
         Ok(ended.iter().map(loss).collect())
     }
+}
+
+fn is_of_superblock(lost: &BTreeSet<Partition>) -> bool {
+    lost.contains(&Fs::<Valkey>::superblock_partition())
 }
 
 fn touches(left: &Unfinished, node: NodeId) -> bool {

@@ -12,7 +12,7 @@ const OPTIONS: [&str; 8] =
 
 /// `kill_node ID-POSITION` ends the process of the n-th node of the record, which lists them in the
 /// order in which they came. Files either read right or fail; they never read wrong.
-const TOOLS_OF_DEATH: &str = r#"
+pub const TOOLS_OF_DEATH: &str = r#"
     state() { "$TIDEFS" status --json; }
     field() { (cd / && /usr/bin/python3 -c "import json,sys; s = json.load(sys.stdin); print($1)"); }
     kill_node() {

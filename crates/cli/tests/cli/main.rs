@@ -2,10 +2,12 @@
 //!
 //! Each test has a [`World`](world::World) of its own and ends with the question whether
 //! everything is as before. What a test needs and the machine lacks makes it fail, unless
-//! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `user` (running as somebody other than root).
+//! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `faketime`, `user` (running as somebody other
+//! than root).
 
 mod bad_input;
 mod belonging;
+mod clocks;
 mod deaths;
 mod elastic;
 mod fsck;

@@ -4,21 +4,24 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tidefs_model::{Ino, Time};
+use tidefs_model::Ino;
 use tidefs_store::{Batch, Store};
 
 use super::living::Living;
 use super::{Check, Finding};
-use crate::closing::{CLOSED_AGE_MAX, Closing};
+use crate::closing::Closing;
 use crate::entry::{EntryRecord, Passage};
 use crate::error::Error;
 use crate::keys;
 
-/// An inode that changed more recently may be in the middle of an operation.
-pub const INODE_AGE_MIN: Duration = Duration::from_secs(10);
+/// Longer than a rename or a removal is waited for by whoever meets it.
+const GAP: Duration = Duration::from_secs(5);
+/// An inode that changed more recently may be in the middle of an operation; and until then a closed
+/// shard keeps names from being made that nobody would find.
+const INODE_AGE_MIN: Duration = Duration::from_secs(10);
 /// A count of links that is corrected while a name is on its way would be too low in the end. No
 /// operation takes nearly as long.
-const LINKS_AGE_MIN: Duration = Duration::from_secs(60);
+pub const LINKS_AGE_MIN: Duration = Duration::from_secs(60);
 /// Inodes that mounts are asked for at a time.
 pub const INODES_ASKED: usize = 1_000;
 
@@ -35,26 +38,20 @@ impl<S: Store> Check<'_, S> {
         let missing = self.surely_missing(missing.collect())?;
         let mut findings = Vec::new();
         for suspect in suspects {
-            if self.is_old_enough(&suspect, living, &missing)? {
+            if self.is_abandoned(&suspect, living, &missing)? {
                 findings.push(suspect);
             }
         }
         self.not_in_use(findings, living)
     }
 
-    fn is_old_enough(
+    fn is_abandoned(
         &self,
         suspect: &Finding,
         living: &Living,
         missing: &HashSet<Ino>,
     ) -> Result<bool, Error> {
-        let now = self.clock.now();
-        let nobody = living.is_empty();
         Ok(match suspect {
-            Finding::Unreachable(record) | Finding::BeyondEnd { record, .. } => {
-                nobody || now - record.changed >= INODE_AGE_MIN
-            }
-            Finding::Links { record, .. } => nobody || now - record.changed >= LINKS_AGE_MIN,
             Finding::Rename { place, entry } => {
                 let entry = EntryRecord::decode(place.shard.directory, entry)?;
                 let (Some(Passage::Leaving { transaction, .. })
@@ -70,13 +67,8 @@ impl<S: Store> Check<'_, S> {
                     && self.hands.is_entered(&closing.parent, *directory)?
             }
             Finding::Fence { transaction, .. } => !living.may_carry_out(*transaction),
-            Finding::Husk { shard, closing } => {
-                // Closed, it keeps names from being made that nobody would find.
-                Closing::decode(shard.directory, closing).map_or(true, |closing| {
-                    !living.may_carry_out(closing.transaction)
-                        && (nobody || now - closing.since > CLOSED_AGE_MAX)
-                })
-            }
+            Finding::Husk { shard, closing } => Closing::decode(shard.directory, closing)
+                .map_or(true, |closing| !living.may_carry_out(closing.transaction)),
             Finding::NoInode { ino } => missing.contains(ino),
             _ => true,
         })
@@ -139,11 +131,12 @@ pub fn used_inode(finding: &Finding) -> Option<Ino> {
     }
 }
 
-/// When the inode of such a finding changed last.
-pub fn changed(finding: &Finding) -> Option<Time> {
+/// How long a suspect has to be seen unchanged in any case. When its inode changed last says nothing:
+/// that is by the clock of another host.
+pub fn seen_for(finding: &Finding) -> Duration {
     match finding {
-        Finding::Unreachable(record) | Finding::BeyondEnd { record, .. } => Some(record.changed),
-        _ => None,
+        Finding::Unreachable(_) | Finding::BeyondEnd { .. } | Finding::Husk { .. } => INODE_AGE_MIN,
+        _ => GAP,
     }
 }
 

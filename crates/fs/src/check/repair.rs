@@ -5,6 +5,7 @@
 //! record was seen to be the same.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store};
@@ -73,7 +74,10 @@ impl<S: Store> Check<'_, S> {
     fn repair_one(&self, finding: &Finding) -> Result<bool, Error> {
         Ok(match finding {
             Finding::Links { record, names } => self.set_links(record, *names)?,
-            Finding::Rename { place, .. } => self.hands.settle(place).is_ok(),
+            // Its mount is dead: nobody is left who would end it.
+            Finding::Rename { place, .. } => {
+                self.hands.settle_within(place, Duration::ZERO).is_ok()
+            }
             Finding::Removal { directory, closing } => {
                 let closing = Closing::decode(*directory, closing)?;
                 self.hands.give_up_removal(*directory, &closing)?;

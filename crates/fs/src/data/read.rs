@@ -152,7 +152,7 @@ impl<S: Store> Striped<S> {
         run.release_before(first.saturating_sub(1));
         // A read of whole stripes is as good as reading them ahead.
         let whole = stripe_size.within(offset) == 0 && stripe_size.within(end) == 0;
-        let (size, now) = (state.size(), self.path.clock.now());
+        let (size, now) = (state.size(), self.path.clock.steady());
         let from = u64::from(if whole { last } else { first }) + u64::from(whole);
         let until = (u64::from(last) + 1 + window).min(size.div_ceil(stripe_bytes));
         for index in (from..until).map(|index| index as u32) {

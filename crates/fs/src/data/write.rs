@@ -54,7 +54,6 @@ impl<S: Store> Striped<S> {
         let mut opened = false;
         let send = loop {
             let mut state = self.state();
-            let now = self.path.clock.now();
             if state.wants_buffer(piece.index) {
                 let Some(buffer) = spare.take() else {
                     drop(state);
@@ -67,10 +66,10 @@ impl<S: Store> Striped<S> {
                     continue;
                 };
                 let birth = self.path.unsent.add(&Arc::downgrade(self), piece.index);
-                state.open_buffer(piece.index, buffer, birth, now);
+                state.open_buffer(piece.index, buffer, birth, self.path.clock.steady());
                 opened = true;
             }
-            break state.put(piece, bytes, now);
+            break state.put(piece, bytes, self.path.clock.now());
         };
         if send {
             self.hand_over([piece.index]);

@@ -123,7 +123,7 @@ impl<S: Store> Fs<S> {
                 missed.into_iter().for_each(|why| directory.miss(why));
                 let taken = listing.insert(Arc::new(taken));
                 if self.config.remembers() {
-                    self.listed.saw(directory.node.ino, taken, self.now());
+                    self.listed.saw(directory.node.ino, taken, self.steady());
                 }
                 Ok(taken.clone())
             }

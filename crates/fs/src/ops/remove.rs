@@ -279,11 +279,7 @@ impl<S: Store> Fs<S> {
         parent: &Place,
         step: impl FnOnce(Option<u64>) -> Result<bool, Error>,
     ) -> Result<bool, Error> {
-        let closing = Closing {
-            transaction: self.new_transaction(),
-            since: self.now(),
-            parent: parent.clone(),
-        };
+        let closing = Closing { transaction: self.new_transaction(), parent: parent.clone() };
         self.close_shards(directory, &closing)?;
         let happened = step(Some(closing.transaction));
         if !matches!(happened, Ok(true)) {

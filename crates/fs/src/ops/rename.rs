@@ -196,7 +196,6 @@ impl<S: Store> Fs<S> {
             passage: Some(Passage::Leaving {
                 transaction,
                 to: rename.new.clone(),
-                since: self.now(),
                 instead: rename.instead(),
             }),
         }

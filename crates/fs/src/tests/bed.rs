@@ -1,9 +1,10 @@
 //! A small file system in memory with a clock that the test owns.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, ManualClock, MountId, StripeSize, Time};
+use tidefs_model::{ByteSize, Clock, ManualClock, MountId, StripeSize, Time};
 use tidefs_store::{Embedded, Faulty};
 
 use crate::{Caller, Config, Format, Fs, OpenMode};
@@ -17,6 +18,40 @@ pub const WRITE: OpenMode = OpenMode {
     exclusive: false,
     sync: false,
 };
+
+/// The clocks of a host among others: its wall clock is as people have set it, and its steady clock began
+/// at some time of its own.
+pub struct Host {
+    time: Arc<ManualClock>,
+    begun: Duration,
+    /// Nanoseconds by which the wall clock is ahead.
+    ahead: AtomicI64,
+}
+
+impl Host {
+    /// `hours` says how far its wall clock is ahead; less than zero: behind.
+    pub fn ahead(time: &Arc<ManualClock>, hours: i64) -> Arc<Host> {
+        let begun = Duration::from_secs(1_000 + 77 * hours.unsigned_abs());
+        let host = Host { time: time.clone(), begun, ahead: AtomicI64::new(0) };
+        host.step(hours);
+        Arc::new(host)
+    }
+
+    /// Somebody sets the wall clock.
+    pub fn step(&self, hours: i64) {
+        self.ahead.fetch_add(hours * 3_600_000_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Host {
+    fn now(&self) -> Time {
+        Time(self.time.now().0.wrapping_add_signed(self.ahead.load(Ordering::SeqCst)))
+    }
+
+    fn steady(&self) -> Time {
+        self.time.now() + self.begun
+    }
+}
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,6 +74,12 @@ impl Bed {
     pub fn mount(&self, id: u64) -> Fs<Arc<Embedded>> {
         let config = Config { io_threads: 1, ..Config::new(MountId(id)) };
         Fs::mount(Arc::new(self.store.clone()), config, self.clock.clone()).expect("mounted")
+    }
+
+    /// The same on a host whose wall clock differs by so many hours.
+    pub fn mount_on(&self, host: &Arc<Host>, id: u64) -> Fs<Arc<Embedded>> {
+        let config = Config { io_threads: 1, ..Config::new(MountId(id)) };
+        Fs::mount(Arc::new(self.store.clone()), config, host.clone()).expect("mounted")
     }
 
     pub fn pass(&self, time: Duration) {

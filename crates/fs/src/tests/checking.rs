@@ -1,13 +1,14 @@
 //! A check of the file system: what it finds, what it repairs, and what it leaves alone.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeKey, Time};
+use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeKey};
 use tidefs_store::{Batch, Embedded, Store, StripeWrite};
 
-use super::bed::{Bed, ME, WRITE};
+use super::bed::{Bed, Host, ME, WRITE};
 use crate::closing::Closing;
 use crate::entry::{EntryRecord, Passage, Reference};
 use crate::{
@@ -166,13 +167,13 @@ fn leaks_of_every_kind_are_found_and_repaired() {
     is_repaired("husk", |bed, fs| {
         let shard = ShardKey { directory: Ino(77_777), index: 1 };
         let parent = fs.place(Ino::ROOT, b"was here");
-        let closing = Closing { transaction: 12_345, since: fs.now(), parent };
+        let closing = Closing { transaction: 12_345, parent };
         put(bed, shard, keys::CLOSED.to_vec(), closing.encode());
     });
     is_repaired("removal", |_, fs| {
         let directory = fs.lookup(Ino::ROOT, b"directory").expect("found").attr.ino;
         let parent = fs.place(Ino::ROOT, b"directory");
-        let closing = Closing { transaction: 12_345, since: fs.now(), parent };
+        let closing = Closing { transaction: 12_345, parent };
         fs.close_shards(directory, &closing).expect("closed");
     });
 }
@@ -200,8 +201,8 @@ fn a_rename_that_stopped_is_undone_or_finished() {
         let (old, new) = (fs.place(Ino::ROOT, b"file"), fs.place(Ino::ROOT, b"new"));
         assert_ne!(old.shard, new.shard, "the names were chosen to lie in different shards");
         let reference = fs.settle(&old).expect("reads").expect("is there").reference;
-        let (transaction, since, instead) = (12_345, fs.now(), None);
-        let leaving = Passage::Leaving { transaction, to: new.clone(), since, instead };
+        let (transaction, instead) = (12_345, None);
+        let leaving = Passage::Leaving { transaction, to: new.clone(), instead };
         let record = EntryRecord { reference, passage: Some(leaving) };
         put(&bed, old.shard, keys::entry(b"file"), record.encode());
         if arrived {
@@ -296,20 +297,31 @@ fn the_same_of_a_mount_that_died_is_one() {
     assert!(run(&bed, &[&fs], false).is_clean());
 }
 
+/// A link counts first and enters second. Its mount's clock may be hours from that of the check.
 #[test]
-fn what_is_young_is_left_alone_while_a_mount_lives() {
-    let (bed, fs) = furnished();
-    let file = fs.settle(&fs.place(Ino::ROOT, b"file")).expect("reads").expect("there").reference;
-    let changed: Time = fs.now();
-    let batch = Batch::new().add(keys::inode(file.ino), inode::NLINK, 1).patch(
-        keys::inode(file.ino),
-        inode::CTIME,
-        changed.0.to_be_bytes(),
-    );
-    bed.store.batch(file.home, &batch).expect("added");
-    assert!(run(&bed, &[&fs], true).is_clean(), "a link may be on its way");
-    bed.pass(LONG);
-    assert_eq!(kinds(&run(&bed, &[&fs], true).repaired), ["links"]);
+fn a_name_that_is_late_is_waited_for_whatever_the_clocks_say() {
+    for (hours, enters) in [(-5, true), (0, true), (5, true), (-5, false), (5, false)] {
+        let (bed, fs) = furnished();
+        let name = fs.place(Ino::ROOT, b"file");
+        let file = fs.settle(&name).expect("reads").expect("there").reference;
+        let changed = Host::ahead(&bed.clock, hours).now();
+        let record = keys::inode(file.ino);
+        let batch = Batch::new().add(record.clone(), inode::NLINK, 1);
+        let batch = batch.patch(record, inode::CTIME, changed.0.to_be_bytes());
+        bed.store.batch(file.home, &batch).expect("added");
+        let pauses = Cell::new(0);
+        let meanwhile = || {
+            pauses.set(pauses.get() + 1);
+            if enters && pauses.get() == 2 {
+                fs.add_entry(&fs.place(Ino::ROOT, b"late"), file, |batch| batch).expect("entered");
+            }
+        };
+        let report = run_while(&bed, &[&fs], true, &meanwhile);
+        let found = if enters { vec![] } else { vec!["links"] };
+        assert_eq!((kinds(&report.repaired), report.left), (found, vec![]), "{hours} hours");
+        let links = fs.lookup(Ino::ROOT, b"file").expect("there").attr.nlink;
+        assert_eq!(links, 1 + u64::from(enters), "{hours} hours");
+    }
 }
 
 #[test]

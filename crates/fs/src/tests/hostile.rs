@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Store};
 
 use super::bed::{Bed, ME};
@@ -58,16 +58,14 @@ fn reference() -> Reference {
 
 /// One record of each kind, as a mount writes them.
 fn sound() -> Vec<Vec<u8>> {
-    let since = Time(8);
-    let leaving =
-        Passage::Leaving { transaction: 5, to: place(), since, instead: Some(reference()) };
+    let leaving = Passage::Leaving { transaction: 5, to: place(), instead: Some(reference()) };
     let arrived = Passage::Arrived { transaction: 5, from: place(), instead: None };
     let entry = |passage| EntryRecord { reference: reference(), passage }.encode();
     let mut attributes = Attributes::default();
     attributes.set(b"user.a", b"value");
     attributes.set(b"user.b", b"");
     let attributes = attributes.encode().expect("few").expect("some");
-    let closing = Closing { transaction: 9, since, parent: place() }.encode();
+    let closing = Closing { transaction: 9, parent: place() }.encode();
     let inode = vec![0; BYTES + 3];
     vec![entry(None), entry(Some(leaving)), entry(Some(arrived)), attributes, closing, inode]
 }

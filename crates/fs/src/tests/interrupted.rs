@@ -19,7 +19,7 @@ fn leaving<S: Store>(fs: &Fs<S>) -> (EntryRecord, EntryRecord) {
     let (old, new) = (fs.place(Ino::ROOT, b"old"), fs.place(Ino::ROOT, b"new"));
     assert_ne!(old.shard, new.shard, "the names were chosen to lie in different shards");
     let reference = fs.settle(&old).expect("reads").expect("is there").reference;
-    let passage = Passage::Leaving { transaction: 7, to: new, since: fs.now(), instead: None };
+    let passage = Passage::Leaving { transaction: 7, to: new, instead: None };
     let arrived = Passage::Arrived { transaction: 7, from: old, instead: None };
     (
         EntryRecord { reference, passage: Some(passage) },
@@ -36,6 +36,11 @@ fn names<S: Store>(fs: &Fs<S>) -> Vec<String> {
     let (listing, missed) = fs.listing(Ino::ROOT).expect("listed");
     assert_eq!(missed, None);
     listing.from(0).map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+/// A mount meets an operation that is under way for the first time.
+fn meets<S: Store>(fs: &Fs<S>, transaction: u64) {
+    assert_eq!(fs.unfinished.age(transaction, fs.steady()), Duration::ZERO);
 }
 
 #[test]
@@ -79,6 +84,7 @@ fn a_rename_left_alone_is_given_up_and_cannot_happen_later() {
     let fs = bed.mount(1);
     let (leaving, arrived) = leaving(&fs);
     put_entry(&fs, b"old", &leaving);
+    meets(&fs, 7);
     bed.pass(Duration::from_secs(3));
     fs.rename(Ino::ROOT, b"old", Ino::ROOT, b"elsewhere", RenameMode::Replace).expect("renamed");
     // What the interrupted mount would do next, if it were only slow.
@@ -93,8 +99,9 @@ fn a_removal_left_alone_is_undone_by_the_next_create() {
     let bed = Bed::new();
     let fs = bed.mount(1);
     let directory = fs.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
-    let closing = Closing { transaction: 9, since: fs.now(), parent: fs.place(Ino::ROOT, b"d") };
+    let closing = Closing { transaction: 9, parent: fs.place(Ino::ROOT, b"d") };
     fs.close_shards(directory, &closing).expect("closed");
+    meets(&fs, 9);
     bed.pass(Duration::from_secs(3));
     fs.mkdir(ME, directory, b"sub", 0o755).expect("the directory takes entries again");
     assert_eq!(fs.rmdir(Ino::ROOT, b"d"), Err(Error::NotEmpty));

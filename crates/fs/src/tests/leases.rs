@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, Clock, Ino, ManualClock, MountId, StripeSize, Time};
+use tidefs_model::{ByteSize, Clock, Granted, Ino, ManualClock, MountId, StripeSize};
 use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
 
-use super::bed::{ME, WRITE};
+use super::bed::{Host, ME, WRITE};
 use crate::{Config, Error, Format, Fs, Kind, RenameMode, SetAttr, keys};
 
 type Mount = Fs<Faulty<Embedded>>;
@@ -23,6 +23,8 @@ const LOOKS: usize = 105;
 struct Company {
     store: Arc<Faulty<Embedded>>,
     clock: Arc<ManualClock>,
+    /// Whose clocks are hours apart.
+    hosts: Vec<Arc<Host>>,
     mounts: Vec<Mount>,
 }
 
@@ -31,14 +33,16 @@ impl Company {
         let embedded = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
         let store = Arc::new(Faulty::new(embedded, Vec::new()));
         let clock = Arc::new(ManualClock::default());
-        clock.advance(Duration::from_secs(1000));
+        clock.advance(Duration::from_secs(1_700_000_000));
         Fs::format(&store, Format::default(), &*clock).expect("an empty store");
+        let hosts: Vec<_> = [0, -5, 3].iter().map(|hours| Host::ahead(&clock, *hours)).collect();
         let mount = |id| {
             let config = Config { io_threads: 1, ..Config::new(MountId(id)) };
-            Fs::mount(Arc::clone(&store), config, clock.clone()).expect("mounted")
+            let host = hosts[id as usize % hosts.len()].clone();
+            Fs::mount(Arc::clone(&store), config, host).expect("mounted")
         };
         let mounts: Vec<_> = (1..=mounts).map(mount).collect();
-        let company = Company { store, clock, mounts };
+        let company = Company { store, clock, hosts, mounts };
         company.heed_all();
         company
     }
@@ -302,17 +306,20 @@ fn records_that_were_lost_end_what_is_kept() {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     company.rest(second, Ino::ROOT, b"f");
-    let outdate = |at| Fs::outdate(&company.store, at, true, |_| ()).expect("said");
+    let note_loss = || {
+        let granted = Fs::granted(&company.store).expect("the store answers").expect("counted");
+        Fs::note_loss(&company.store, granted, |_| ()).expect("said");
+    };
     // The shard comes back empty.
     let lose = || company.store.delete_shards(&[first.shard_of(Ino::ROOT, b"f")]).expect("lost");
-    outdate(company.clock.now());
+    note_loss();
     lose();
     second.heed().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     company.rest(second, Ino::ROOT, b"f");
-    // Who says it the second time has a clock that is behind.
-    outdate(Time(company.clock.now().0 - super::bed::SECOND.as_nanos() as u64));
+    // No number was granted since.
+    note_loss();
     lose();
     second.heed().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
@@ -332,8 +339,8 @@ fn what_was_lost_comes_back_when_nobody_answers_from_it_any_more() {
             let error = StoreError::Unavailable { endpoint: "a node".into() };
             company.store.add(Fault::every(Operation::Batch, 1, error));
         }
-        let now = company.clock.now();
-        let said = Fs::outdate(&company.store, now, true, |time| company.clock.advance(time));
+        let granted = Granted::default();
+        let said = Fs::note_loss(&company.store, granted, |time| company.clock.advance(time));
         assert_eq!(said.is_ok(), is_said);
         company.store.heal();
         // It has not looked for words meanwhile.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidefs_model::ByteSize;
+use tidefs_model::{ByteSize, Granted};
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::support::{BLOCK, LOSSES, STRIPE, client, heap, noise, read, stripe, write};
@@ -19,7 +19,8 @@ fn a_stripe_whose_seals_may_be_lost_answers_that_and_can_be_written_anew() {
         write(&first, stripe(0), 0, &noise(1, BLOCK)).unwrap();
         write(&first, stripe(1), 0, &noise(2, 100)).unwrap();
         // The shard of the seals comes back empty; that was said before.
-        let below = Batch::new().max(LOSSES.1, 0, stripe(0).ino.0 + 1);
+        let granted = Granted { inos: stripe(0).ino.0 + 1, serials: 0 };
+        let below = Batch::new().put(LOSSES.1, granted.encode());
         assert!(store.batch(LOSSES.0, &below).unwrap().applied());
         let seals: Vec<_> = store
             .keys(&Default::default())

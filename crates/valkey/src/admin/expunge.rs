@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tidefs_model::{Ino, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_model::{Granted, NodeClass, NodeId, PARTITIONS, Partition};
 
 use super::keywise::{BATCH_SLOTS_MAX, order, take_in};
 use super::members::forget;
@@ -16,7 +16,7 @@ use crate::wire::Request;
 
 impl Admin {
     /// Gives what nodes held whose processes have ended to the own nodes that answer, marked as lost
-    /// for inodes before `before`, and has all forget the dead. Answers with how many partitions
+    /// for inodes that were `granted`, and has all forget the dead. Answers with how many partitions
     /// each of the dead held.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Admin {
     pub fn expunge(
         &self,
         dead: &[NodeId],
-        before: Ino,
+        granted: Granted,
     ) -> Result<BTreeMap<NodeId, usize>, AdminError> {
         let known = self.knowing();
         let is_heir = |managed: &&Managed| {
@@ -50,7 +50,7 @@ impl Admin {
         self.raise_above_all(heirs.iter().map(|heir| heir.id()))?;
         for ((heir, from), slots) in &shares {
             for slots in slots.chunks(BATCH_SLOTS_MAX) {
-                self.inherit(heirs[*heir], *from, slots, before)?;
+                self.inherit(heirs[*heir], *from, slots, granted)?;
             }
         }
         for id in dead {
@@ -70,10 +70,10 @@ impl Admin {
         heir: &Managed,
         from: NodeId,
         slots: &[u16],
-        before: Ino,
+        granted: Granted,
     ) -> Result<(), AdminError> {
         order(heir, slots, &["IMPORTING", &from.to_string()])?;
-        let mark = |&slot: &u16| [Request::of(&["ASKING"]), mark_request(slot, before)];
+        let mark = |&slot: &u16| [Request::of(&["ASKING"]), mark_request(slot, granted)];
         heir.order_all(&slots.iter().flat_map(mark).collect::<Vec<_>>())?;
         take_in(heir, slots)?;
         let id = heir.id().to_string();
@@ -87,10 +87,10 @@ impl Admin {
 /// Closes slots that a node was giving to one that died: what went over is lost, so they are marked
 /// in the same breath in which the node stops to send clients there. The two orders for a slot
 /// arrive together, and the server does what arrived together without serving others in between.
-pub fn take_back(managed: &Managed, slots: &[u16], before: Ino) -> Result<(), AdminError> {
+pub fn take_back(managed: &Managed, slots: &[u16], granted: Granted) -> Result<(), AdminError> {
     for &slot in slots {
         let close = Request::of(&["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"]);
-        managed.order_all(&[close, mark_request(slot, before)])?;
+        managed.order_all(&[close, mark_request(slot, granted)])?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Ino, NodeClass, NodeId, Partition};
+use tidefs_model::{Granted, NodeClass, NodeId, Partition};
 
 use super::epochs::Knowing;
 use super::expunge::take_back;
@@ -101,16 +101,16 @@ impl Admin {
 
     /// Gives partitions on their way to whichever of their two nodes answers; the other one's process
     /// has ended. Keys that only that one had are lost, and the partitions marked for it.
-    pub fn give_up(&self, left: &[Unfinished], before: Ino) -> Result<(), AdminError> {
+    pub fn give_up(&self, left: &[Unfinished], granted: Granted) -> Result<(), AdminError> {
         for &Unfinished { from, to, partition } in left {
             let slots = [partition.number()];
             let known = self.knowing();
             let answers = |id| known.iter().find(|(node, _)| node.id() == id).map(|found| &found.0);
             match (answers(from), answers(to)) {
-                (Some(from), None) => take_back(from, &slots, before)?,
+                (Some(from), None) => take_back(from, &slots, granted)?,
                 (None, Some(heir)) => {
                     self.raise_above_all([to].into_iter())?;
-                    self.inherit(heir, from, &slots, before)?;
+                    self.inherit(heir, from, &slots, granted)?;
                 }
                 (Some(_), Some(_)) => return Err(AdminError::Unfinished { partitions: 1 }),
                 (None, None) => return Err(AdminError::UnknownNode { node: from }),

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Ino, NodeId, PARTITIONS, Partition, Run, StripeKey, serial_at};
+use tidefs_model::{Granted, Ino, NodeId, PARTITIONS, Partition, Run, StripeKey};
 use tidefs_store::{Batch, Store, StoreError, StripeWrite};
-use tidefs_valkey::{Admin, Valkey};
+use tidefs_valkey::{Admin, Unfinished, Valkey};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
 use crate::load::{is_readable, still, write_still};
 
-/// Later than the inodes of what is written before.
-const BEFORE: Ino = Ino(1 << 40);
+/// Covers the inodes of what is written before.
+const BEFORE: Granted = Granted { inos: 1 << 40, serials: 1 << 30 };
 /// An inode that came later.
 const LATER: Ino = Ino(1 << 41);
 /// Of each stripe that stays.
@@ -85,6 +85,22 @@ fn what_was_on_a_dead_node_is_lost_and_never_zeros(kind: Kind) {
     assert_eq!(admin.expunge(&[gone], BEFORE).unwrap()[&gone], 0);
 }
 
+fn a_loss_that_is_told_late_takes_nothing_from_a_later_one(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    let dead = lose(&running, &admin, 1);
+    let old = still().find(|key| running.owner(key.partition()) == 1).unwrap();
+    assert!(is_lost(&read(&store, old, BYTES)));
+    // What was under way there was found before, when fewer numbers had been granted.
+    let left = Unfinished { from: running.node(0).id, to: dead, partition: old.partition() };
+    for earlier in [Granted::default(), Granted { serials: u64::MAX, ..Granted::default() }] {
+        admin.give_up(&[left], earlier).unwrap();
+        assert!(is_lost(&read(&store, old, BYTES)), "{earlier:?}");
+    }
+}
+
 fn nodes_that_are_full_take_over_what_a_dead_one_held(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let store = running.connect();
@@ -124,15 +140,13 @@ fn what_a_local_file_lost_is_told_from_what_a_later_one_never_had(kind: Kind) {
     let on_node = |partition| running.owner(partition) == 1;
     let partitions = (0..PARTITIONS).map(Partition::new);
     let run = partitions.filter(|&it| on_node(it)).find_map(|it| Run::around(it, on_node));
-    // A time when there is such a file system.
-    let before = Ino(2_000_000_000_000_000_000);
     let file = |serial| Ino::local(run.unwrap(), serial).unwrap();
     let stripe = |ino| StripeKey { ino, index: 3 };
-    let (old, later) = (stripe(file(5)), stripe(file(serial_at(before.0))));
+    let (old, later) = (stripe(file(5)), stripe(file(BEFORE.serials)));
     write(&store, old, b"bytes").unwrap();
     let node = running.node(1);
     node.process.stop().unwrap();
-    running.changer(&[]).expunge(&[node.id], before).unwrap();
+    running.changer(&[]).expunge(&[node.id], BEFORE).unwrap();
     assert!(is_lost(&read(&store, old, 5)));
     assert_eq!(read(&store, later, 5).unwrap(), [0; 5]);
     write(&store, later, b"bytes").unwrap();
@@ -170,6 +184,7 @@ fn a_node_that_half_joined_is_brought_in(kind: Kind) {
 
 on_each_server![
     what_was_on_a_dead_node_is_lost_and_never_zeros,
+    a_loss_that_is_told_late_takes_nothing_from_a_later_one,
     nodes_that_are_full_take_over_what_a_dead_one_held,
     a_loss_goes_where_its_partition_goes,
     what_a_local_file_lost_is_told_from_what_a_later_one_never_had,

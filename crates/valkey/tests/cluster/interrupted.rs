@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tidefs_model::{ByteSize, Ino, NodeId, Partition, ShardKey, StripeKey};
+use tidefs_model::{ByteSize, Granted, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Timeouts};
 
@@ -96,10 +96,10 @@ fn a_way_that_nobody_was_sent_is_closed_again(kind: Kind) {
     assert_eq!(read(&store, key, 4).unwrap(), b"here");
 }
 
-/// Moves to a newcomer that is killed at the given step.
-/// Later than all inodes of these tests.
-const NOW: Ino = Ino(1 << 40);
+/// Covers all inodes of these tests.
+const GRANTED: Granted = Granted { inos: 1 << 40, serials: 0 };
 
+/// Moves to a newcomer that is killed at the given step.
 fn lose_target(running: &Running, kind: Kind, at: impl Fn(Step) -> bool + Sync) -> (Admin, NodeId) {
     let admin = running.changer(&[]);
     let newcomer = running.newcomer(kind);
@@ -147,7 +147,7 @@ fn a_target_that_dies_takes_only_what_it_was_given(kind: Kind) {
     }
     assert!(kept > 200 && lost < 20, "{kept} kept, {lost} lost on their way");
     assert!(still().filter(given).all(|key| !is_readable(&store, key)));
-    admin.give_up(&finished.left, NOW).unwrap();
+    admin.give_up(&finished.left, GRANTED).unwrap();
     assert_eq!(admin.unfinished().unwrap(), []);
     let away: Vec<_> = still().filter(|key| open.contains(&key.partition())).collect();
     for &key in &away {
@@ -168,7 +168,7 @@ fn a_target_that_dies_at_once_takes_nothing(kind: Kind) {
     write_still(&store);
     let (admin, gone) = lose_target(&running, kind, |step| step.kind == StepKind::Opened);
     let finished = admin.finish(&|_| {}).unwrap();
-    admin.give_up(&finished.left, NOW).unwrap();
+    admin.give_up(&finished.left, GRANTED).unwrap();
     assert!(still().all(|key| is_readable(&store, key)));
     let shard = running.shard_on(0);
     assert!(store.batch(shard, &Batch::new().put("a", "1")).unwrap().applied());

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidefs_model::{Ino, NodeClass, ShardKey, StripeKey};
+use tidefs_model::{Granted, Ino, NodeClass, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{ClusterDescription, Move, NodeDescription, Options, Timeouts, Valkey};
 
@@ -234,7 +234,7 @@ fn a_node_that_ended_carries_nothing_out(kind: Kind) {
     ways[0].is_cut.store(true, Ordering::SeqCst);
     assert!(store.fence(&[stripe]).is_err());
     running.node(0).process.kill();
-    running.changer(&[]).expunge(&[running.node(0).id], Ino(1)).unwrap();
+    running.changer(&[]).expunge(&[running.node(0).id], Granted::default()).unwrap();
     store.refresh().unwrap();
     assert_eq!(store.fence(&[stripe]), Ok(()), "the others have forgotten it");
 }

@@ -20,6 +20,8 @@ struct Step {
     looks: Vec<(usize, usize)>,
     /// A mount that stands still meanwhile.
     still: Option<usize>,
+    /// A host whose clock is set before, by so many hours.
+    set: Option<(usize, i64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,12 +45,15 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     let looks = vec((0..3_usize, prop_oneof![Just(1_usize), Just(12), Just(LOOKS)]), 0..4);
     let still = prop_oneof![8 => Just(None), 1 => (0..3_usize).prop_map(Some)];
-    (0..3_usize, 0..6_u8, act, looks, still).prop_map(|(mount, name, act, looks, still)| Step {
+    let set = prop_oneof![4 => Just(None), 1 => (0..3_usize, -9..9_i64).prop_map(Some)];
+    let parts = (0..3_usize, 0..6_u8, act, looks, still, set);
+    parts.prop_map(|(mount, name, act, looks, still, set)| Step {
         mount,
         name,
         act,
         looks,
         still: still.filter(|still| *still != mount),
+        set,
     })
 }
 
@@ -142,6 +147,9 @@ proptest! {
         }
         let (names, mut model) = (Names { directory }, Model::default());
         for step in &steps {
+            if let Some((host, hours)) = step.set {
+                company.hosts[host].step(hours);
+            }
             company.heed_all();
             for (mount, times) in &step.looks {
                 let mount = &company.mounts[*mount];
