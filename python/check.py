@@ -2,8 +2,8 @@
 """Tests the Python package with every Python from 3.9 on that is installed, each in an environment
 of its own below --environments. Says which versions it did not find.
 
-With the newest one, or the only one given, it also tries pandas, pyarrow, dask and zarr (--ecosystem)
-and checks the types.
+With the newest one, or the only one given, it also tries pandas, pyarrow, dask, zarr and Parsl and the
+plug-in for Snakemake (--ecosystem), and checks the types.
 """
 
 import argparse
@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+PLUGIN = HERE / "snakemake-storage-plugin-tidefs"
+# Tests that want more than fsspec.
+ECOSYSTEM = ["test_ecosystem.py", "test_parsl.py"]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 # No test waits for longer than its own deadlines; what hangs is ended.
 LIMIT_SECONDS = 600
@@ -24,7 +27,7 @@ def main() -> int:
     parser.add_argument("--tidefs", required=True, type=Path, help="the program to test with")
     parser.add_argument("--python", action="append", help="this interpreter; may be repeated (default: all found)")
     parser.add_argument("--environments", type=Path, default=HERE.parent / "target" / "python")
-    parser.add_argument("--ecosystem", action="store_true", help="pandas, pyarrow, dask and zarr, too")
+    parser.add_argument("--ecosystem", action="store_true", help="pandas, pyarrow, dask, zarr, Parsl and Snakemake, too")
     options = parser.parse_args()
 
     pythons = options.python or found()
@@ -55,23 +58,30 @@ def found() -> list:
 
 def check(python: str, environments: Path, whole: bool, environment: dict) -> bool:
     version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
-    print(f"Python {version}{' with pandas, pyarrow, dask and zarr' if whole else ''}", flush=True)
+    print(f"Python {version}{' with its ecosystem' if whole else ''}", flush=True)
     place = environments / version
     inside = place / "bin" / "python"
     if not inside.exists():
         run([python, "-m", "venv", str(place)], environment)
-    extras = "test,ecosystem" if whole else "test"
+    packages = [f"{HERE}[test,ecosystem]", f"{PLUGIN}[test]"] if whole else [f"{HERE}[test]"]
     tools = ["mypy"] if whole else []
-    run([str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", f"{HERE}[{extras}]", *tools], environment)
-    if whole:
-        run([str(inside), "-m", "mypy"], environment)
-    tests = [] if whole else ["--ignore=tests/test_ecosystem.py"]
-    command = [str(inside), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *tests]
-    return subprocess.run(command, cwd=HERE, env=environment, timeout=LIMIT_SECONDS).returncode == 0
+    editable = [word for package in packages for word in ("--editable", package)]
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    run([str(inside), "-m", "pip", "install", *quiet, *editable, *tools], environment)
+    tested = [(HERE, [] if whole else [f"--ignore=tests/{name}" for name in ECOSYSTEM])]
+    tested += [(PLUGIN, [])] if whole else []
+    good = True
+    for folder, left_out in tested:
+        if whole:
+            run([str(inside), "-m", "mypy"], environment, folder)
+        command = [str(inside), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *left_out]
+        ran = subprocess.run(command, cwd=folder, env=environment, timeout=LIMIT_SECONDS)
+        good = good and ran.returncode == 0
+    return good
 
 
-def run(command: list, environment: dict) -> None:
-    subprocess.run(command, cwd=HERE, env=environment, check=True, timeout=LIMIT_SECONDS)
+def run(command: list, environment: dict, folder: Path = HERE) -> None:
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=LIMIT_SECONDS)
 
 
 if __name__ == "__main__":
