@@ -16,8 +16,8 @@ pub fn run(directory: &Path, words: &[OsString]) -> anyhow::Result<()> {
     // The command ends when the driver does; until then no signal may end the mount under it.
     Stop::ignore()?;
     fs::create_dir(directory)?;
-    let options =
-        MountOptions { fs_name: "tidefs-null".to_owned(), ..MountOptions::new(directory) };
+    // Only mounts of benches have such small numbers.
+    let options = MountOptions::new(directory, std::process::id().into());
     let mut session = tidefs_fuse::null::mount(&options).context("cannot mount the null layer")?;
     let status = Command::new(&words[0]).args(&words[1..]).status();
     session.unmount().context("cannot unmount the null layer")?;

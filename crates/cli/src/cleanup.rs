@@ -41,7 +41,7 @@ pub fn clean(instance: Instance, record: &Record) -> Death {
         death.left = left.into_iter().map(|process| process.pid).collect();
     }
     for (_, mount) in instance.paths.mount_records() {
-        unmount_left(&mount.point.path);
+        unmount_left(&mount.point.path, Some(mount.id));
         if mount_table::at(&mount.point.path) == Mounted::Nothing {
             mount.point.remove();
         }
@@ -51,13 +51,13 @@ pub fn clean(instance: Instance, record: &Record) -> Death {
     death
 }
 
-/// Takes away a mount that nobody serves any more; leaves one that answers alone, since it is
-/// somebody else's.
-pub fn unmount_left(path: &Path) {
+/// Takes away a mount that nobody serves any more, the one with this number if there is one; leaves one
+/// that answers alone, since it is somebody else's.
+pub fn unmount_left(path: &Path, number: Option<u64>) {
     if mount_table::at(path) != Mounted::Stale {
         return;
     }
-    if let Err(error) = tidefs_fuse::unmount_stale(path) {
+    if let Err(error) = tidefs_fuse::unmount_stale(path, number) {
         tracing::warn!("could not unmount {}: {error}", path.display());
     }
 }

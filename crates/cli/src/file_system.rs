@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use tidefs_control::{Settings, SettingsError};
@@ -91,6 +92,8 @@ pub struct FileSystem {
 struct Parts {
     record: Record,
     mounts: Vec<ServedMount>,
+    /// Those that somebody has taken away.
+    ending: Vec<Ending>,
     /// Of mounts that are gone.
     earlier: Totals,
     earlier_requests: Requests,
@@ -98,9 +101,58 @@ struct Parts {
     instance: Option<Instance>,
 }
 
+/// A mount that is gone, and whose bytes are still on their way to the store.
+struct Ending {
+    quit: Box<dyn Fn() + Send>,
+    thread: JoinHandle<()>,
+}
+
+impl Ending {
+    fn of(mount: ServedMount) -> std::io::Result<Ending> {
+        let quit = mount.quitter();
+        let thread = std::thread::Builder::new().name("ends a mount".to_owned());
+        Ok(Ending { quit, thread: thread.spawn(|| end(mount))? })
+    }
+
+    /// Waits for its end; what waits for room is given up.
+    fn hasten(self) {
+        (self.quit)();
+        // A thread that panicked has said so.
+        let _ = self.thread.join();
+    }
+}
+
+fn end(mount: ServedMount) {
+    let path = mount.path().to_owned();
+    if let Err(error) = mount.end() {
+        tracing::warn!("{}: {error:#}", path.display());
+    }
+}
+
 impl Parts {
     fn write(&self) -> Result<(), Failure> {
         self.instance.as_ref().map_or(Ok(()), |instance| instance.write(&self.record))
+    }
+
+    /// Takes a mount out, with what it has done until now.
+    fn take(&mut self, at: usize) -> ServedMount {
+        let mount = self.mounts.swap_remove(at);
+        self.earlier += mount.totals();
+        self.earlier_requests = std::mem::take(&mut self.earlier_requests).and(&mount.requests());
+        mount
+    }
+
+    /// Somebody else has unmounted them. They may have bytes to store, for which nobody waits here.
+    fn end_those_taken_away(&mut self) {
+        self.ending.retain(|ending| !ending.thread.is_finished());
+        while let Some(at) = self.mounts.iter().position(ServedMount::is_over) {
+            match Ending::of(self.take(at)) {
+                Ok(ending) => self.ending.push(ending),
+                Err(error) => {
+                    tracing::warn!("a mount that is gone was not ended in order: {error}")
+                }
+            }
+        }
     }
 }
 
@@ -123,6 +175,7 @@ impl FileSystem {
         let parts = Parts {
             record,
             mounts: Vec::new(),
+            ending: Vec::new(),
             earlier: Totals::default(),
             earlier_requests: Requests::default(),
             instance: Some(instance),
@@ -193,13 +246,9 @@ impl FileSystem {
     pub fn unmount(&self, path: &Path) -> anyhow::Result<()> {
         let mount = {
             let mut parts = self.parts();
-            let at = parts.mounts.iter().position(|mount| mount.path() == path);
+            let at = parts.mounts.iter().position(|mount| mount.is_at(path));
             let at = at.ok_or_else(|| Failure::NotMounted(path.to_owned()))?;
-            let mount = parts.mounts.swap_remove(at);
-            parts.earlier += mount.totals();
-            parts.earlier_requests =
-                std::mem::take(&mut parts.earlier_requests).and(&mount.requests());
-            mount
+            parts.take(at)
         };
         mount.end()
     }
@@ -207,10 +256,11 @@ impl FileSystem {
     /// Gives a sign of life from time to time; asked to often.
     pub fn beat(&self) {
         // Whoever mounts or unmounts now does not have to be waited for.
-        if let Ok(parts) = self.parts.try_lock()
-            && let Some(instance) = &parts.instance
-        {
-            instance.beat();
+        if let Ok(mut parts) = self.parts.try_lock() {
+            parts.end_those_taken_away();
+            if let Some(instance) = &parts.instance {
+                instance.beat();
+            }
         }
     }
 
@@ -358,9 +408,10 @@ impl FileSystem {
     }
 
     pub fn status(&self) -> anyhow::Result<StatusView> {
-        let records = self.paths.mount_records().into_iter();
-        let noted = records.map(|(_, record)| record.point.path);
-        let mounts = noted.filter(|path| mount_table::is_ours(path)).collect();
+        let mut records = self.paths.mount_records();
+        // One that was taken away stays noted until what was written to it is stored.
+        records.retain(|(_, record)| mount_table::has(&record.point.path, record.id));
+        let mounts = records.into_iter().map(|(_, record)| record.point.path).collect();
         let manager = self.manager().map(|manager| manager.look());
         self.store()?.refresh();
         let (nodes, dead) = (self.nodes(), self.dead_nodes());
@@ -393,20 +444,16 @@ impl FileSystem {
     /// gone. Answers with what does not end, and does nothing the second time.
     pub fn stop(&self) -> Vec<String> {
         let _ = std::fs::remove_file(self.paths.control());
-        let mounts = std::mem::take(&mut self.parts().mounts);
+        let mounts: Vec<_> = {
+            let mut parts = self.parts();
+            (0..parts.mounts.len()).map(|_| parts.take(0)).collect()
+        };
         for mount in mounts {
-            {
-                let mut parts = self.parts();
-                parts.earlier += mount.totals();
-                parts.earlier_requests =
-                    std::mem::take(&mut parts.earlier_requests).and(&mount.requests());
-            }
-            let path = mount.path().to_owned();
             mount.give_up();
-            if let Err(error) = mount.end() {
-                tracing::warn!("{}: {error:#}", path.display());
-            }
+            end(mount);
         }
+        let ending = std::mem::take(&mut self.parts().ending);
+        ending.into_iter().for_each(Ending::hasten);
         let mut left = self.end_holders();
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
         let nodes = storage.map(Storage::stop).unwrap_or_default();
@@ -433,7 +480,7 @@ impl FileSystem {
         };
         let left = process::end(crate::mounting::END_WAIT, others);
         for (_, record) in self.paths.mount_records() {
-            unmount_left(&record.point.path);
+            unmount_left(&record.point.path, Some(record.id));
             record.point.remove();
         }
         let named = |it: &ProcessId| format!("the process {} of a mount does not end", it.pid);

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use crate::cleanup::unmount_left;
@@ -19,6 +20,29 @@ pub struct MountPoint {
     pub path: PathBuf,
     /// It was not there before.
     pub made: bool,
+    /// Which directory it is that was made. Another one may have the name by the time it is removed.
+    #[serde(default)]
+    directory: Option<Directory>,
+}
+
+/// What tells a directory from all others: numbers of inodes are used again, at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Directory {
+    device: (u32, u32),
+    inode: u64,
+    born: (i64, u32),
+}
+
+impl Directory {
+    fn at(path: &Path) -> io::Result<Directory> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        let found = statx(CWD, path, flags, StatxFlags::INO | StatxFlags::BTIME)?;
+        Ok(Directory {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            born: (found.stx_btime.tv_sec, found.stx_btime.tv_nsec),
+        })
+    }
 }
 
 /// Whether a missing directory is made.
@@ -32,19 +56,19 @@ impl MountPoint {
     /// Checks `path`. Changes nothing, but for a mount of ours that nobody serves any more.
     pub fn check(path: &Path, missing: Missing) -> Result<MountPoint, Failure> {
         let path = absolute(path)?;
-        unmount_left(&path);
+        unmount_left(&path, None);
         if mount_table::is_mount_point(&path) {
             return Err(Failure::MountPointTaken(path));
         }
         match fs::read_dir(&path) {
             Ok(mut entries) => match entries.next() {
-                None if may_write(&path) => Ok(MountPoint { path, made: false }),
+                None if may_write(&path) => Ok(MountPoint::new(path, false)),
                 None => Err(Failure::MountPointForeign(path)),
                 Some(_) => Err(Failure::MountPointNotEmpty(path)),
             },
             Err(cause) if path.is_symlink() => Err(Failure::MountPointUnusable { path, cause }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match missing {
-                Missing::Make => Ok(MountPoint { path, made: true }),
+                Missing::Make => Ok(MountPoint::new(path, true)),
                 Missing::Refuse => Err(Failure::MountPointMissing(path)),
             },
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
@@ -57,18 +81,26 @@ impl MountPoint {
         }
     }
 
+    fn new(path: PathBuf, made: bool) -> MountPoint {
+        MountPoint { path, made, directory: None }
+    }
+
     /// Makes the directory where `check` found it missing.
-    pub fn make(&self) -> Result<(), Failure> {
+    pub fn make(&mut self) -> Result<(), Failure> {
         if !self.made {
             return Ok(());
         }
         let made = fs::DirBuilder::new().mode(0o755).create(&self.path);
-        made.map_err(|cause| Failure::MountPointNotMade { path: self.path.clone(), cause })
+        let found = made.and_then(|()| Directory::at(&self.path));
+        let failed = |cause| Failure::MountPointNotMade { path: self.path.clone(), cause };
+        self.directory = Some(found.map_err(failed)?);
+        Ok(())
     }
 
-    /// Removes what `make` made. A directory that somebody has filled meanwhile stays.
+    /// Removes what `make` made. A directory that somebody has filled meanwhile stays, and so does one
+    /// that somebody else has made in its place.
     pub fn remove(&self) {
-        if self.made
+        if self.directory.is_some_and(|made| Directory::at(&self.path).is_ok_and(|it| it == made))
             && let Err(error) = fs::remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -121,11 +153,16 @@ mod tests {
         let path = folder.path().join("tide");
         let refused = MountPoint::check(&path, Missing::Refuse).unwrap_err();
         assert!(matches!(refused, Failure::MountPointMissing(_)), "{refused}");
-        let point = MountPoint::check(&path, Missing::Make).unwrap();
+        let mut point = MountPoint::check(&path, Missing::Make).unwrap();
         point.make().unwrap();
         assert!(path.is_dir());
         point.remove();
         assert!(!path.exists());
+        // Another one takes the name, and likely the number of the inode. Times have ticks.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::create_dir(&path).unwrap();
+        point.remove();
+        assert!(path.is_dir());
     }
 
     #[test]
@@ -149,7 +186,7 @@ mod tests {
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let point = MountPoint::check(&link, Missing::Refuse).unwrap();
-        assert_eq!(point, MountPoint { path: fs::canonicalize(&real).unwrap(), made: false });
+        assert_eq!(point, MountPoint::new(fs::canonicalize(&real).unwrap(), false));
         point.remove();
         assert!(real.is_dir());
     }

@@ -14,7 +14,7 @@ use tidefs_store::Store;
 
 use crate::cleanup::unmount_left;
 use crate::mount_point::MountPoint;
-use crate::mount_table::{self, Mounted};
+use crate::mount_table;
 use crate::process::ProcessId;
 use crate::state::{MountRecord, Paths};
 use crate::storage::{AnyStore, Storage};
@@ -52,12 +52,15 @@ trait Mount: Send {
     fn is_direct(&self) -> bool;
     fn is_over(&self) -> bool;
     fn give_up(&self);
+    fn quitter(&self) -> Box<dyn Fn() + Send>;
     fn end(self: Box<Self>) -> anyhow::Result<()>;
 }
 
 pub struct ServedMount {
     mount: Box<dyn Mount>,
     point: MountPoint,
+    /// What tells it from all others.
+    number: u64,
     record: PathBuf,
 }
 
@@ -65,14 +68,19 @@ impl ServedMount {
     /// Mounts. On failure nothing remains.
     pub fn begin(
         storage: &Storage,
-        point: MountPoint,
+        mut point: MountPoint,
         paths: &Paths,
     ) -> anyhow::Result<ServedMount> {
         let owner = ProcessId::current();
-        let id = getrandom::u64().context("no random numbers")?;
-        let record = paths.note_mount(&MountRecord { point: point.clone(), owner, id })?;
-        let id = MountId(id);
-        let begun = point.make().map_err(anyhow::Error::from).and_then(|()| {
+        let number = getrandom::u64().context("no random numbers")?;
+        let note = |point: &MountPoint| {
+            paths.note_mount(&MountRecord { point: point.clone(), owner, id: number })
+        };
+        // Again when it is known which directory was made.
+        let record = note(&point)?;
+        let made = point.make().and_then(|()| note(&point));
+        let id = MountId(number);
+        let begun = made.map_err(anyhow::Error::from).and_then(|_| {
             let direct = storage.direct();
             let store = storage.store().for_a_mount();
             let mut config = Config::new(id);
@@ -84,7 +92,7 @@ impl ServedMount {
             }
         });
         match begun {
-            Ok(mount) => Ok(ServedMount { mount, point, record }),
+            Ok(mount) => Ok(ServedMount { mount, point, number, record }),
             Err(error) => {
                 point.remove();
                 let _ = std::fs::remove_file(record);
@@ -100,6 +108,16 @@ impl ServedMount {
     /// It is gone already, by somebody else's doing.
     pub fn is_over(&self) -> bool {
         self.mount.is_over()
+    }
+
+    /// It is what is mounted there.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.point.path == path && mount_table::has(path, self.number)
+    }
+
+    /// What has nothing written to it wait for room any more; for another thread than the one that ends it.
+    pub fn quitter(&self) -> Box<dyn Fn() + Send> {
+        self.mount.quitter()
     }
 
     pub fn totals(&self) -> Totals {
@@ -141,11 +159,11 @@ struct Served<S: Store> {
 /// kernels kept is gone with what they are mounted on.
 fn strike_off_dead(store: &AnyStore, paths: &Paths) {
     for (note, record) in paths.mount_records() {
-        if record.id == 0 || record.owner.is_running() {
+        if record.owner.is_running() {
             continue;
         }
-        unmount_left(&record.point.path);
-        if mount_table::at(&record.point.path) == Mounted::Stale {
+        unmount_left(&record.point.path, Some(record.id));
+        if mount_table::has(&record.point.path, record.id) {
             continue;
         }
         match store.strike_off(MountId(record.id)) {
@@ -156,10 +174,9 @@ fn strike_off_dead(store: &AnyStore, paths: &Paths) {
 }
 
 fn mount<S: Store>(store: Arc<S>, config: Config, path: &Path) -> anyhow::Result<Box<dyn Mount>> {
-    let direct = config.passthrough;
+    let mut options = MountOptions::new(path, config.mount.0);
+    options.passthrough = config.passthrough;
     let fs = Arc::new(Fs::mount(store, config, Arc::new(SystemClock))?);
-    let mut options = MountOptions::new(path);
-    options.passthrough = direct;
     let session = Session::mount(Arc::clone(&fs), &options)?;
     Ok(Box::new(Served { fs, session }))
 }
@@ -187,6 +204,11 @@ impl<S: Store> Mount for Served<S> {
 
     fn give_up(&self) {
         self.session.give_up();
+    }
+
+    fn quitter(&self) -> Box<dyn Fn() + Send> {
+        let fs = Arc::clone(&self.fs);
+        Box::new(move || fs.stop_waiting())
     }
 
     fn end(mut self: Box<Self>) -> anyhow::Result<()> {

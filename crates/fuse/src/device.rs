@@ -126,7 +126,7 @@ fn mount_directly(
         false => MountFlags::NOSUID | MountFlags::NODEV,
     };
     let settings = CString::new(settings).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount(&*options.fs_name, point, FS_TYPE, flags, &*settings)
+    rustix::mount::mount(mounts::source(options.number), point, FS_TYPE, flags, &*settings)
 }
 
 /// fusermount3 sends the connection over a socket, which it is given as its standard input.
@@ -140,7 +140,7 @@ fn mount_through_fusermount(
     ours.set_read_timeout(Some(FUSERMOUNT_WAIT)).map_err(socket)?;
     let mut settings = format!(
         "default_permissions,nosuid,nodev,subtype=tidefs,fsname={}",
-        options.fs_name.replace('\\', "\\\\").replace(',', "\\,")
+        mounts::source(options.number)
     );
     if allow_other {
         settings.push_str(",allow_other");

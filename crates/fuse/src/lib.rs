@@ -17,7 +17,7 @@ mod interrupted;
 mod latency;
 mod lock_waits;
 mod misplaced;
-mod mounts;
+pub mod mounts;
 pub mod null;
 mod options;
 mod passthrough;

@@ -1,4 +1,8 @@
 //! The kernel's mount table, as this process sees it.
+//!
+//! The kernel uses numbers of mounts and devices again as soon as they are free, and anybody may mount on a
+//! path again. So each mount of Tidefs bears a name of its own in the column of the table that is for the
+//! device: whatever has that name is that mount.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,15 +12,33 @@ use std::path::{Path, PathBuf};
 /// The type under which every mount of Tidefs stands in the table.
 pub const FS_TYPE: &str = "fuse.tidefs";
 
+/// What the table shows as the device of the mount with this number, which no other mount ever has.
+pub fn source(number: u64) -> String {
+    format!("tidefs-{number:016x}")
+}
+
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Never used twice at the same time.
+    /// Used again once the mount is gone.
     pub id: u64,
-    /// Major and minor number of the file system's device.
+    /// Major and minor number of the file system's device; used again as well.
     pub device: (u32, u32),
     pub point: PathBuf,
     pub fs_type: String,
+    /// Of a mount of Tidefs, what tells it from all others.
+    pub source: OsString,
+}
+
+impl Mount {
+    pub fn is_ours(&self) -> bool {
+        self.fs_type == FS_TYPE
+    }
+
+    /// It is the mount with this number.
+    pub fn is(&self, number: u64) -> bool {
+        self.is_ours() && self.source == *source(number)
+    }
 }
 
 /// All mounts, in the order in which they were made: the last one on a path covers the others.
@@ -54,8 +76,10 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let (major, minor) = text(fields.nth(1)?)?.split_once(':')?;
     let device = (major.parse().ok()?, minor.parse().ok()?);
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?.to_owned();
-    Some(Mount { id, device, point, fs_type })
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let fs_type = text(fields.next()?)?.to_owned();
+    let source = OsString::from_vec(unescape(fields.next()?));
+    Some(Mount { id, device, point, fs_type, source })
 }
 
 fn text(field: &[u8]) -> Option<&str> {
@@ -93,7 +117,7 @@ mod tests {
         assert_eq!(mount.id, 95);
         assert_eq!(mount.device, (0, 52));
         assert_eq!(mount.point, Path::new(r"/mnt/a b\"));
-        assert_eq!(mount.fs_type, FS_TYPE);
+        assert_eq!((&*mount.fs_type, mount.source.to_str()), (FS_TYPE, Some("tidefs")));
         assert_eq!(parse(b"what is this"), None);
         assert_eq!(parse(b""), None);
     }

@@ -19,8 +19,8 @@ pub enum AllowOther {
 pub struct MountOptions {
     /// An empty directory.
     pub mountpoint: PathBuf,
-    /// What the mount table shows as the device.
-    pub fs_name: String,
+    /// What tells this mount from all others, of now and later; the mount table shows it.
+    pub number: u64,
     pub allow_other: AllowOther,
     /// Requests that are served at a time.
     pub threads: usize,
@@ -38,10 +38,11 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    pub fn new(mountpoint: impl Into<PathBuf>) -> MountOptions {
+    /// No other mount may ever have the same number.
+    pub fn new(mountpoint: impl Into<PathBuf>, number: u64) -> MountOptions {
         MountOptions {
             mountpoint: mountpoint.into(),
-            fs_name: "tidefs".to_owned(),
+            number,
             allow_other: AllowOther::Auto,
             threads: threads_for_this_machine(),
             descriptor_per_thread: true,

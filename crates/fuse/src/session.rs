@@ -131,7 +131,14 @@ impl Session {
     ) -> Result<Session, MountError> {
         let point = device::check_mountpoint(&options.mountpoint)?;
         let connection = device::mount(&point, options)?;
-        let mut undo = DetachOnDrop(Some(&point));
+        // Somebody may have taken it away by now, and mounted something else.
+        let mount = mounts::on(&point)
+            .and_then(|top| {
+                let ours = top.filter(|mount| mount.is(options.number));
+                ours.ok_or_else(|| std::io::ErrorKind::NotFound.into())
+            })
+            .map_err(|source| MountError::Refused { path: point.clone(), source })?;
+        let mut undo = DetachOnDrop(Some(&mount));
         let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let session = serve_on(layer, connection, options)?;
         kernel.set_notifier(session.notifier(), for_notices);
@@ -141,15 +148,12 @@ impl Session {
             }
         })
         .map_err(|source| MountError::Thread { source })?;
-        let mount = mounts::on(&point)
-            .and_then(|mount| mount.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
-            .map_err(|source| MountError::Refused { path: point.clone(), source })?;
         raise_read_ahead(&mount, options.read_ahead_kib);
         let ticker = Ticker::start(served.clone(), kernel.clone())
             .map_err(|source| MountError::Thread { source })?;
         undo.0 = None;
         Ok(Session {
-            mount,
+            mount: mount.clone(),
             busy_wait: options.busy_wait,
             kernel,
             served,
@@ -269,12 +273,12 @@ impl Drop for Session {
 }
 
 /// Takes a mount away that is not served after all.
-struct DetachOnDrop<'a>(Option<&'a Path>);
+struct DetachOnDrop<'a>(Option<&'a Mount>);
 
 impl Drop for DetachOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(point) = self.0
-            && let Err(error) = unmount::detach(point)
+        if let Some(mount) = self.0
+            && let Err(error) = unmount::take_away(mount)
         {
             tracing::warn!(%error, "a mount that failed is left behind");
         }

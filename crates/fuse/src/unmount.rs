@@ -15,7 +15,7 @@ use rustix::mount::{
 
 use crate::device::{finish, fusermount};
 use crate::error::UnmountError;
-use crate::mounts::{self, FS_TYPE, Mount};
+use crate::mounts::{self, Mount};
 
 const RETRY: Duration = Duration::from_millis(20);
 /// How long a mount may take to show that its server is alive.
@@ -32,20 +32,30 @@ pub enum Stale {
     NotMounted,
 }
 
-/// Clears a mount of Tidefs whose server is gone. Touches nothing else.
-pub fn unmount_stale(path: &Path) -> Result<Stale, UnmountError> {
+/// Clears a mount of Tidefs whose server is gone, the one with this number if there is one. Touches
+/// nothing else.
+pub fn unmount_stale(path: &Path, number: Option<u64>) -> Result<Stale, UnmountError> {
     let Ok(point) = mounts::resolve(path) else { return Ok(Stale::NotMounted) };
     let mount = mounts::on(&point).map_err(|source| UnmountError::MountTable { source })?;
-    if mount.is_none_or(|mount| mount.fs_type != FS_TYPE) {
-        return Ok(Stale::NotMounted);
-    }
+    let is_meant = |mount: &Mount| number.map_or(mount.is_ours(), |number| mount.is(number));
+    let Some(mount) = mount.filter(is_meant) else { return Ok(Stale::NotMounted) };
     if !is_abandoned(&point) {
         return Ok(Stale::Alive);
     }
-    match detach(&point) {
-        Ok(()) => Ok(Stale::Cleared),
-        Err(source) => Err(UnmountError::Refused { path: point, source }),
+    take_away(&mount).map(|()| Stale::Cleared)
+}
+
+/// Takes a mount out of the table whoever uses it, if it is still there and nothing covers it.
+pub fn take_away(mount: &Mount) -> Result<(), UnmountError> {
+    match is_on_top(mount)? {
+        Standing::Gone => Ok(()),
+        Standing::OnTop => last_resort(mount).map(drop),
+        Standing::Covered => Err(covered(mount)),
     }
+}
+
+fn covered(mount: &Mount) -> UnmountError {
+    UnmountError::Refused { path: mount.point.clone(), source: Errno::BUSY.into() }
 }
 
 /// Asks the mount for something in a thread of its own, because a server that hangs keeps the
@@ -79,10 +89,7 @@ pub fn end(mount: &Mount, busy_wait: Duration) -> Result<Left, UnmountError> {
             Standing::OnTop if try_unmount(&mount.point).is_ok() => return Ok(Left::Clean),
             Standing::OnTop | Standing::Covered if Instant::now() < give_up => {}
             Standing::OnTop => return last_resort(mount),
-            Standing::Covered => {
-                let source = Errno::BUSY.into();
-                return Err(UnmountError::Refused { path: mount.point.clone(), source });
-            }
+            Standing::Covered => return Err(covered(mount)),
         }
         std::thread::sleep(RETRY);
     }
@@ -118,8 +125,7 @@ fn try_unmount(point: &Path) -> io::Result<()> {
     unmount(point, UnmountFlags::NOFOLLOW, &["-u", "-q"])
 }
 
-/// Takes the mount out of the table whoever uses it.
-pub fn detach(point: &Path) -> io::Result<()> {
+fn detach(point: &Path) -> io::Result<()> {
     let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
     unmount(point, flags, &["-u", "-q", "-z"])
 }

@@ -16,31 +16,40 @@ pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
     // Where there is no directory there is no mount either.
     let path =
         absolute(&options.directory).map_err(|_| Failure::NotMounted(options.directory.clone()))?;
-    match all_running(asked)?.iter().find_map(|running| Some((running, served(running, &path)?))) {
-        Some((running, record)) if record.owner == running.record.owner => {
+    let noted = all_running(asked)?
+        .into_iter()
+        .find_map(|running| Some((served(&running, &path)?, running)));
+    let number = noted.as_ref().map(|(record, _)| record.id);
+    match noted {
+        Some((record, running)) if record.owner == running.record.owner => {
             let request = Request::Unmount(path.clone());
             control::ask_within(&running.paths, &request, WRITE_BACK_WAIT)?;
         }
-        Some((_, record)) => {
+        Some((record, _)) => {
             end_holder(record.owner);
             // One that was killed could not take its mount away.
-            unmount_left(&path);
+            unmount_left(&path, number);
         }
         // What a killed process left, and nobody has noted.
         None if mount_table::at(&path) == Mounted::Stale && mount_table::is_ours(&path) => {
-            unmount_left(&path);
+            unmount_left(&path, None);
         }
         None => return Err(Failure::NotMounted(path).into()),
     }
-    match mount_table::at(&path) {
-        Mounted::Nothing => Ok(()),
-        _ => Err(Failure::StillMounted(path).into()),
-    }
+    // Somebody may have mounted something else there by now.
+    let remains = number.map_or_else(
+        || mount_table::at(&path) != Mounted::Nothing,
+        |number| mount_table::has(&path, number),
+    );
+    if remains { Err(Failure::StillMounted(path).into()) } else { Ok(()) }
 }
 
 fn served(running: &Running, path: &Path) -> Option<MountRecord> {
     let records = running.paths.mount_records();
-    records.into_iter().map(|(_, record)| record).find(|record| record.point.path == path)
+    records
+        .into_iter()
+        .map(|(_, record)| record)
+        .find(|record| record.point.path == path && mount_table::has(path, record.id))
 }
 
 fn end_holder(owner: ProcessId) {

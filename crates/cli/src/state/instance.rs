@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
@@ -106,9 +105,8 @@ impl Paths {
     pub fn note_mount(&self, record: &MountRecord) -> Result<PathBuf, Failure> {
         let unusable = |cause| Failure::StateUnusable { path: self.directory.clone(), cause };
         fs::create_dir_all(self.mounts()).map_err(unusable)?;
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = self.mounts().join(format!("{}-{number}.json", record.owner.pid));
+        // Numbers of processes come again.
+        let path = self.mounts().join(format!("{:016x}.json", record.id));
         write_json(&path, record).map_err(unusable)?;
         Ok(path)
     }
@@ -189,9 +187,10 @@ impl Instance {
     pub fn remove(self) {
         let directory = &self.paths.directory;
         // Removing must never reach through a mount into somebody's files.
-        let inside = mount_table::entries().into_iter().find(|row| row.path.starts_with(directory));
+        let inside =
+            mount_table::entries().into_iter().find(|row| row.point.starts_with(directory));
         if let Some(row) = inside {
-            tracing::warn!("{} stays: {} is mounted", directory.display(), row.path.display());
+            tracing::warn!("{} stays: {} is mounted", directory.display(), row.point.display());
             return;
         }
         if let Err(error) = remove_all(&self.paths) {

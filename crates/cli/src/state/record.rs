@@ -61,8 +61,7 @@ pub struct MountRecord {
     pub point: MountPoint,
     /// The process that serves it.
     pub owner: ProcessId,
-    /// What the mount calls itself in the store; 0 where that is not known.
-    #[serde(default)]
+    /// What tells the mount from all others, in the store and in the table of mounts.
     pub id: u64,
 }
 

@@ -18,6 +18,7 @@ mod lend;
 mod nodes;
 mod placement;
 mod planning;
+mod remounted;
 mod run;
 mod sealed;
 mod signals;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
-use tidefs_fuse::{MountOptions, Session};
+use tidefs_fuse::Session;
 use tidefs_model::ByteSize;
 use tidefs_store::{Faulty, Operation, When};
 
 use crate::locks::holder;
-use crate::support::{MountedSession, empty_folder, heap, is_wanted, join};
+use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, options};
 
 #[test]
 fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
@@ -158,7 +158,7 @@ fn a_listing_that_waits_for_the_store_does_not_make_its_mount_look_dead() {
     let store = Arc::new(Faulty::new(embedded.clone(), Vec::new()));
     let held_up = join(store.clone(), false);
     let folder = empty_folder();
-    let mut session = Session::mount(held_up.clone(), &MountOptions::new(folder.path())).unwrap();
+    let mut session = Session::mount(held_up.clone(), &options(folder.path())).unwrap();
     // Long enough to have found out that it is alone.
     std::thread::sleep(Duration::from_millis(1500));
     fs::write(folder.path().join("file"), "text").unwrap();

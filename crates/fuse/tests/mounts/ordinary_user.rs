@@ -8,8 +8,8 @@ use std::process::Command;
 use tidefs_fuse::{AllowOther, MountError, MountOptions, Session};
 use tidefs_model::ByteSize;
 
-use crate::support::{MountedSession, empty_folder, heap, is_wanted, join};
-use crate::{attributes, files, locks, memory, names};
+use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, options};
+use crate::{attributes, files, locks, memory, names, session};
 
 const NOBODY: &str = "65534";
 
@@ -39,6 +39,7 @@ fn an_ordinary_user_mounts_and_works() {
         assert!(fs::read_dir(mounted.path()).unwrap().next().is_none(), "the folder is bare");
     }
     cut_and_written_files_lose_set_user_id();
+    session::what_was_mounted_since_stays();
 }
 
 fn cut_and_written_files_lose_set_user_id() {
@@ -72,16 +73,16 @@ fn an_ordinary_user_is_told_what_is_not_allowed() {
     }
     let folder = empty_folder();
     let mount = |options| Session::mount(join(heap(ByteSize::mib(16)), false), &options);
-    let suid = MountOptions { suid_and_devices: true, ..MountOptions::new(folder.path()) };
+    let suid = MountOptions { suid_and_devices: true, ..options(folder.path()) };
     assert!(matches!(mount(suid), Err(MountError::SuidForbidden)));
-    let others = MountOptions { allow_other: AllowOther::Yes, ..MountOptions::new(folder.path()) };
+    let others = MountOptions { allow_other: AllowOther::Yes, ..options(folder.path()) };
     let allowed = fs::read_to_string("/etc/fuse.conf")
         .is_ok_and(|settings| settings.lines().any(|line| line.trim() == "user_allow_other"));
     match mount(others) {
         Ok(_) => assert!(allowed, "others were let in without leave"),
         Err(error) => assert!(!allowed && matches!(error, MountError::AllowOtherForbidden)),
     }
-    let someone_elses = MountOptions::new("/usr/share/empty-for-tidefs-test");
+    let someone_elses = options("/usr/share/empty-for-tidefs-test");
     assert!(matches!(mount(someone_elses), Err(MountError::MissingMountPoint { .. })));
 }
 

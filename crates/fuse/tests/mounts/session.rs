@@ -14,7 +14,7 @@ use tidefs_fuse::{
 };
 use tidefs_model::ByteSize;
 
-use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, refusal};
+use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, options, refusal};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -33,7 +33,7 @@ fn in_mount_table(path: &Path) -> Option<String> {
 fn the_mount_table_says_what_is_mounted() {
     let Some(mut mounted) = mounted() else { return };
     let line = in_mount_table(mounted.path()).expect("the mount is in the table");
-    assert!(line.starts_with("tidefs ") && line.contains(&format!(" {FS_TYPE} ")), "{line}");
+    assert!(line.starts_with("tidefs-") && line.contains(&format!(" {FS_TYPE} ")), "{line}");
     for option in ["nosuid", "nodev", "default_permissions"] {
         assert!(line.contains(option), "{option} in {line}");
     }
@@ -64,10 +64,9 @@ fn mount_points_that_do_not_serve_are_named() {
     fs::write(folder.path().join("file"), "").unwrap();
     symlink("file", folder.path().join("link")).unwrap();
     let mount = |path: PathBuf| {
-        let refused =
-            Session::check(&MountOptions::new(&path)).expect_err("this is no mount point");
+        let refused = Session::check(&options(&path)).expect_err("this is no mount point");
         let fs = join(heap(ByteSize::mib(16)), false);
-        let again = Session::mount(fs, &MountOptions::new(&path)).expect_err("nor is it now");
+        let again = Session::mount(fs, &options(&path)).expect_err("nor is it now");
         assert_eq!(refused.to_string(), again.to_string());
         refused
     };
@@ -89,14 +88,42 @@ fn mount_points_that_do_not_serve_are_named() {
 fn somebody_else_may_unmount() {
     let Some(mut mounted) = mounted() else { return };
     fs::write(mounted.path().join("file"), "text").unwrap();
-    if rustix::process::geteuid().is_root() {
-        rustix::mount::unmount(mounted.path(), UnmountFlags::empty()).unwrap();
-    } else {
-        let status = Command::new("fusermount3").arg("-u").arg(mounted.path()).status().unwrap();
-        assert!(status.success());
-    }
+    unmount_beside(mounted.path());
     assert!(mounted.session.wait(SOON), "the session notices");
     mounted.session.unmount().expect("there is nothing left to do but to write back");
+}
+
+/// As somebody at a terminal does it.
+fn unmount_beside(path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        rustix::mount::unmount(path, UnmountFlags::empty()).unwrap();
+    } else {
+        let status = Command::new("fusermount3").arg("-u").arg(path).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+/// The kernel gives a new mount the numbers that the one before it had.
+#[test]
+pub fn what_was_mounted_since_stays() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let folder = empty_folder();
+    let mount = || Session::mount(join(heap(ByteSize::mib(16)), false), &options(folder.path()));
+    for round in 0..10 {
+        let mut first = mount().unwrap();
+        let was = in_mount_table(folder.path());
+        unmount_beside(folder.path());
+        let mut second = mount().unwrap();
+        fs::write(folder.path().join("file"), "text").unwrap();
+        first.unmount().expect("it is gone already");
+        let is = in_mount_table(folder.path());
+        assert!(is.is_some() && is != was, "round {round}: {is:?}");
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"text", "round {round}");
+        second.unmount().unwrap();
+    }
+    assert_eq!(in_mount_table(folder.path()), None);
 }
 
 #[test]
@@ -105,8 +132,7 @@ fn a_busy_mount_is_detached_and_its_users_are_cut_off() {
         return;
     }
     let folder = empty_folder();
-    let options =
-        MountOptions { busy_wait: Duration::from_millis(100), ..MountOptions::new(folder.path()) };
+    let options = MountOptions { busy_wait: Duration::from_millis(100), ..options(folder.path()) };
     let fs = join(heap(ByteSize::mib(32)), false);
     let mut session = Session::mount(fs, &options).unwrap();
     let mut file = File::create(folder.path().join("file")).unwrap();
@@ -147,7 +173,7 @@ fn a_mount_whose_server_was_killed_is_cleared() {
         return serve_until_killed(Path::new(&folder));
     }
     let folder = empty_folder();
-    assert_eq!(unmount_stale(folder.path()).unwrap(), Stale::NotMounted);
+    assert_eq!(unmount_stale(folder.path(), None).unwrap(), Stale::NotMounted);
     let server = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "session::a_mount_whose_server_was_killed_is_cleared", "--nocapture"])
         .env(ROLE, folder.path())
@@ -160,15 +186,15 @@ fn a_mount_whose_server_was_killed_is_cleared() {
     while !folder.path().join("ready").exists() && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(unmount_stale(folder.path()).unwrap(), Stale::Alive);
+    assert_eq!(unmount_stale(folder.path(), None).unwrap(), Stale::Alive);
     server.server.kill().unwrap();
     server.server.wait().unwrap();
     let dead = rustix::fs::statvfs(folder.path());
     assert_eq!(dead.err(), Some(Errno::NOTCONN));
-    let refused = Session::check(&MountOptions::new(folder.path())).unwrap_err();
+    let refused = Session::check(&options(folder.path())).unwrap_err();
     assert!(matches!(refused, MountError::DeadMount { .. }), "{refused}");
-    assert_eq!(unmount_stale(folder.path()).unwrap(), Stale::Cleared);
-    assert_eq!(unmount_stale(folder.path()).unwrap(), Stale::NotMounted);
+    assert_eq!(unmount_stale(folder.path(), None).unwrap(), Stale::Cleared);
+    assert_eq!(unmount_stale(folder.path(), None).unwrap(), Stale::NotMounted);
     assert_eq!(in_mount_table(folder.path()), None);
 }
 
@@ -183,14 +209,14 @@ impl Drop for KilledAndCleared<'_> {
         // All of it may have been done already.
         let _ = self.server.kill();
         let _ = self.server.wait();
-        let _ = unmount_stale(self.folder);
+        let _ = unmount_stale(self.folder, None);
     }
 }
 
 /// The other role of the test above. Ends by itself should nobody kill it.
 fn serve_until_killed(folder: &Path) {
     let fs = join(heap(ByteSize::mib(16)), false);
-    let session = Session::mount(fs, &MountOptions::new(folder)).unwrap();
+    let session = Session::mount(fs, &options(folder)).unwrap();
     File::create(folder.join("ready")).unwrap();
     // The parent holds the other end, and says nothing; when it dies, the read returns.
     let _ = std::io::stdin().read(&mut [0]);
@@ -204,7 +230,7 @@ fn the_null_layer_keeps_names_and_sizes() {
         return;
     }
     let folder = empty_folder();
-    let mut session = null::mount(&MountOptions::new(folder.path())).unwrap();
+    let mut session = null::mount(&options(folder.path())).unwrap();
     let file = folder.path().join("directory/file");
     fs::create_dir(folder.path().join("directory")).unwrap();
     fs::write(&file, [7; 10_000]).unwrap();

@@ -1,6 +1,6 @@
 //! Mounts that end with the test, also when it panics.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
@@ -29,7 +29,7 @@ impl MountedSession {
     pub fn over<S: Store>(store: Arc<S>, passthrough: bool) -> MountedSession {
         let folder = empty_folder();
         let fs = join(store, passthrough);
-        let options = MountOptions { passthrough, ..MountOptions::new(folder.path()) };
+        let options = MountOptions { passthrough, ..options(folder.path()) };
         let session = Session::mount(fs, &options).unwrap_or_else(|error| explain(&error));
         MountedSession { session, folder }
     }
@@ -37,6 +37,13 @@ impl MountedSession {
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Of a mount that is none of any other test's.
+pub fn options(mountpoint: impl Into<PathBuf>) -> MountOptions {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let process = u64::from(std::process::id()) << 32;
+    MountOptions::new(mountpoint, process | NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A mount of its own for each caller.
@@ -110,7 +117,7 @@ fn clear_what_killed_tests_left() {
     for folder in folders.flatten() {
         if folder.file_name().as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()) {
             // Another user's mount stays; it is in nobody's way.
-            let _ = unmount_stale(&folder.path());
+            let _ = unmount_stale(&folder.path(), None);
         }
     }
 }

@@ -29,12 +29,14 @@ impl Mounted {
             ..Format::default()
         };
         Fs::format(&*store, format, &SystemClock).expect("an empty store takes a file system");
-        let mut config = Config::new(MountId(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut config = Config::new(MountId(id));
         config.passthrough = passthrough;
         let fs = Fs::mount(store, config, Arc::new(SystemClock)).expect("it is there");
         // The prefix under which other tests look for mounts that were left behind.
         let folder = tempfile::Builder::new().prefix("tidefs-test-").tempdir().expect("a folder");
-        let options = MountOptions { passthrough, ..MountOptions::new(folder.path()) };
+        let number = u64::from(std::process::id()) << 32 | id;
+        let options = MountOptions { passthrough, ..MountOptions::new(folder.path(), number) };
         let session = Session::mount(Arc::new(fs), &options).unwrap_or_else(|error| {
             panic!("{error} (TIDEFS_TEST_WITHOUT=fuse leaves real mounts out)")
         });
