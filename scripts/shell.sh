@@ -39,3 +39,8 @@ missing_packages() {
         installed[$package]=1
     done
 }
+
+# Whether a server can speak TLS.  Without a certificate it does not start, and says whether that is why.
+has_tls() {
+    timeout 10 "$1" --port 0 --tls-port 1 --save "" 2>&1 | grep -q "configure TLS"
+}

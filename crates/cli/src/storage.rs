@@ -16,8 +16,7 @@ use tidefs_model::{
 };
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Cluster, ClusterDescription, ClusterSpec, Host, Lifetime, NodeDescription, Options,
-    ProcessError, Secrets, Valkey,
+    Cluster, ClusterSpec, Host, Lifetime, NodeDescription, Options, ProcessError, Secrets, Valkey,
 };
 
 use crate::elasticity::NodeRange;
@@ -165,11 +164,12 @@ impl Storage {
         };
         let cluster = Cluster::start(&spec)?;
         ClusterRecord::new(cluster.description()).write(paths, &cluster.secrets().data)?;
-        let store = Arc::new(cluster.connect(Options::default())?);
-        format(&store, key.as_ref())?;
         let (server, secrets) = (spec.server, spec.secrets);
+        let data = secrets.data.clone();
         let nodes =
             LocalNodes::new(server, spec.hosts, secrets, paths.clone(), cluster.leave_running());
+        let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
+        format(&store, key.as_ref())?;
         let managed = match nodes_change(range, size) {
             true => Some(Managed::start(&nodes, paths, size)?),
             false => None,
@@ -187,9 +187,10 @@ impl Storage {
 
     /// Reaches the nodes that the owner of an instance started.
     pub fn join(paths: &Paths) -> anyhow::Result<Storage> {
-        let (description, secret) = ClusterRecord::read(paths)?;
+        let (_, secret) = ClusterRecord::read(paths)?;
         let key = SealKey::read(paths)?;
-        let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
+        let roster = ClusterRecord::roster(paths);
+        let store = Arc::new(Valkey::follow(roster, secret, Options::default())?);
         let room = nodes::asking(paths.clone(), Arc::clone(&store));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
         Ok(Storage { store, nodes: None, managed: None, direct: false, key })
@@ -238,10 +239,8 @@ impl Storage {
         let (AnyStore::Valkey(_), Some(nodes)) = (&self.store, &self.nodes) else {
             return Ok(self.store());
         };
-        let nodes_now = nodes.nodes().into_iter().map(|(_, node)| node).collect();
-        let description = ClusterDescription { nodes: nodes_now };
         let secret = nodes.secrets().check.clone();
-        let store = Valkey::connect_to_check(&description, secret, Options::default())?;
+        let store = Valkey::connect_to_check(nodes.vouched(), secret, Options::default())?;
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
     }
 

@@ -20,6 +20,7 @@ mod observe;
 mod phases;
 mod placement;
 mod sizes;
+mod strangers;
 mod unfinished;
 mod whole;
 
@@ -39,13 +40,14 @@ pub use self::sizes::PartitionSizes;
 pub use self::unfinished::{Finished, Unfinished};
 
 use self::limit::Paid;
+use self::strangers::Vouched;
 use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Secret, Timeouts};
 use crate::fault::Fault;
 use crate::function::HEAD_ROOM;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
-use crate::view::{ViewNode, parse_view};
+use crate::view::{Row, ViewNode, rows_of, view_of};
 use crate::wire::{Reply, Request};
 
 /// Connections to a node: one for each pair of nodes that move partitions at the same time, and
@@ -55,6 +57,7 @@ const CONNECTIONS_PER_NODE: usize = phases::PAIRS_AT_ONCE + 1;
 /// Changes a running cluster with the rights of its admin account.
 pub struct Admin {
     nodes: RwLock<Vec<Managed>>,
+    vouched: Vouched,
     access: Arc<Access>,
     server: Server,
     paid: Arc<Paid>,
@@ -95,6 +98,7 @@ impl Admin {
         }
         let admin = Admin {
             nodes: RwLock::new(nodes),
+            vouched: Vouched::new(cluster),
             access,
             server: server?,
             paid: Arc::new(Mutex::new(Instant::now())),
@@ -163,11 +167,14 @@ impl Admin {
         nodes.into_iter().zip(answers).collect()
     }
 
-    /// What each node knows; `None` of those that do not answer.
+    /// What each node knows of nodes that are vouched for; `None` of those that do not answer.
     fn views(&self) -> Vec<(Managed, Option<Vec<ViewNode>>)> {
         self.each(|managed| {
             let view = managed.view();
-            view.inspect_err(|error| tracing::debug!(node = %managed.id(), %error, "no view")).ok()
+            let view = view
+                .inspect_err(|error| tracing::debug!(node = %managed.id(), %error, "no view"))
+                .ok()?;
+            Some(view.into_iter().filter(|seen| self.vouched.has(seen.id)).collect())
         })
     }
 }
@@ -210,8 +217,13 @@ impl Managed {
     /// The table of nodes as this one has it.
     fn view(&self) -> Result<Vec<ViewNode>, AdminError> {
         let reply = self.say(&["CLUSTER", "NODES"])?;
-        let text = reply.text().map_err(|malformed| self.error(malformed.into()))?;
-        parse_view(text).map_err(|malformed| self.error(malformed.into()))
+        view_of(&reply).map_err(|malformed| self.error(malformed.into()))
+    }
+
+    /// Whom that table names, also those that it has not met.
+    fn rows(&self) -> Result<Vec<Row>, AdminError> {
+        let reply = self.say(&["CLUSTER", "NODES"])?;
+        rows_of(&reply).map_err(|malformed| self.error(malformed.into()))
     }
 
     /// What the node says of itself.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 pub use self::found::find_nodes;
-pub use self::newcomer::{NewNode, socket_beside, sockets_beside};
+pub use self::newcomer::NewNode;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ClusterError, ConnectError, ProcessError};
@@ -172,7 +172,7 @@ impl Cluster {
         &self.secrets
     }
 
-    /// A client with the rights of a mount.
+    /// A client with the rights of a mount, of these nodes.
     pub fn connect(&self, options: Options) -> Result<Valkey, ConnectError> {
         Valkey::connect(&self.description, self.secrets.data.clone(), options)
     }

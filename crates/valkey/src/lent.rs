@@ -77,11 +77,11 @@ pub struct LentLine {
 impl LentLine {
     pub fn usage(&mut self) -> Result<LentUsage, Fault> {
         let reply = self.ask(&["INFO", "memory"])?;
-        let text = reply.text()?;
+        let text = reply.lossy()?;
         Ok(LentUsage {
-            used: ByteSize(info_number(text, "used_memory")?),
-            budget: ByteSize(info_number(text, "maxmemory")?),
-            resident: ByteSize(info_number(text, "used_memory_rss")?),
+            used: ByteSize(info_number(&text, "used_memory")?),
+            budget: ByteSize(info_number(&text, "maxmemory")?),
+            resident: ByteSize(info_number(&text, "used_memory_rss")?),
         })
     }
 

@@ -46,9 +46,9 @@ fn look_at(map: &Map, at: usize) -> NodeOverview {
 /// Bytes used, bytes that may be used, keys.
 fn usage(node: &Arc<Node>) -> Result<(u64, u64, u64), Fault> {
     let info = node.ask(&Request::of(&["INFO", "memory"]))?;
-    let info = info.text()?;
+    let info = info.lossy()?;
     let keys = node.ask(&Request::of(&["DBSIZE"]))?.integer()?;
-    let used = info_number(info, "used_memory")?;
-    let capacity = info_number(info, "maxmemory")?;
+    let used = info_number(&info, "used_memory")?;
+    let capacity = info_number(&info, "maxmemory")?;
     Ok((used, capacity, keys.unsigned_abs()))
 }

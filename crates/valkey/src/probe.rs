@@ -64,9 +64,9 @@ pub struct Abilities {
 pub fn probe(node: &Arc<Node>) -> Result<Server, ConnectError> {
     let said = |fault: Fault| ConnectError::Store(node.store_error(fault));
     let info = node.ask(&Request::of(&["INFO", "server"])).map_err(said)?;
-    let info = info.text().map_err(|malformed| said(malformed.into()))?;
+    let info = info.lossy().map_err(|malformed| said(malformed.into()))?;
     let (name, version, level) =
-        identity(info).ok_or_else(|| said(Malformed::Unexpected.into()))?;
+        identity(&info).ok_or_else(|| said(Malformed::Unexpected.into()))?;
     if level < OLDEST {
         return Err(ConnectError::TooOld { name, version, oldest: OLDEST });
     }

@@ -28,6 +28,7 @@ use crate::options::Options;
 use crate::overview;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
+use crate::roster::Roster;
 use crate::slot::{shard_name, stripe_name};
 use crate::topology::{Member, Topology};
 use crate::wire::{Reply, Request};
@@ -41,7 +42,8 @@ pub struct Valkey {
 }
 
 impl Valkey {
-    /// Connects to a running cluster with the secret of the data account.
+    /// Connects to the nodes of a running cluster with the secret of the data account. Nodes that come
+    /// later are not used.
     ///
     /// # Errors
     /// When no node answers, none lets the client in, or the servers are too old.
@@ -50,32 +52,38 @@ impl Valkey {
         secret: Secret,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::data(secret), cluster, options)
+        Valkey::follow(Arc::new(cluster.clone()), secret, options)
+    }
+
+    /// The same where nodes come and go: those on the roster are used, and no others.
+    ///
+    /// # Errors
+    /// As [`Valkey::connect`].
+    pub fn follow(
+        roster: Arc<dyn Roster>,
+        secret: Secret,
+        options: Options,
+    ) -> Result<Valkey, ConnectError> {
+        Valkey::connect_as(Account::data(secret), roster, options)
     }
 
     /// The same with the secret of the account that may also list [`keys`](Store::keys).
     pub fn connect_to_check(
-        cluster: &ClusterDescription,
+        roster: Arc<dyn Roster>,
         secret: Secret,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::check(secret), cluster, options)
+        Valkey::connect_as(Account::check(secret), roster, options)
     }
 
     fn connect_as(
         account: Account,
-        cluster: &ClusterDescription,
+        roster: Arc<dyn Roster>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
         let Options { timeouts, connections_per_node, stripe_size } = options;
         let access = Arc::new(Access { account, timeouts, connections_per_node });
-        let members = cluster.nodes.iter().map(|node| {
-            let endpoint = node.endpoint();
-            let access = Arc::clone(&access);
-            let address = node.address;
-            Member { node: Node::new(node.id, node.class, endpoint, node.memory, access), address }
-        });
-        let topology = Topology::new(members.collect(), Arc::clone(&access));
+        let topology = Topology::new(roster, Arc::clone(&access));
         let nodes = topology.map();
         let mut found = Err(ConnectError::NoNodes);
         for Member { node, .. } in &nodes.members {

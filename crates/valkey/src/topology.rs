@@ -1,25 +1,24 @@
 //! Which node holds each partition, as far as this client has been told.
 //!
 //! The map is hearsay: a node that does not hold a slot says who does, and that is believed until
-//! the next such answer. Readers take a snapshot and never wait for a refresh.
+//! the next such answer. Who is a member is not: only nodes on the owner's roster are asked anything.
+//! Readers take a snapshot and never wait for a refresh.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tidefs_model::{ByteSize, Epoch, NodeClass, NodeId, PARTITIONS, Partition};
+use tidefs_model::{Epoch, NodeId, PARTITIONS, Partition};
 use tidefs_store::StoreError;
 
-use crate::cluster::{socket_beside, sockets_beside};
-use crate::connection::Connection;
-use crate::endpoint::Endpoint;
+use crate::cluster::NodeDescription;
 use crate::fault::Fault;
-use crate::host::is_here;
+use crate::once;
 use crate::pool::{Access, Node};
-use crate::view::{ViewNode, parse_view};
+use crate::roster::Roster;
+use crate::view::{ViewNode, view_of};
 use crate::wire::{Reply, Request};
 
 /// A map is not asked for again sooner when nobody has said that it is wrong.
@@ -32,6 +31,13 @@ const NOBODY: u16 = u16::MAX;
 pub struct Member {
     pub node: Arc<Node>,
     pub address: SocketAddr,
+}
+
+impl Member {
+    fn new(node: &NodeDescription, access: &Arc<Access>) -> Member {
+        let NodeDescription { id, class, address, memory, .. } = *node;
+        Member { node: Node::new(id, class, node.endpoint(), memory, Arc::clone(access)), address }
+    }
 }
 
 /// A snapshot of the map.
@@ -86,18 +92,20 @@ impl Map {
         self.owners.iter().filter(|&&owner| owner != NOBODY).count()
     }
 
-    fn from_view(view: &[ViewNode], known: &[Member], access: &Arc<Access>) -> Map {
-        let beside = known.iter().find_map(|member| member.node.endpoint.socket());
+    /// What a node knows of these members.
+    fn from_view(view: &[ViewNode], known: &[Member]) -> Map {
         let known: HashMap<NodeId, &Member> =
             known.iter().map(|member| (member.node.id, member)).collect();
         let met = view.iter().filter_map(|seen| {
-            let known = known.get(&seen.id).copied();
-            let address = seen.address.or(known.map(|member| member.address))?;
-            let node = known.map_or_else(
-                || stranger(seen.id, address, beside, access),
-                |member| Arc::clone(&member.node),
-            );
-            Some((Member { node, address }, seen))
+            let Some(Member { node, address }) = known.get(&seen.id).copied() else {
+                let named = format!("{} is in the table of nodes", seen.id);
+                once::tell(&named, || {
+                    tracing::warn!(node = %seen.id, "left out: it is on no list of the owner's");
+                });
+                return None;
+            };
+            let address = seen.address.unwrap_or(*address);
+            Some((Member { node: Arc::clone(node), address }, seen))
         });
         let mut met: Vec<_> = met.collect();
         met.sort_by_key(|(member, _)| member.node.id);
@@ -113,20 +121,6 @@ impl Map {
     }
 }
 
-/// A node that this client was not told of when it started: on this machine its socket is beside
-/// those of the others, elsewhere it is reached as the others call it.
-fn stranger(
-    id: NodeId,
-    address: SocketAddr,
-    beside: Option<&Path>,
-    access: &Arc<Access>,
-) -> Arc<Node> {
-    let socket = beside.filter(|_| is_here(address.ip()));
-    let socket = socket.and_then(|other| socket_beside(other, id));
-    let endpoint = socket.map_or(Endpoint::Tcp(address), Endpoint::Unix);
-    Node::new(id, NodeClass::Own, endpoint, ByteSize(0), Arc::clone(access))
-}
-
 pub struct Topology {
     map: RwLock<Arc<Map>>,
     /// How often it was learnt that a partition lies elsewhere than before.
@@ -135,18 +129,21 @@ pub struct Topology {
     refreshed: Mutex<Option<Instant>>,
     /// When a node that was named as a holder was last asked for its map.
     followed: Mutex<Option<Instant>>,
+    roster: Arc<dyn Roster>,
     access: Arc<Access>,
 }
 
 impl Topology {
     /// Starts with members whose partitions are not known yet.
-    pub fn new(mut members: Vec<Member>, access: Arc<Access>) -> Topology {
+    pub fn new(roster: Arc<dyn Roster>, access: Arc<Access>) -> Topology {
+        let nodes = roster.nodes();
+        let mut members: Vec<_> = nodes.iter().map(|node| Member::new(node, &access)).collect();
         members.sort_by_key(|member| member.node.id);
         let owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
         let map = Map { members, epoch: Epoch(0), owners };
         let map = RwLock::new(Arc::new(map));
         let (refreshed, followed) = (Mutex::new(None), Mutex::new(None));
-        Topology { map, changes: AtomicU64::new(0), refreshed, followed, access }
+        Topology { map, changes: AtomicU64::new(0), refreshed, followed, roster, access }
     }
 
     pub fn map(&self) -> Arc<Map> {
@@ -281,23 +278,26 @@ impl Topology {
                 break;
             }
         }
-        best.or_else(|| self.ask_beside(&known)).map_or(result, |heard| {
+        best.or_else(|| self.ask_newcomers(&known.members)).map_or(result, |heard| {
             self.publish(heard.map);
             Ok(())
         })
     }
 
-    /// All nodes that were known have gone while nothing was asked of them. Those that came instead
-    /// are on this machine, if those that were known are.
-    fn ask_beside(&self, known: &Map) -> Option<Hearsay> {
-        let mut sockets = known.members.iter().filter_map(|member| member.node.endpoint.socket());
-        sockets_beside(sockets.next()?).into_iter().find_map(|socket| {
-            let endpoint = Endpoint::Unix(socket);
-            let Access { account, timeouts, .. } = &*self.access;
-            let (mut connection, _) = Connection::open(&endpoint, account, *timeouts).ok()?;
-            let reply = connection.ask(&Request::of(&["CLUSTER", "NODES"])).ok()?;
+    /// All nodes that were known have gone while nothing was asked of them.
+    fn ask_newcomers(&self, known: &[Member]) -> Option<Hearsay> {
+        let newcomers = self.newcomers(known);
+        newcomers.iter().find_map(|Member { node, .. }| {
+            let reply = node.ask(&Request::of(&["CLUSTER", "NODES"])).ok()?;
             self.hear(&reply).ok().filter(Hearsay::is_complete)
         })
+    }
+
+    /// Those on the roster that this client does not know.
+    fn newcomers(&self, known: &[Member]) -> Vec<Member> {
+        let is_known = |id| known.iter().any(|member| member.node.id == id);
+        let newcomers = self.roster.nodes().into_iter().filter(|node| !is_known(node.id));
+        newcomers.map(|node| Member::new(&node, &self.access)).collect()
     }
 
     fn ask(&self, node: &Arc<Node>) -> Result<Hearsay, Fault> {
@@ -305,9 +305,14 @@ impl Topology {
     }
 
     fn hear(&self, reply: &Reply) -> Result<Hearsay, Fault> {
-        let view = parse_view(reply.text()?)?;
+        let view = view_of(reply)?;
         let from_holder = view.iter().any(|seen| seen.is_myself && !seen.slots.is_empty());
-        let map = Map::from_view(&view, &self.map().members, &self.access);
+        let mut members = self.map().members.clone();
+        let is_known = |seen: &ViewNode| members.iter().any(|member| member.node.id == seen.id);
+        if !view.iter().all(is_known) {
+            members.extend(self.newcomers(&members));
+        }
+        let map = Map::from_view(&view, &members);
         Ok(Hearsay { map, from_holder })
     }
 }

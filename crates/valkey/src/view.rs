@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use tidefs_model::{NodeId, PARTITIONS};
 
-use crate::wire::Malformed;
+use crate::once;
+use crate::wire::{Malformed, Reply};
 
 /// A node as another node (or itself) describes it; hearsay, and possibly old.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +48,56 @@ impl ViewNode {
     }
 }
 
-/// Reads the table of nodes. Nodes that nobody has met yet are left out.
-pub fn parse_view(text: &str) -> Result<Vec<ViewNode>, Malformed> {
-    let lines = text.lines().filter(|line| !line.is_empty());
-    let known = lines.filter(|line| {
+/// Whom a line of the table is about, as far as it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub id: NodeId,
+    pub address: Option<SocketAddr>,
+}
+
+/// What a node answers to CLUSTER NODES.
+pub fn view_of(reply: &Reply) -> Result<Vec<ViewNode>, Malformed> {
+    bytes_of(reply).map(parse_view)
+}
+
+/// All lines of that answer that name a node, also one that nobody has met yet.
+pub fn rows_of(reply: &Reply) -> Result<Vec<Row>, Malformed> {
+    bytes_of(reply).map(rows)
+}
+
+fn bytes_of(reply: &Reply) -> Result<&[u8], Malformed> {
+    if let Reply::Bulk(bytes) = reply { Ok(bytes) } else { Err(Malformed::Unexpected) }
+}
+
+/// Reads the table of nodes. Nodes that nobody has met yet are left out. So is a line that is not
+/// understood: a table has what strangers told the node, who may say anything.
+pub fn parse_view(table: &[u8]) -> Vec<ViewNode> {
+    let known = lines(table).filter(|line| {
         let flags = line.split(' ').nth(2).unwrap_or_default();
         !flags.split(',').any(|flag| flag == "handshake" || flag == "noaddr")
     });
-    known.map(node).collect()
+    let read = known.filter_map(|line| match node(&line) {
+        Ok(node) => Some(node),
+        Err(_) => {
+            once::tell(&line, || tracing::warn!(line, "a line of a table of nodes is left out"));
+            None
+        }
+    });
+    read.collect()
+}
+
+pub fn rows(table: &[u8]) -> Vec<Row> {
+    let row = |line: String| {
+        let mut words = line.split(' ');
+        let id = words.next()?.parse().ok()?;
+        Some(Row { id, address: words.next().and_then(|place| address(place).ok().flatten()) })
+    };
+    lines(table).filter_map(row).collect()
+}
+
+fn lines(table: &[u8]) -> impl Iterator<Item = String> + '_ {
+    let lines = table.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| String::from_utf8_lossy(line).into_owned())
 }
 
 /// `id address flags primary ping pong epoch link slot...`
@@ -149,7 +192,7 @@ mod tests {
              {ID} :0@0 master,noaddr - 1 1 0 disconnected 7\n\
              {ID} :7003@17003 slave {ID} 1 1 0 connected\n"
         );
-        let nodes = parse_view(&text).unwrap();
+        let nodes = parse_view(text.as_bytes());
         assert_eq!(nodes.len(), 3);
         assert_eq!(nodes[0].address, Some("127.0.0.1:7001".parse().unwrap()));
         assert_eq!(nodes[0].slots, [0..=5, 9..=9]);
@@ -171,8 +214,25 @@ mod tests {
         assert_eq!((nodes[0].replica_of, nodes[2].replica_of), (None, Some(id)));
     }
 
+    /// An address is what a stranger's greeting says.
     #[test]
-    fn nonsense_is_refused() {
+    fn a_line_that_is_none_spoils_no_other() {
+        let good = format!("{ID} 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-16383\n");
+        for odd in ["\u{7f}", "two words", "a\nb", "", "\n\n", "127.0.0.1:x", "1:2:3 master"] {
+            let mut table = format!("{ID} {odd}:7@8 handshake - 0 0 0 disconnected\n{good}");
+            assert_eq!(parse_view(table.as_bytes()).len(), 1, "{odd:?}");
+            assert_eq!(rows(table.as_bytes()).len(), 2, "{odd:?}");
+            table = format!("{good}{ID} {odd}:7@8 handshake - 0 0 0 disconnected\n");
+            assert_eq!(parse_view(table.as_bytes()).len(), 1, "{odd:?}");
+        }
+        let mut table = format!("{ID} ").into_bytes();
+        table.extend(b"\xff\xfe:7@8 handshake - 0 0 0 disconnected\n");
+        table.extend(good.as_bytes());
+        assert_eq!(parse_view(&table).len(), 1);
+    }
+
+    #[test]
+    fn nonsense_is_left_out() {
         for slots in [
             "16384",
             "5-4",
@@ -184,10 +244,10 @@ mod tests {
             "[16384->-00ff10a0b0c0d0e0f00112233445566778899aab]",
         ] {
             let text = format!("{ID} 127.0.0.1:1@2 master - 0 0 1 connected {slots}");
-            assert!(parse_view(&text).is_err(), "{slots}");
+            assert_eq!(parse_view(text.as_bytes()), [], "{slots}");
         }
         for text in ["x", &format!("{ID} nowhere master - 0 0 1 connected"), &ID[1..]] {
-            assert!(parse_view(text).is_err(), "{text}");
+            assert_eq!(parse_view(text.as_bytes()), [], "{text}");
         }
     }
 }

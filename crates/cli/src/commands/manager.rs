@@ -38,7 +38,8 @@ pub fn manager() -> anyhow::Result<ExitCode> {
 
     let (description, secret) = ClusterRecord::read(&paths)?;
     let key = StripeKey::read(&paths)?;
-    let store = Arc::new(Valkey::connect(&description, secret, Options::default())?);
+    let store =
+        Arc::new(Valkey::follow(ClusterRecord::roster(&paths), secret, Options::default())?);
     let admin = Secret::from_text(&order.secret);
     let admin = Admin::connect(&description, admin, Timeouts::default())?;
     let admin = admin.with_head_room(settings.head_room);

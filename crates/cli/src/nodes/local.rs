@@ -107,6 +107,16 @@ impl LocalNodes {
         }))
     }
 
+    /// Those that clients may log in to.
+    pub fn vouched(&self) -> Arc<dyn tidefs_valkey::Roster> {
+        // A client does not keep the nodes from being stopped.
+        let inner = Arc::downgrade(&self.0);
+        Arc::new(move || {
+            let inner = inner.upgrade();
+            inner.map_or_else(Vec::new, |inner| describe(&LocalNodes(inner).roster()).nodes)
+        })
+    }
+
     pub fn secrets(&self) -> &Secrets {
         &self.0.secrets
     }

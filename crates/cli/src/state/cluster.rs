@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidefs_model::{ByteSize, NodeClass};
-use tidefs_valkey::{ClusterDescription, NodeDescription, Secret};
+use tidefs_valkey::{ClusterDescription, NodeDescription, Roster, Secret};
 
 use super::instance::Paths;
 use super::record::{read_json, write_json};
@@ -63,6 +64,19 @@ impl ClusterRecord {
         let file = options.write(true).create_new(true).mode(0o600).open(paths.secret());
         file.and_then(|mut file| file.write_all(secret.reveal().as_bytes())).map_err(unusable)?;
         write_json(&paths.cluster(), self).map_err(unusable)
+    }
+
+    /// The nodes that clients may log in to, which whoever owns them writes down before they are used.
+    pub fn roster(paths: &Paths) -> Arc<dyn Roster> {
+        let path = paths.cluster();
+        Arc::new(move || {
+            let record: io::Result<ClusterRecord> = read_json(&path);
+            let record = record.inspect_err(|error| {
+                tracing::debug!(path = %path.display(), %error, "no record of the nodes");
+            });
+            let nodes = record.into_iter().flat_map(|record| record.nodes);
+            nodes.filter_map(|node| NodeDescription::try_from(node).ok()).collect()
+        })
     }
 
     pub fn read(paths: &Paths) -> Result<(ClusterDescription, Secret), Failure> {

@@ -60,6 +60,7 @@ impl Admin {
             let mut others = others.filter(|other| !dead.contains(&other.id()));
             others.try_for_each(|other| forget(other, &text))?;
             self.manage(*id, None);
+            self.vouched.remove(*id);
         }
         Ok(held)
     }

@@ -170,7 +170,7 @@ fn migrate(carriage: &Carriage<'_>, keys: &[&[u8]], room: &mut Room<'_>) -> Resu
 /// keys that the target has yet to read, and clients may have changed them at the source since.
 pub fn hang_up(target: &Managed) -> Result<(), AdminError> {
     let reply = target.say(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
-    let clients = reply.text().map_err(|malformed| target.error(malformed.into()))?;
+    let clients = reply.lossy().map_err(|malformed| target.error(malformed.into()))?;
     for client in clients.lines() {
         let field = |name: &str| client.split(' ').find_map(|word| word.strip_prefix(name));
         // Mounts and admins give a name; nodes do not.

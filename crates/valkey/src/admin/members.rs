@@ -37,6 +37,7 @@ impl Admin {
         let managed = Managed::new(newcomer, &self.access);
         managed.itself()?;
         let was_member = self.managed(newcomer.id).is_ok();
+        self.vouched.add(newcomer);
         self.manage(newcomer.id, Some(managed.clone()));
         let mut joined = self.join(&managed);
         for _ in 1..JOIN_TRIES {
@@ -47,6 +48,7 @@ impl Admin {
         }
         if joined.is_err() && !was_member {
             self.manage(newcomer.id, None);
+            self.vouched.remove(newcomer.id);
         }
         tracing::debug!(node = %newcomer.id, took = ?begun.elapsed(), "a node joined");
         joined
@@ -108,7 +110,7 @@ impl Admin {
     /// What is still missing until a newcomer and all others that answer know each other.
     fn objection(&self, newcomer: &Managed) -> Result<Option<String>, AdminError> {
         let info = newcomer.say(&["CLUSTER", "INFO"])?;
-        let info = info.text().map_err(|malformed| newcomer.error(malformed.into()))?;
+        let info = info.lossy().map_err(|malformed| newcomer.error(malformed.into()))?;
         if !info.contains("cluster_state:ok") {
             return Ok(Some("the new node does not serve yet".into()));
         }
@@ -168,6 +170,7 @@ impl Admin {
                 }
             }
         }
+        self.vouched.remove(id);
         Ok(self.manage(id, None).map(|managed| managed.description))
     }
 }

@@ -49,12 +49,12 @@ pub fn readings(managed: &Managed) -> Result<Readings, AdminError> {
     ];
     let replies = managed.order_all(&asked)?;
     let read = || -> Result<Readings, Malformed> {
-        let (memory, traffic) = (replies[0].text()?, replies[1].text()?);
+        let (memory, traffic) = (replies[0].lossy()?, replies[1].lossy()?);
         Ok(Readings {
-            used: ByteSize(info_number(memory, "used_memory")?),
-            capacity: ByteSize(info_number(memory, "maxmemory")?),
-            received_bytes: info_number(traffic, "total_net_input_bytes")?,
-            sent_bytes: info_number(traffic, "total_net_output_bytes")?,
+            used: ByteSize(info_number(&memory, "used_memory")?),
+            capacity: ByteSize(info_number(&memory, "maxmemory")?),
+            received_bytes: info_number(&traffic, "total_net_input_bytes")?,
+            sent_bytes: info_number(&traffic, "total_net_output_bytes")?,
             keys: replies[2].integer()?.unsigned_abs(),
         })
     };

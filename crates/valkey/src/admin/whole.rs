@@ -187,8 +187,9 @@ pub fn cancel(managed: &Managed) -> Result<(), AdminError> {
 /// What a node is giving away and taking in, and what it did lately.
 pub fn jobs(managed: &Managed) -> Result<Vec<Job>, AdminError> {
     let reply = managed.say(&["CLUSTER", "GETSLOTMIGRATIONS"])?;
-    let jobs = reply.into_array().and_then(|jobs| jobs.into_iter().map(job).collect());
-    jobs.map_err(|malformed| managed.error(malformed.into()))
+    let jobs = reply.into_array().map_err(|malformed| managed.error(malformed.into()))?;
+    // One that is not understood is none of ours.
+    Ok(jobs.into_iter().filter_map(|reply| job(reply).ok()).collect())
 }
 
 /// Names and values in turn.

@@ -16,7 +16,7 @@ use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::function::library;
 use crate::process::{NODE_TIMEOUT_MS, NodeProcess, NodeSpec, socket_of};
-use crate::view::parse_view;
+use crate::view::view_of;
 use crate::wire::Request;
 
 /// Nodes that do not agree after this long never will.
@@ -118,18 +118,14 @@ fn wait_until_agreed(
     Ok(())
 }
 
-/// What a node still lacks: it must serve, and know exactly these nodes, alive and with their
-/// slots.
+/// What a node still lacks: it must serve, and know these nodes, alive and with their slots.
 fn objection(admin: &mut Connection, planned: &[PlannedNode]) -> Result<Option<String>, Fault> {
     let info = admin.ask(&Request::of(&["CLUSTER", "INFO"]))?;
-    let info = info.text()?;
+    let info = info.lossy()?;
     if !info.contains("cluster_state:ok") {
         return Ok(info.lines().next().map(str::to_owned));
     }
-    let view = parse_view(admin.ask(&Request::of(&["CLUSTER", "NODES"]))?.text()?)?;
-    if view.len() != planned.len() {
-        return Ok(Some(format!("{} of {} nodes known", view.len(), planned.len())));
-    }
+    let view = view_of(&admin.ask(&Request::of(&["CLUSTER", "NODES"]))?)?;
     for node in planned {
         let id = node.spec.id;
         let Some(seen) = view.iter().find(|seen| seen.id == id) else {

@@ -53,7 +53,7 @@ fn describe(
     let bus_port = number(&setting("cluster-port")?)?;
     let memory = setting("maxmemory")?.parse().map_err(|_| Malformed::Number)?;
     let info = admin.ask(&Request::of(&["INFO", "server"]))?;
-    let pid = info_number(info.text()?, "process_id")?;
+    let pid = info_number(&info.lossy()?, "process_id")?;
     let process = u32::try_from(pid).ok().and_then(ProcessId::of).ok_or(Fault::Broken)?;
     Ok(NodeDescription {
         id: id.parse().map_err(|_| Malformed::Unexpected)?,

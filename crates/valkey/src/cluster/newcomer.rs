@@ -1,6 +1,5 @@
 //! A node that starts alone and holds nothing, to be added to a running cluster.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -11,13 +10,12 @@ use super::{ATTEMPTS, NODE_MEMORY_MIN, NodeDescription};
 use crate::endpoint::Account;
 use crate::error::{ClusterError, ProcessError};
 use crate::host::Host;
-use crate::process::{Accounts, Lifetime, NodeProcess, check_server, socket_of};
+use crate::process::{Accounts, Lifetime, NodeProcess, check_server};
 
 /// Digits of its id in the name of a node's folder: the name of a socket may not be long.
 const NAME_DIGITS: usize = 12;
 
-/// A node to be started. Its folder is called after its id, so that whoever knows the folder of all
-/// nodes and an id finds the socket.
+/// A node to be started. Its folder is called after its id.
 #[derive(Clone, Debug)]
 pub struct NewNode {
     /// The server program; see [`find_server`](crate::find_server).
@@ -71,19 +69,4 @@ impl NewNode {
 /// The folder of a node that was added to a running cluster.
 pub fn directory_of(directory: &Path, id: NodeId) -> PathBuf {
     directory.join(format!("node-{}", &id.to_string()[..NAME_DIGITS]))
-}
-
-/// Where its socket is, if the node is on this machine and its folder beside another node's.
-pub fn socket_beside(other: &Path, id: NodeId) -> Option<PathBuf> {
-    let directory = other.parent()?.parent()?;
-    let socket = socket_of(&directory_of(directory, id));
-    socket.exists().then_some(socket)
-}
-
-/// The sockets of all nodes whose folders are beside another node's, which may be gone.
-pub fn sockets_beside(other: &Path) -> Vec<PathBuf> {
-    let directory = other.parent().and_then(Path::parent);
-    let folders = directory.and_then(|directory| fs::read_dir(directory).ok());
-    let sockets = folders.into_iter().flatten().flatten().map(|folder| socket_of(&folder.path()));
-    sockets.filter(|socket| socket.exists() && socket != other).collect()
 }

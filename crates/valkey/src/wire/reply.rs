@@ -1,5 +1,7 @@
 //! Replies: finding where one ends while its bytes arrive, and taking it apart when it is whole.
 
+use std::borrow::Cow;
+
 /// A longer reply is refused: the longest that a server has reason to send is a page of a shard.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Values in one reply; a listing of every partition has a tenth of them.
@@ -216,6 +218,15 @@ impl Reply {
 
     pub fn integer(&self) -> Result<i64, Malformed> {
         if let Reply::Integer(number) = self { Ok(*number) } else { Err(Malformed::Unexpected) }
+    }
+
+    /// A bulk or status reply, for a reader that looks for what it knows: what is no text is replaced, so
+    /// that whoever puts it there spoils nothing else.
+    pub fn lossy(&self) -> Result<Cow<'_, str>, Malformed> {
+        let (Reply::Bulk(bytes) | Reply::Status(bytes)) = self else {
+            return Err(Malformed::Unexpected);
+        };
+        Ok(String::from_utf8_lossy(bytes))
     }
 
     /// A bulk or status reply as text.

@@ -130,9 +130,8 @@ fn feed(input: &[u8]) {
         }
     }
     let _ = bulk_start(input);
-    if let Ok(text) = std::str::from_utf8(input) {
-        let _ = crate::view::parse_view(text);
-    }
+    let _ = crate::view::rows(input);
+    let _ = crate::view::parse_view(input);
 }
 
 #[test]

@@ -18,7 +18,9 @@ fn the_keys_of_three_nodes_are_listed_with_the_account_of_checks(kind: Kind) {
     let Some(running) = start(kind, 3) else { return };
     let (description, secrets) = (running.cluster().description(), running.cluster().secrets());
     let options = Options::default();
-    let store = Valkey::connect_to_check(description, secrets.check.clone(), options).unwrap();
+    let store =
+        Valkey::connect_to_check(Arc::new(description.clone()), secrets.check.clone(), options)
+            .unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     conformance::check_keys(&|| Arc::clone(&store));
     let denied = running.connect().keys(&Cursor::default());

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -57,9 +58,17 @@ impl Kind {
 pub struct Running {
     pub cluster: Option<Cluster>,
     pub directory: TempDir,
+    /// The nodes that clients are told of.
+    roster: Arc<Mutex<Vec<NodeDescription>>>,
 }
 
 impl Running {
+    pub fn start(spec: &ClusterSpec, directory: TempDir) -> Running {
+        let cluster = Cluster::start(spec).unwrap();
+        let roster = Arc::new(Mutex::new(cluster.description().nodes.clone()));
+        Running { cluster: Some(cluster), directory, roster }
+    }
+
     pub fn cluster(&self) -> &Cluster {
         self.cluster.as_ref().expect("the cluster runs")
     }
@@ -73,14 +82,20 @@ impl Running {
     }
 
     pub fn connect(&self) -> Valkey {
-        self.cluster().connect(Options::default()).unwrap()
+        self.connect_with(Options::default())
+    }
+
+    pub fn connect_with(&self, options: Options) -> Valkey {
+        let (roster, secret) = (Arc::clone(&self.roster), self.cluster().secrets().data.clone());
+        let roster = move || roster.lock().unwrap().clone();
+        Valkey::follow(Arc::new(roster), secret, options).unwrap()
     }
 
     /// A client that does not wait long.
     pub fn connect_hasty(&self) -> Valkey {
         let timeouts =
             Timeouts { connect: Duration::from_millis(300), reply: Duration::from_millis(700) };
-        self.cluster().connect(Options { timeouts, ..Options::default() }).unwrap()
+        self.connect_with(Options { timeouts, ..Options::default() })
     }
 
     pub fn admin(&self, number: usize) -> Admin {
@@ -139,7 +154,9 @@ impl Running {
             asker: Account::admin(self.cluster().secrets().admin.clone()),
             lifetime: Lifetime::Starter,
         };
-        Newcomer(node.start().unwrap())
+        let newcomer = Newcomer(node.start().unwrap());
+        self.roster.lock().unwrap().push(newcomer.0.clone());
+        newcomer
     }
 }
 
@@ -173,7 +190,7 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
 
 pub fn start(kind: Kind, nodes: usize) -> Option<Running> {
     let (spec, directory) = spec(kind, nodes)?;
-    Some(Running { cluster: Some(Cluster::start(&spec).unwrap()), directory })
+    Some(Running::start(&spec, directory))
 }
 
 /// Makes a test on each server of a function that takes the [`Kind`].

@@ -267,8 +267,7 @@ fn many_nodes_give_and_take(kind: Kind) {
 fn a_full_node_gives_partitions_away(kind: Kind) {
     let Some((mut spec, directory)) = spec(kind, 1) else { return };
     spec.node_memory = ByteSize::mib(48);
-    let cluster = Some(tidefs_valkey::Cluster::start(&spec).unwrap());
-    let running = crate::fixture::Running { cluster, directory };
+    let running = crate::fixture::Running::start(&spec, directory);
     let store = running.connect();
     let key = |index| StripeKey { ino: tidefs_model::Ino(5), index };
     let bytes = vec![9; 200 << 10];

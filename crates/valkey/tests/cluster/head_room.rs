@@ -3,7 +3,7 @@
 
 use tidefs_model::{ByteSize, Ino, ShardKey, StripeKey};
 use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
-use tidefs_valkey::{Cluster, ClusterSpec, HEAD_ROOM, Options, Valkey};
+use tidefs_valkey::{ClusterSpec, HEAD_ROOM, Options, Valkey};
 
 use crate::fixture::{Kind, Running, on_each_server, spec, write};
 
@@ -19,7 +19,7 @@ fn stripe(index: u32) -> StripeKey {
 fn full(kind: Kind, head_room: ByteSize) -> Option<(Running, Valkey, u32)> {
     let (spec, directory) = spec(kind, 1)?;
     let spec = ClusterSpec { node_memory: ByteSize::mib(32), head_room, ..spec };
-    let running = Running { cluster: Some(Cluster::start(&spec).unwrap()), directory };
+    let running = Running::start(&spec, directory);
     let store = running.cluster().connect(Options::default()).unwrap();
     let bytes = vec![3; 1 << 20];
     let stripes = (0..64).find(|&index| is_full(&write(&store, stripe(index), &bytes)));

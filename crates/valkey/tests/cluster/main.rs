@@ -23,5 +23,6 @@ mod rate;
 mod scripted;
 mod slow_links;
 mod stale;
+mod strangers;
 mod suspended;
 mod trouble;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, Run, StripeKey};
 use tidefs_store::{Store, StoreError};
-use tidefs_valkey::{Admin, Cluster, ClusterSpec, Move, Options, Valkey};
+use tidefs_valkey::{Admin, ClusterSpec, Move, Options, Valkey};
 
 use crate::fixture::{Kind, Running, on_each_server, spec, start, write};
 use crate::growing::{assert_whole, carry_out, drain, shares};
@@ -105,7 +105,7 @@ fn a_lent_node_is_never_near(kind: Kind) {
 fn a_full_node_is_not_near_until_later() {
     let Some((small, directory)) = spec(Kind::Valkey, 2) else { return };
     let small = ClusterSpec { node_memory: ByteSize::mib(48), ..small };
-    let running = Running { cluster: Some(Cluster::start(&small).unwrap()), directory };
+    let running = Running::start(&small, directory);
     let store = running.connect();
     let bytes = vec![7; 1 << 20];
     let first = Some(holder(&store, &runs(&store, 7)));

@@ -1,0 +1,77 @@
+//! Nodes that got into a server's table without the owner's doing: nobody heeds them, and they are
+//! forgotten.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tidefs_model::NodeId;
+
+use super::members::forget;
+use super::{Admin, AdminError, Managed};
+use crate::cluster::{ClusterDescription, NodeDescription};
+use crate::once;
+use crate::view::Row;
+
+/// Those that the owner has started or let in, whether they are members yet or not.
+pub struct Vouched(Mutex<BTreeMap<NodeId, SocketAddr>>);
+
+impl Vouched {
+    pub fn new(cluster: &ClusterDescription) -> Vouched {
+        let nodes = cluster.nodes.iter().map(|node| (node.id, node.address));
+        Vouched(Mutex::new(nodes.collect()))
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn has(&self, id: NodeId) -> bool {
+        self.all().contains_key(&id)
+    }
+
+    pub fn add(&self, node: &NodeDescription) {
+        self.all().insert(node.id, node.address);
+    }
+
+    pub fn remove(&self, id: NodeId) {
+        self.all().remove(&id);
+    }
+
+    /// A node that greets or is greeted has no name of its own yet, but an address.
+    fn is_stranger(&self, row: &Row) -> bool {
+        let all = self.all();
+        let is_known_address = || row.address.is_some_and(|at| all.values().any(|it| *it == at));
+        !all.contains_key(&row.id) && !is_known_address()
+    }
+}
+
+impl Admin {
+    /// Has all nodes forget those that nobody vouches for. One that does not answer is left out.
+    pub fn forget_strangers(&self) {
+        for (managed, told) in self.each(|managed| self.have_forgotten(managed)) {
+            if let Err(error) = told {
+                tracing::debug!(node = %managed.id(), %error, "cannot look for strangers");
+            }
+        }
+    }
+
+    fn have_forgotten(&self, managed: &Managed) -> Result<(), AdminError> {
+        let rows = managed.rows()?;
+        let mut strangers = rows.iter().filter(|row| self.vouched.is_stranger(row)).peekable();
+        // A node that begins as the replica of one that never was needs that one until it stands alone.
+        if strangers.peek().is_none() || managed.itself()?.replica_of.is_some() {
+            return Ok(());
+        }
+        for Row { id, .. } in strangers {
+            once::tell(&format!("{id} at {}", managed.id()), || {
+                tracing::warn!(
+                    node = %managed.id(), stranger = %id,
+                    "a node that is on no list of the owner's got into a table of nodes; it is forgotten"
+                );
+            });
+            forget(managed, &id.to_string())?;
+        }
+        Ok(())
+    }
+}
