@@ -16,7 +16,8 @@ use tidefs_model::{
 };
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Cluster, ClusterSpec, Host, Lifetime, NodeDescription, Options, ProcessError, Secrets, Valkey,
+    Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
+    ProcessError, Secrets, Valkey,
 };
 
 use crate::elasticity::NodeRange;
@@ -142,7 +143,7 @@ impl Storage {
     fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
         make_private(&paths.nodes())?;
         let key = draw_key(size, paths)?;
-        let mut seeds = [[0; 32]; 2];
+        let mut seeds = [[0; 32]; 3];
         for seed in &mut seeds {
             getrandom::fill(seed).context("no random numbers")?;
         }
@@ -159,15 +160,17 @@ impl Storage {
             node_memory: size.node_capacity(),
             head_room: ByteSize(size.head_room_bytes),
             secrets: Secrets::from_seed(&seeds[0]),
+            network: match size.hosts.is_empty() && size.listen.is_none() {
+                true => Network::Guarded(Authority::from_seed(&seeds[2])),
+                false => Network::Trusted,
+            },
             seed: seeds[1],
             lifetime: Lifetime::Starter,
         };
         let cluster = Cluster::start(&spec)?;
         ClusterRecord::new(cluster.description()).write(paths, &cluster.secrets().data)?;
-        let (server, secrets) = (spec.server, spec.secrets);
-        let data = secrets.data.clone();
-        let nodes =
-            LocalNodes::new(server, spec.hosts, secrets, paths.clone(), cluster.leave_running());
+        let data = spec.secrets.data.clone();
+        let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
         let managed = match nodes_change(range, size) {

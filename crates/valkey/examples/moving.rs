@@ -38,6 +38,7 @@ fn main() -> anyhow::Result<()> {
         node_memory: ByteSize::mib(u64::from(stripes) * 2),
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
+        network: tidefs_valkey::Network::Guarded(tidefs_valkey::Authority::from_seed(&seed)),
         seed,
         lifetime: Lifetime::Starter,
     };
@@ -63,6 +64,7 @@ fn main() -> anyhow::Result<()> {
         class: NodeClass::Own,
         memory: spec.node_memory,
         accounts: spec.secrets.accounts(),
+        credentials: spec.network.of_node(NodeId(id)),
         asker: Account::admin(spec.secrets.admin.clone()),
         lifetime: Lifetime::Starter,
     };

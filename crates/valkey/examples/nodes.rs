@@ -22,6 +22,7 @@ fn main() -> anyhow::Result<()> {
         node_memory: ByteSize::mib(64),
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
+        network: tidefs_valkey::Network::Guarded(tidefs_valkey::Authority::from_seed(&seed)),
         seed,
         lifetime: Lifetime::Starter,
     })?;

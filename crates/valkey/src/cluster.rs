@@ -18,7 +18,9 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 pub use self::found::find_nodes;
 pub use self::newcomer::NewNode;
+pub use self::plan::is_predecessors;
 
+use crate::certificates::Network;
 use crate::endpoint::Endpoint;
 use crate::error::{ClusterError, ConnectError, ProcessError};
 use crate::host::{Host, endpoint, is_here};
@@ -53,6 +55,7 @@ pub struct ClusterSpec {
     /// What metadata may use beyond that; data may not.
     pub head_room: ByteSize,
     pub secrets: Secrets,
+    pub network: Network,
     /// Random bytes that were never used before: the nodes' identities come from them.
     pub seed: [u8; 32],
     pub lifetime: Lifetime,

@@ -51,6 +51,11 @@ pub enum ProcessError {
     Ended { log: String, port_was_taken: bool },
     #[error("a storage node did not answer within {waited:?} ({fault}); its log ends: {log}")]
     Silent { waited: Duration, fault: Fault, log: String },
+    #[error(
+        "{} was built without TLS, with which storage nodes know each other; run scripts/setup, or name \
+         a server with TLS in TIDEFS_SERVER", server.display()
+    )]
+    NoTls { server: PathBuf },
     #[error("a storage node with process id {pid} does not end")]
     Unstoppable { pid: u32 },
     #[error(

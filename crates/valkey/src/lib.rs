@@ -14,6 +14,7 @@
 mod admin;
 mod awake;
 mod batches;
+mod certificates;
 mod client;
 mod cluster;
 mod connection;
@@ -54,6 +55,7 @@ pub use admin::{
     Ownership, Pace, PartitionSizes, Probe, Readings, Step, StepKind, Unfinished,
 };
 pub use awake::{Awake, LOOK_EVERY};
+pub use certificates::{Authority, Credentials, Network, NodeKey, PUBLIC_KEY_BYTES};
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
     find_nodes,

@@ -2,7 +2,8 @@
 //!
 //! A node's folder is made for it and removed with it, so a process never comes back under the
 //! identity of an earlier one. The process gets its secrets as hashes in a private file; it listens
-//! on a unix socket and on one address, which is of the loopback unless told otherwise. It is in a
+//! on a unix socket and on one address, which is of the loopback unless told otherwise, and there hears
+//! nobody who has no certificate, unless the network is trusted. It is in a
 //! session of its own, so a terminal's interrupt does not reach it, writes no core, and ends with
 //! its starter unless told otherwise.
 
@@ -30,6 +31,7 @@ pub use self::identity::ProcessId;
 pub use self::spawn::Lifetime;
 
 use self::find::server_version;
+use crate::certificates::Credentials;
 use crate::connection::Connection;
 use crate::endpoint::{Account, Timeouts};
 use crate::error::ProcessError;
@@ -63,6 +65,8 @@ pub struct NodeSpec {
     /// Another free port, for news between the nodes.
     pub bus_port: u16,
     pub accounts: Accounts,
+    /// With them it speaks to others, and hears nobody without; none where the network is trusted.
+    pub credentials: Option<Credentials>,
     pub lifetime: Lifetime,
     /// The table of nodes that the server starts with.
     pub(crate) table: String,
@@ -73,6 +77,7 @@ pub struct NodeSpec {
 pub struct NodeProcess {
     child: Child,
     process: ProcessId,
+    server: PathBuf,
     address: SocketAddr,
     directory: PathBuf,
     /// Left alone when this value is dropped.
@@ -94,8 +99,8 @@ impl NodeProcess {
         });
         let (child, process) = started.inspect_err(|_| remove(&spec.directory))?;
         let directory = spec.directory.clone();
-        let address = spec.address;
-        Ok(NodeProcess { child, process, address, directory, is_left: false })
+        let (server, address) = (spec.server.clone(), spec.address);
+        Ok(NodeProcess { child, process, server, address, directory, is_left: false })
     }
 
     /// Waits until the process answers whoever asks, and lends the connection.
@@ -114,6 +119,9 @@ impl NodeProcess {
             let ended = !matches!(self.child.try_wait(), Ok(None));
             if ended && !matches!(self.child.try_wait(), Ok(Some(status)) if status.success()) {
                 let log = log_end(&self.directory);
+                if config::lacks_tls(&log) {
+                    return Err(ProcessError::NoTls { server: self.server.clone() });
+                }
                 let port_was_taken = log.contains("Address already in use");
                 return Err(ProcessError::Ended { log, port_was_taken });
             }
@@ -230,6 +238,11 @@ fn prepare(spec: &NodeSpec) -> Result<fs::File, ProcessError> {
     write(config::FILE_NAME, &config::config(spec))?;
     write(accounts::FILE_NAME, spec.accounts.text())?;
     write(config::TABLE_NAME, &spec.table)?;
+    if let Some(Credentials { authority, certificate, key }) = &spec.credentials {
+        write(config::AUTHORITY_NAME, authority)?;
+        write(config::CERTIFICATE_NAME, certificate)?;
+        write(config::KEY_NAME, key.reveal())?;
+    }
     let path = spec.directory.join(LOG_NAME);
     private_file(&path).map_err(|source| ProcessError::File { path, source })
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::{Epoch, NodeId, PARTITIONS, Partition};
 use tidefs_store::StoreError;
 
-use crate::cluster::NodeDescription;
+use crate::cluster::{NodeDescription, is_predecessors};
 use crate::fault::Fault;
 use crate::once;
 use crate::pool::{Access, Node};
@@ -98,10 +98,11 @@ impl Map {
             known.iter().map(|member| (member.node.id, member)).collect();
         let met = view.iter().filter_map(|seen| {
             let Some(Member { node, address }) = known.get(&seen.id).copied() else {
-                let named = format!("{} is in the table of nodes", seen.id);
-                once::tell(&named, || {
-                    tracing::warn!(node = %seen.id, "left out: it is on no list of the owner's");
-                });
+                if !seen.address.is_some_and(is_predecessors) {
+                    once::tell(&seen.id.to_string(), || {
+                        tracing::warn!(node = %seen.id, "left out: it is on no list of the owner's");
+                    });
+                }
                 return None;
             };
             let address = seen.address.unwrap_or(*address);

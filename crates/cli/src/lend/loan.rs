@@ -94,6 +94,7 @@ impl Loan {
             memory,
             host: Host::here(channel.addresses()?.0),
             accounts: accounts.with_lender(&lender).with_countersign(&channel.key().countersign()),
+            credentials: None,
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,
         })?;

@@ -15,8 +15,8 @@ use tidefs_control::Failure;
 use tidefs_manager::{Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
-    Account, ClusterDescription, Host, Lifetime, NewNode, NodeDescription, ProcessError, ProcessId,
-    Secrets,
+    Account, ClusterDescription, ClusterSpec, Host, Lifetime, Network, NewNode, NodeDescription,
+    ProcessError, ProcessId, Secrets,
 };
 
 use crate::lending::{Identities, Offers};
@@ -31,6 +31,7 @@ struct Inner {
     /// Where nodes run; none: on this machine.
     hosts: Vec<Host>,
     secrets: Secrets,
+    network: Network,
     paths: Paths,
     offers: Offers,
     roster: Mutex<Roster>,
@@ -86,20 +87,16 @@ impl Roster {
 }
 
 impl LocalNodes {
-    /// Takes over nodes that were started already.
-    pub fn new(
-        server: PathBuf,
-        hosts: Vec<Host>,
-        secrets: Secrets,
-        paths: Paths,
-        started: ClusterDescription,
-    ) -> LocalNodes {
+    /// Takes over nodes that were started already, as `spec` says.
+    pub fn new(spec: ClusterSpec, paths: Paths, started: ClusterDescription) -> LocalNodes {
+        let ClusterSpec { server, hosts, secrets, network, .. } = spec;
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
         LocalNodes(Arc::new(Inner {
             server,
             hosts,
             secrets,
+            network,
             paths,
             offers: Offers::default(),
             roster: Mutex::new(roster),
@@ -200,6 +197,7 @@ impl LocalNodes {
             class: wanted.class,
             memory: wanted.memory,
             accounts: self.0.secrets.accounts(),
+            credentials: self.0.network.of_node(NodeId(id)),
             asker: Account::admin(self.0.secrets.admin.clone()),
             lifetime: Lifetime::Starter,
         };

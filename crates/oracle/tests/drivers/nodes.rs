@@ -33,6 +33,7 @@ pub fn on_nodes(server: &str) -> Option<Nodes> {
         node_memory: NODE_MEMORY,
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
+        network: tidefs_valkey::Network::Guarded(tidefs_valkey::Authority::from_seed(&seed)),
         seed,
         lifetime: Lifetime::Starter,
     };

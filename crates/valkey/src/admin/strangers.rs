@@ -9,7 +9,7 @@ use tidefs_model::NodeId;
 
 use super::members::forget;
 use super::{Admin, AdminError, Managed};
-use crate::cluster::{ClusterDescription, NodeDescription};
+use crate::cluster::{ClusterDescription, NodeDescription, is_predecessors};
 use crate::once;
 use crate::view::Row;
 
@@ -63,13 +63,15 @@ impl Admin {
         if strangers.peek().is_none() || managed.itself()?.replica_of.is_some() {
             return Ok(());
         }
-        for Row { id, .. } in strangers {
-            once::tell(&format!("{id} at {}", managed.id()), || {
-                tracing::warn!(
-                    node = %managed.id(), stranger = %id,
-                    "a node that is on no list of the owner's got into a table of nodes; it is forgotten"
-                );
-            });
+        for Row { id, address } in strangers {
+            if !address.is_some_and(is_predecessors) {
+                once::tell(&format!("stranger {id}"), || {
+                    tracing::warn!(
+                        node = %managed.id(), stranger = %id,
+                        "a node that is on no list of the owner's got into a table of nodes; it is forgotten"
+                    );
+                });
+            }
             forget(managed, &id.to_string())?;
         }
         Ok(())

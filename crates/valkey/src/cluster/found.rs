@@ -49,7 +49,10 @@ fn describe(
         Ok(words.get(1).ok_or(Malformed::Unexpected)?.text()?.to_owned())
     };
     let ip: IpAddr = setting("bind")?.parse().map_err(|_| Malformed::Unexpected)?;
-    let port = number(&setting("port")?)?;
+    let port = match number(&setting("port")?)? {
+        0 => number(&setting("tls-port")?)?,
+        port => port,
+    };
     let bus_port = number(&setting("cluster-port")?)?;
     let memory = setting("maxmemory")?.parse().map_err(|_| Malformed::Number)?;
     let info = admin.ask(&Request::of(&["INFO", "server"]))?;

@@ -7,6 +7,7 @@ use tidefs_model::{ByteSize, NodeClass, NodeId};
 use super::formation::describe;
 use super::plan::plan_newcomer;
 use super::{ATTEMPTS, NODE_MEMORY_MIN, NodeDescription};
+use crate::certificates::Credentials;
 use crate::endpoint::Account;
 use crate::error::{ClusterError, ProcessError};
 use crate::host::Host;
@@ -30,6 +31,8 @@ pub struct NewNode {
     /// What it may hold at most.
     pub memory: ByteSize,
     pub accounts: Accounts,
+    /// None where the network is trusted.
+    pub credentials: Option<Credentials>,
     /// Who asks it whether it is ready.
     pub asker: Account,
     pub lifetime: Lifetime,

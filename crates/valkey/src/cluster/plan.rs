@@ -81,6 +81,7 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
             address,
             bus_port,
             accounts: spec.secrets.accounts(),
+            credentials: spec.network.of_node(id),
             lifetime: spec.lifetime,
             table,
         };
@@ -110,9 +111,18 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
         address,
         bus_port,
         accounts: node.accounts.clone(),
+        credentials: node.credentials.clone(),
         lifetime: node.lifetime,
         table: table(id, address, bus_port, draw.node_id(), 0, ""),
     })
+}
+
+/// Where nobody answers: of predecessors, which never were.
+const NOBODYS_PORT: u16 = 1;
+
+/// A node may know of it until it stands alone, and tell others meanwhile.
+pub fn is_predecessors(address: SocketAddr) -> bool {
+    address.port() == NOBODYS_PORT
 }
 
 /// The predecessor's address is one where nobody answers. Epochs differ from node to node, so that
@@ -128,7 +138,7 @@ fn table(
     let (epoch, ip) = (number + 1, address.ip());
     format!(
         "{id} {address}@{bus_port} myself,slave {predecessor} 0 0 {epoch} connected\n\
-         {predecessor} {ip}:1@1 master - 0 0 {epoch} connected{slots}\n\
+         {predecessor} {ip}:{NOBODYS_PORT}@{NOBODYS_PORT} master - 0 0 {epoch} connected{slots}\n\
          vars currentEpoch {epoch} lastVoteEpoch 0\n"
     )
 }

@@ -7,6 +7,9 @@ use super::{NodeSpec, socket_of};
 
 pub const FILE_NAME: &str = "node.conf";
 pub const TABLE_NAME: &str = "nodes.conf";
+pub const AUTHORITY_NAME: &str = "authority.pem";
+pub const CERTIFICATE_NAME: &str = "certificate.pem";
+pub const KEY_NAME: &str = "key.pem";
 
 /// Ten years, in milliseconds. There is no failover, so no node has to judge another one dead; and
 /// a node that saw half of the cluster fail would refuse to serve its own keys.
@@ -55,8 +58,8 @@ slowlog-log-slower-than -1
 ";
 
 pub fn config(spec: &NodeSpec) -> String {
-    let ip = spec.address.ip();
-    let (port, bus_port) = (spec.address.port(), spec.bus_port);
+    let (ip, bus_port) = (spec.address.ip(), spec.bus_port);
+    let ports = ports(spec);
     let directory = quoted(&spec.directory);
     let socket = quoted(&socket_of(&spec.directory));
     let accounts = quoted(&spec.directory.join(accounts::FILE_NAME));
@@ -64,7 +67,7 @@ pub fn config(spec: &NodeSpec) -> String {
     format!(
         "{COMMON}\n\
          bind {ip}\n\
-         port {port}\n\
+         {ports}\
          cluster-port {bus_port}\n\
          cluster-announce-ip {ip}\n\
          cluster-config-file {TABLE_NAME}\n\
@@ -74,6 +77,37 @@ pub fn config(spec: &NodeSpec) -> String {
          aclfile {accounts}\n\
          maxmemory {memory}\n"
     )
+}
+
+/// What listens at the node's address. A client that came by the socket is told of other nodes by their
+/// plain ports, so both ports have the same number.
+fn ports(spec: &NodeSpec) -> String {
+    let port = spec.address.port();
+    if spec.credentials.is_none() {
+        return format!("port {port}\n");
+    }
+    let file = |name: &str| quoted(&spec.directory.join(name));
+    let (authority, certificate, key) =
+        (file(AUTHORITY_NAME), file(CERTIFICATE_NAME), file(KEY_NAME));
+    format!(
+        "port 0\n\
+         tls-port {port}\n\
+         cluster-announce-port {port}\n\
+         cluster-announce-tls-port {port}\n\
+         tls-ca-cert-file {authority}\n\
+         tls-cert-file {certificate}\n\
+         tls-key-file {key}\n\
+         tls-auth-clients yes\n\
+         tls-protocols TLSv1.3\n\
+         tls-cluster yes\n\
+         tls-replication yes\n"
+    )
+}
+
+/// The last words of a server that does not know these settings, or cannot heed them.
+pub fn lacks_tls(log: &str) -> bool {
+    log.contains("Failed finding TLS support")
+        || log.contains("Bad directive") && log.contains("'tls-")
 }
 
 /// A path as one word of a configuration file, whatever bytes it has.
@@ -90,6 +124,17 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_without_tls_is_known_by_its_last_words() {
+        assert!(lacks_tls(
+            "# Missing implement of connection type tls | # Failed finding TLS support."
+        ));
+        assert!(lacks_tls(
+            "*** FATAL CONFIG FILE ERROR | >>> 'tls-port 7' | Bad directive or wrong number of arguments"
+        ));
+        assert!(!lacks_tls("Bad directive") && !lacks_tls("Failed to configure TLS"));
+    }
 
     #[test]
     fn a_path_is_one_word() {

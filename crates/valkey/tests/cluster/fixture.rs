@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Store, StripeRead, StripeWrite};
 use tidefs_valkey::{
-    Account, Cluster, ClusterSpec, Lifetime, NewNode, NodeDescription, Options, Secrets, Timeouts,
-    Valkey,
+    Account, Authority, Cluster, ClusterSpec, Lifetime, Network, NewNode, NodeDescription, Options,
+    Secrets, Timeouts, Valkey,
 };
 
 pub const NODE_MEMORY: ByteSize = ByteSize::mib(256);
@@ -60,13 +60,14 @@ pub struct Running {
     pub directory: TempDir,
     /// The nodes that clients are told of.
     roster: Arc<Mutex<Vec<NodeDescription>>>,
+    network: Network,
 }
 
 impl Running {
     pub fn start(spec: &ClusterSpec, directory: TempDir) -> Running {
         let cluster = Cluster::start(spec).unwrap();
         let roster = Arc::new(Mutex::new(cluster.description().nodes.clone()));
-        Running { cluster: Some(cluster), directory, roster }
+        Running { cluster: Some(cluster), directory, roster, network: spec.network.clone() }
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -151,12 +152,18 @@ impl Running {
             class: NodeClass::Own,
             memory: NODE_MEMORY,
             accounts: self.cluster().secrets().accounts(),
+            credentials: self.network.of_node(NodeId(id)),
             asker: Account::admin(self.cluster().secrets().admin.clone()),
             lifetime: Lifetime::Starter,
         };
         let newcomer = Newcomer(node.start().unwrap());
-        self.roster.lock().unwrap().push(newcomer.0.clone());
+        self.vouch_for(&newcomer.0);
         newcomer
+    }
+
+    /// Clients may use it.
+    pub fn vouch_for(&self, node: &NodeDescription) {
+        self.roster.lock().unwrap().push(node.clone());
     }
 }
 
@@ -182,6 +189,7 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
         node_memory: NODE_MEMORY,
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: Secrets::from_seed(&seed),
+        network: Network::Guarded(Authority::from_seed(&seed)),
         seed,
         lifetime: Lifetime::Starter,
     };
@@ -191,6 +199,12 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
 pub fn start(kind: Kind, nodes: usize) -> Option<Running> {
     let (spec, directory) = spec(kind, nodes)?;
     Some(Running::start(&spec, directory))
+}
+
+/// One whose nodes are reached over a network without certificates.
+pub fn start_trusted(kind: Kind, nodes: usize) -> Option<Running> {
+    let (spec, directory) = spec(kind, nodes)?;
+    Some(Running::start(&ClusterSpec { network: Network::Trusted, ..spec }, directory))
 }
 
 /// Makes a test on each server of a function that takes the [`Kind`].

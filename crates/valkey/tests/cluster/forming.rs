@@ -183,6 +183,7 @@ fn error_with(script: &str) -> String {
         node_memory: ByteSize::mib(64),
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: tidefs_valkey::Secrets::from_seed(&seed),
+        network: tidefs_valkey::Network::Trusted,
         seed,
         lifetime: Lifetime::Starter,
     };
@@ -216,6 +217,7 @@ fn impossible_wishes_are_refused() {
         node_memory,
         head_room: tidefs_valkey::HEAD_ROOM,
         secrets: tidefs_valkey::Secrets::from_seed(&[1; 32]),
+        network: tidefs_valkey::Network::Trusted,
         seed: [1; 32],
         lifetime: Lifetime::Starter,
     };

@@ -10,7 +10,7 @@ use tidefs_valkey::{
     Secret, Timeouts, identity_at, proven_at,
 };
 
-use crate::fixture::{Kind, Running, on_each_server, read, start, write};
+use crate::fixture::{Kind, Running, on_each_server, read, start_trusted, write};
 use crate::growing::{assert_whole, carry_out, drain, shares};
 
 fn countersign(challenge: u8, answer: u8) -> Countersign {
@@ -36,6 +36,7 @@ fn lend(running: &Running, kind: Kind, secret: &Secret) -> (LentNode, TempDir) {
             .accounts()
             .with_lender(secret)
             .with_countersign(&countersign(6, 7)),
+        credentials: None,
         asker: Account::lender(secret.clone()),
         lifetime: Lifetime::Starter,
     };
@@ -49,10 +50,11 @@ fn seen(lent: &LentNode) -> NodeDescription {
 }
 
 fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
-    let Some(running) = start(kind, 2) else { return };
+    let Some(running) = start_trusted(kind, 2) else { return };
     let secret = Secret::from_bytes(&[5; 32]);
     let (lent, _directory) = lend(&running, kind, &secret);
     let (admin, node) = (running.changer(&[]), seen(&lent));
+    running.vouch_for(&node);
     let of_admin = running.cluster().secrets().admin.clone();
     assert_eq!(identity_at(node.address, of_admin), Ok(node.id));
     assert!(identity_at(node.address, secret.clone()).is_err(), "the lender is no admin");
@@ -98,7 +100,7 @@ fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
 }
 
 fn whoever_has_no_secret_of_this_cluster_does_not_get_in(kind: Kind) {
-    let Some(running) = start(kind, 1) else { return };
+    let Some(running) = start_trusted(kind, 1) else { return };
     let (lent, _directory) = lend(&running, kind, &Secret::from_bytes(&[5; 32]));
     let node = seen(&lent);
     for secret in ["", "guessed", &"0".repeat(64)] {
