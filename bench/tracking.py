@@ -23,7 +23,8 @@ from pathlib import Path
 
 import about
 
-VALKEY = Path.home() / ".cache/tidefs/bin/valkey-server"
+BUILT = [Path.home() / ".cache/tidefs", Path("/usr/local/lib/tidefs")]
+VALKEY = next((it / "bin/valkey-server" for it in BUILT if (it / "bin").exists()), "valkey-server")
 SERVERS = [str(VALKEY), "/usr/bin/redis-server"]
 WAIT_SECONDS_MAX = 30
 # What was found out, as it is printed.

@@ -4,6 +4,14 @@
 
 cache_dir="${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/tidefs"
 
+# What root builds is for all users of the machine, what anybody else builds is for themselves.
+# Tidefs looks in both places.
+if [ "$(id -u)" -eq 0 ]; then
+    server_dir=/usr/local/lib/tidefs
+else
+    server_dir="$cache_dir"
+fi
+
 # Messages reach the reader also from where a command's errors go to a log.
 exec {reader}>&2
 

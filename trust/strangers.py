@@ -25,8 +25,9 @@ STRIPE_BYTES = 18
 
 def server() -> Path:
     """The one that `tidefs` would take."""
-    built = SUITES.parents[1] / "bin/valkey-server"
-    found = os.environ.get("TIDEFS_SERVER") or (built if built.exists() else shutil.which("valkey-server"))
+    built = [SUITES.parents[1] / "bin/valkey-server", Path("/usr/local/lib/tidefs/bin/valkey-server")]
+    named = os.environ.get("TIDEFS_SERVER")
+    found = named or next((path for path in built if path.exists()), shutil.which("valkey-server"))
     found = found or shutil.which("redis-server")
     if not found:
         raise Failure("there is no server; make setup installs one")

@@ -22,8 +22,7 @@ use number::within;
 #[command(name = "tidefs", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Example:\n  tidefs run -- sh -c 'cp -r input \"$TIDEFS_MOUNT\" && make -C \
-                        \"$TIDEFS_MOUNT\"/input'\n\nNodes run the server program that \
-                  $TIDEFS_SERVER names, or else the first that is found: valkey-server or redis-server."
+                        \"$TIDEFS_MOUNT\"/input'"
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -163,6 +162,11 @@ pub struct StorageOptions {
     /// then find room while writers wait [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = head_room)]
     pub head_room: Option<ByteSize>,
+
+    /// The server program that nodes run, whatever its version is [default: $TIDEFS_SERVER, or a Valkey 9 or
+    /// later that set-up built or that is on the search path, or an older server, with a warning]
+    #[arg(long, value_name = "PATH")]
+    pub server: Option<PathBuf>,
 
     /// When to encrypt what nodes hold of files' bytes: always, where others may lend nodes, or never
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Sealed::Victims)]

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::{FUSE_DEVICE, fusermount};
 use crate::state::{Base, LONGEST_NAME, Paths};
-use crate::storage::find_server;
+use crate::storage::choose_server;
 
 /// How it stands with one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -126,11 +126,13 @@ fn direct() -> Finding {
 }
 
 fn server() -> Finding {
+    const FIX_OLD: &str = "make setup  (in Tidefs's source)";
     const FIX: &str = "make setup  (in Tidefs's source; or apt-get install redis-server, as root)";
-    match find_server() {
-        Ok(path) => match version(&path) {
-            Some(version) => server_of(&path, &version),
-            None => Finding::missing("server", format!("{} does not run", path.display()), FIX),
+    match choose_server(None) {
+        Ok(server) => match (server.warning(), version(&server.path)) {
+            (Some(warning), _) => Finding::limited("server", warning, Some(FIX_OLD)),
+            (None, Some(version)) => server_of(&server.path, &version),
+            (None, None) => Finding::missing("server", format!("{server} does not run"), FIX),
         },
         Err(error) => Finding::missing("server", error.to_string(), FIX),
     }

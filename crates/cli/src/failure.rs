@@ -85,6 +85,8 @@ pub enum Failure {
          as --nodes 1..6"
     )]
     NothingToScale,
+    #[error("without --nodes no server is started; give a number of nodes, such as --nodes 2")]
+    NothingToServe,
     #[error("cannot read the list of hosts {}: {cause}", path.display())]
     HostsUnreadable { path: PathBuf, cause: io::Error },
     #[error("the list of hosts {}: {cause}", path.display())]
@@ -225,6 +227,7 @@ impl Failure {
             Failure::CommandNotFound(_) => 127,
             Failure::CommandNotRun { .. } => 126,
             Failure::NothingToScale
+            | Failure::NothingToServe
             | Failure::NothingToLendTo { .. }
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory

@@ -36,7 +36,7 @@ use crate::process::{self, ProcessId};
 use crate::signals;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{LimitsView, LostView, StatusView};
+use crate::view::{LimitsView, LostView, ServerView, StatusView};
 use crate::wish::Wish;
 
 pub use crate::mounting::Totals;
@@ -57,6 +57,8 @@ pub struct Size {
     pub hosts: Vec<HostEntry>,
     /// Stripes are sealed.
     pub sealed: bool,
+    /// What nodes run; `None`: there are none.
+    pub server: Option<ServerView>,
 }
 
 impl Size {
@@ -82,6 +84,7 @@ pub struct FileSystem {
     pub paths: Paths,
     kind: Kind,
     limits: Option<LimitsView>,
+    server: Option<ServerView>,
     storage: Mutex<Option<Storage>>,
     parts: Mutex<Parts>,
     /// Held by a check.
@@ -184,6 +187,7 @@ impl FileSystem {
             paths,
             kind,
             limits: LimitsView::of(size),
+            server: size.server.clone(),
             storage: Mutex::new(Some(storage)),
             parts: Mutex::new(parts),
             checking: Mutex::default(),
@@ -418,7 +422,8 @@ impl FileSystem {
         let view = StatusView::new(&self.overview()?, mounts, &nodes, manager.as_ref());
         let mut names = NodeNames::default();
         names.learn(&nodes, &dead);
-        Ok(view.within(self.limits.clone()).with_lost(&dead).in_names(&names))
+        let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
+        Ok(StatusView { server: self.server.clone(), ..view })
     }
 
     /// Adds those that are there, and those that have died.

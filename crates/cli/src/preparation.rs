@@ -17,7 +17,8 @@ use crate::foresight;
 use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
 use crate::state::Paths;
-use crate::storage::find_server;
+use crate::storage::choose_server;
+use crate::view::ServerView;
 use crate::without_effect::{self, Beside};
 
 /// The device that mounts are made with.
@@ -42,7 +43,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;
     elasticity.lenders_may_join = listen.is_some();
-    let mut size = Size { nodes, each_bytes, head_room_bytes, elasticity, listen, hosts, sealed };
+    let server = None;
+    let mut size =
+        Size { nodes, each_bytes, head_room_bytes, elasticity, listen, hosts, sealed, server };
     if let Some(nodes) = nodes {
         let nodes_of_hosts = options.nodes.is_none();
         let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };
@@ -55,7 +58,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         // The manager's process may have another working directory.
         let workflow = size.elasticity.workflow.take();
         size.elasticity.workflow = workflow.and_then(|path| path.canonicalize().ok());
-        find_server()?;
+        size.server = Some(choose_server(options.server.as_deref())?.into());
+    } else if options.server.is_some() {
+        return Err(Failure::NothingToServe.into());
     }
     Ok(size)
 }
@@ -125,9 +130,17 @@ pub fn lenders(size: &Size, paths: &Paths) -> Option<String> {
 
 /// The storage in a few words.
 pub fn describe(size: &Size) -> String {
-    match size.nodes {
-        None => format!("{} of this process's memory", size.each()),
-        Some(nodes) => format!("{nodes} of {}", size.each()),
+    match (&size.nodes, &size.server) {
+        (None, _) => format!("{} of this process's memory", size.each()),
+        (Some(nodes), None) => format!("{nodes} of {}", size.each()),
+        (Some(nodes), Some(server)) => format!("{nodes} of {} on {}", size.each(), server.said),
+    }
+}
+
+/// What people are to know before nodes are started on a server.
+pub fn warn_of_server(server: Option<&ServerView>) {
+    if let Some(warning) = server.and_then(|server| server.warning.as_ref()) {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -29,6 +29,10 @@ impl StatusView {
     pub fn text(&self, columns: usize) -> String {
         let mut text = Text { rows: String::new(), columns };
         text.line(format!("store      {}, epoch {}", self.store, self.epoch));
+        if let Some(server) = &self.server {
+            text.part("server", &server.said);
+            server.warning.iter().for_each(|warning| text.part("", warning));
+        }
         for mount in &self.mounts {
             text.line(format!("mount      {}", mount.display()));
         }
@@ -203,6 +207,7 @@ mod tests {
             epoch: 7,
             partitions: 16_384,
             store: "valkey 9.1.2".to_owned(),
+            server: None,
             nodes: vec![node(1), node(2)],
             mounts: vec!["/home/me/tide".into()],
             reconfiguration: Some(under_way),

@@ -1,6 +1,7 @@
 //! The store behind a file system, chosen once: this process's memory, or a cluster of nodes.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +18,7 @@ use tidefs_model::{
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
-    ProcessError, Secrets, Valkey,
+    ProcessError, Secrets, ServerProgram, Valkey,
 };
 
 use crate::elasticity::NodeRange;
@@ -153,7 +154,7 @@ impl Storage {
             _ => size.hosts.iter().map(Host::from).collect(),
         };
         let spec = ClusterSpec {
-            server: find_server()?,
+            server: size.server.clone().context("no server for the nodes")?.path,
             directory: paths.nodes(),
             hosts,
             nodes: range.min.into(),
@@ -310,9 +311,15 @@ fn record(node: &NodeDescription) -> NodeRecord {
     }
 }
 
-/// The server program that nodes run.
-pub fn find_server() -> Result<PathBuf, ProcessError> {
-    tidefs_valkey::find_server(|name| std::env::var_os(name))
+/// The server program that nodes run: the named one, or what is found.
+pub fn choose_server(named: Option<&Path>) -> Result<ServerProgram, ProcessError> {
+    tidefs_valkey::choose_server(named, environment)
+}
+
+/// A home belongs to a user also where the environment does not say so.
+fn environment(name: &str) -> Option<OsString> {
+    let home = || std::env::home_dir().map(PathBuf::into_os_string);
+    std::env::var_os(name).or_else(|| if name == "HOME" { home() } else { None })
 }
 
 fn make_private(directory: &Path) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ use tidefs_control::{DataShare, Decision, Reason};
 use tidefs_manager::NodeStatus;
 use tidefs_model::{ByteSize, PARTITIONS};
 use tidefs_store::{NodeOverview, Overview};
+use tidefs_valkey::ServerProgram;
 
 use crate::file_system::Size;
 use crate::node_names::NodeNames;
@@ -25,6 +26,9 @@ pub struct StatusView {
     pub partitions: u16,
     /// `embedded`, or name and version of the servers.
     pub store: String,
+    /// The program that nodes were started with; null of the embedded store.
+    #[serde(default)]
+    pub server: Option<ServerView>,
     pub nodes: Vec<NodeView>,
     pub mounts: Vec<PathBuf>,
     /// What is under way, or null.
@@ -44,6 +48,23 @@ pub struct StatusView {
     /// Nodes that died, and what was on them alone.
     #[serde(default)]
     pub lost_nodes: Vec<LostView>,
+}
+
+/// A server program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerView {
+    pub path: PathBuf,
+    /// Name, version and path.
+    pub said: String,
+    /// It is older than it should be, and nobody asked for it: what that costs.
+    pub warning: Option<String>,
+}
+
+impl From<ServerProgram> for ServerView {
+    fn from(server: ServerProgram) -> ServerView {
+        let (said, warning) = (server.to_string(), server.warning());
+        ServerView { path: server.path, said, warning }
+    }
 }
 
 /// What the file system was started with.
@@ -189,6 +210,7 @@ impl StatusView {
             epoch: overview.epoch.0,
             partitions: PARTITIONS,
             store: overview.store.clone(),
+            server: None,
             nodes: views,
             mounts,
             recovery: manager.and_then(|it| it.recovery.clone()),

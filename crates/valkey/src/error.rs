@@ -28,14 +28,26 @@ pub enum ConnectError {
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     #[error(
-        "no server program: looked for {}; run scripts/setup, or install valkey-server or \
-         redis-server 7.0 or later, or name one in TIDEFS_SERVER",
-        list(tried)
+        "no server program: looked for {}{}; run scripts/setup, or install valkey-server or \
+         redis-server 7.0 or later, or name one with --server or in TIDEFS_SERVER",
+        list(tried),
+        passed_over(untrusted)
     )]
-    NoServer { tried: Vec<PathBuf> },
-    #[error("{} cannot be run; name a Valkey or Redis server in TIDEFS_SERVER", server.display())]
+    NoServer { tried: Vec<PathBuf>, untrusted: Vec<PathBuf> },
+    #[error(
+        "{} is named in TIDEFS_SERVER, and root does not run what others could change: {why}; name it \
+         with --server if you know it", server.display()
+    )]
+    Untrusted { server: PathBuf, why: crate::process::Distrust },
+    #[error(
+        "{} cannot be run; name a Valkey or Redis server with --server or in TIDEFS_SERVER",
+        server.display()
+    )]
     NotRunnable { server: PathBuf, source: io::Error },
-    #[error("{} does not say its version; name a Valkey or Redis server in TIDEFS_SERVER", server.display())]
+    #[error(
+        "{} does not say its version; name a Valkey or Redis server with --server or in \
+         TIDEFS_SERVER", server.display()
+    )]
     NotAServer { server: PathBuf },
     #[error(transparent)]
     TooOld(ConnectError),
@@ -82,13 +94,23 @@ pub enum ClusterError {
     NotFormed { waited: Duration, said: String },
 }
 
-/// The first by its path, the others, which come from the search path, by their names.
+/// The first two, which a set-up builds, by their paths, the others, which come from the search path, by
+/// their names.
 fn list(paths: &[PathBuf]) -> String {
-    let Some((first, others)) = paths.split_first() else { return "nothing".to_owned() };
-    let mut said = first.display().to_string();
+    let (built, others) = paths.split_at(paths.len().min(2));
+    let built: Vec<_> = built.iter().map(|path| path.display().to_string()).collect();
     let names: BTreeSet<_> = others.iter().filter_map(|path| path.file_name()).collect();
+    let mut said = built.join(", ");
     for name in names.into_iter().rev() {
         said += &format!(", for {} on the search path", name.display());
     }
     said
+}
+
+fn passed_over(untrusted: &[PathBuf]) -> String {
+    let untrusted: Vec<_> = untrusted.iter().map(|path| path.display().to_string()).collect();
+    if untrusted.is_empty() {
+        return String::new();
+    }
+    format!(" (root does not run {}, which others could change)", untrusted.join(", "))
 }

@@ -68,7 +68,9 @@ pub use host::Host;
 pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
 pub use options::Options;
 pub use probe::{Abilities, Server, Version};
-pub use process::{Accounts, Lifetime, ProcessId, Secrets, find_server};
+pub use process::{
+    Accounts, Distrust, Lifetime, ProcessId, Secrets, ServerProgram, choose_server, find_server,
+};
 pub use roster::Roster;
 pub use store::Valkey;
 pub use wire::Malformed;

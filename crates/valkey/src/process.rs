@@ -12,6 +12,7 @@ mod config;
 mod find;
 mod identity;
 mod spawn;
+mod trust;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,9 +27,10 @@ use tidefs_model::{ByteSize, NodeId};
 
 pub use self::accounts::{Accounts, Secrets};
 pub use self::config::NODE_TIMEOUT_MS;
-pub use self::find::find_server;
+pub use self::find::{ServerProgram, choose_server, find_server};
 pub use self::identity::ProcessId;
 pub use self::spawn::Lifetime;
+pub use self::trust::Distrust;
 
 use self::find::server_version;
 use crate::certificates::Credentials;

@@ -13,6 +13,7 @@ use crate::file_system::{FileSystem, Size};
 use crate::limits;
 use crate::monitor::Monitor;
 use crate::mount_point::MountPoint;
+use crate::preparation::warn_of_server;
 use crate::signals::Signals;
 use crate::state::{Base, Kind};
 use crate::{launch, signals};
@@ -51,6 +52,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
 fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
     let instance = Base { path: order.base.clone() }.create(NAME, Kind::Up)?;
     launch::log_to(&instance.paths.log())?;
+    warn_of_server(order.size.server.as_ref());
     let file_system = FileSystem::start(&order.size, instance)?;
     file_system.mount(order.point.clone())?;
     file_system.listen()?;

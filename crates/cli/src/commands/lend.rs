@@ -15,8 +15,11 @@ use crate::failure::Failure;
 use crate::lend::{Ended, Group, Loan, Machine, budget};
 use crate::lending::{State, secret_of};
 use crate::memory::Memory;
+use crate::preparation::warn_of_server;
 use crate::say;
 use crate::signals::Signals;
+use crate::storage::choose_server;
+use crate::view::ServerView;
 
 /// Between two words to the borrower.
 const BEAT: Duration = Duration::from_millis(250);
@@ -29,6 +32,9 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
     let memory = Memory::of_this_machine();
     check(options.memory, memory)?;
     let secret = read_secret(&options.secret_file)?;
+    let server = ServerView::from(choose_server(None)?);
+    warn_of_server(Some(&server));
+    say::note(format!("nodes that are lent run {}", server.said));
     let signals = Signals::catch().context("cannot catch signals")?;
     let reserve = options.keep_free.unwrap_or(memory.reserve());
     let mut machine = Machine::here();
@@ -44,7 +50,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
     let mut memory = first.ok_or(Failure::OfferNotFree { memory: options.memory, available })?;
     loop {
         let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
-        let loan = Loan::begin(options.join, &secret, memory, group)?;
+        let loan = Loan::begin(&server.path, options.join, &secret, memory, group)?;
         let node = &loan.id().to_string()[..12];
         let (address, join) = (loan.address(), options.join);
         say::note(format!("node {node} at {address} offers {memory} to {join}; Ctrl-C ends that"));

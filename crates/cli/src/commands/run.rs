@@ -31,6 +31,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let open_files = limits::raise_open_files();
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;
+    preparation::warn_of_server(size.server.as_ref());
     options.report.as_deref().map_or(Ok(()), reporting::check)?;
     let base = Base::named(state)?;
     let signals = Signals::catch().context("cannot catch signals")?;

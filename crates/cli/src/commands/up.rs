@@ -19,6 +19,7 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     }
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;
+    preparation::warn_of_server(size.server.as_ref());
     let order = Order { base: base.path, size, point };
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(

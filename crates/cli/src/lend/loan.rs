@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -17,7 +18,6 @@ use super::{Folder, Group};
 use crate::failure::Failure;
 use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
 use crate::say;
-use crate::storage::find_server;
 
 /// The borrower asks the node who it is before it answers.
 const JOIN_WAIT: Duration = Duration::from_secs(15);
@@ -66,12 +66,12 @@ pub struct Loan {
 impl Loan {
     /// Offers a node and starts it. It is not in use yet.
     pub fn begin(
+        server: &Path,
         address: SocketAddr,
         secret: &[u8; 32],
         memory: ByteSize,
         group: Group,
     ) -> anyhow::Result<Loan> {
-        let server = find_server()?;
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
         let mut channel = Channel::connect(address, secret).map_err(refused)?;
@@ -87,7 +87,7 @@ impl Loan {
         let mut id = [0; 20];
         getrandom::fill(&mut id)?;
         let node = LentNode::start(&NewNode {
-            server,
+            server: server.to_owned(),
             directory: folder.path().to_owned(),
             id: NodeId(id),
             class: NodeClass::Victim,

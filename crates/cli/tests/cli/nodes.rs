@@ -196,10 +196,11 @@ fn the_secret_is_in_no_command_line_and_no_environment() {
 fn without_a_server_one_is_told_how_to_get_it() {
     let Some(world) = World::new() else { return };
     for words in [&["run", "--nodes", "2", "--", "true"][..], &["up", "--nodes", "2"]] {
-        let mut command = world.tidefs(words);
-        command.env_remove("TIDEFS_SERVER").env("PATH", "/nowhere");
-        command.env("XDG_CACHE_HOME", "/nowhere").env("HOME", "/nowhere");
-        world.start(&mut command).end().refused(1, &["scripts/setup", "TIDEFS_SERVER"]);
+        let mut command = world.tidefs_without_servers(words);
+        world
+            .start(command.env("PATH", "/nowhere"))
+            .end()
+            .refused(1, &["scripts/setup", "TIDEFS_SERVER"]);
     }
     let mut command = world.tidefs(["run", "--nodes", "2", "--", "true"]);
     world.start(command.env("TIDEFS_SERVER", "/bin/true")).end().refused(1, &["TIDEFS_SERVER"]);
@@ -242,4 +243,99 @@ fn nodes_end_whatever_session_their_starter_had_put_them_into() {
         world.run(["status"]).refused(1, &["cleaned up"]);
         world.is_as_before();
     }
+}
+
+#[test]
+fn the_server_is_said_at_the_start_and_in_status_and_one_that_is_old_with_what_it_costs() {
+    if !wanted("redis") {
+        return;
+    }
+    let Some(world) = world() else { return };
+    world.has_server_named("redis");
+    // Found on the search path, where there is nothing else.
+    world.shell("mkdir path && ln -s \"$TIDEFS_SERVER\" path/redis-server").succeeded();
+    let path = format!("{}:/usr/bin:/bin", world.work().join("path").display());
+    let bare = |words: &[&str]| {
+        let mut command = world.tidefs_without_servers(words);
+        world.start(command.env("PATH", &path)).end()
+    };
+    let status = format!("{} status", world.binary().display());
+    let options = ["run", "--nodes", "1", "--node-memory", "64MiB"];
+    let ran = bare(&[&options[..], &["--", "sh", "-c", &status]].concat()).succeeded();
+    let server = "on Redis 7";
+    for part in [server, "older than Valkey 9", "key by key", "--server"] {
+        assert!(ran.stderr.contains(part), "no {part:?} in {}", ran.stderr);
+    }
+    for part in ["server     Redis 7", "path/redis-server", "older than Valkey 9"] {
+        assert!(ran.stdout.contains(part), "no {part:?} in {}", ran.stdout);
+    }
+    // Asked for, it is taken without a word of warning.
+    let asked = ["--server", "path/redis-server", "--", "sh", "-c", &status];
+    let ran = bare(&[&options[..], &asked].concat()).succeeded();
+    assert!(ran.stderr.contains(server) && !ran.stderr.contains("older"), "{}", ran.stderr);
+    assert!(!ran.stdout.contains("older"), "{}", ran.stdout);
+    bare(&["run", "--server", "path/redis-server", "--", "true"]).refused(2, &["--nodes"]);
+    world.shell("rm -r path").succeeded();
+    world.is_as_before();
+}
+
+/// Where the environment names no home, and for every user but the one who built it.
+#[test]
+fn a_server_that_was_built_for_all_is_found_by_all() {
+    let Some(world) = wanted("server").then(World::of_ordinary_user).flatten() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    world.has_server();
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs -o mode=755 tmpfs /usr/local/lib
+        mkdir -p /usr/local/lib/tidefs/bin
+        cp "$TIDEFS_SERVER" /usr/local/lib/tidefs/bin/valkey-server
+        unset TIDEFS_SERVER HOME XDG_CACHE_HOME
+        for user in 0 65534; do
+            setpriv --reuid $user --regid $user --clear-groups \
+                env PATH=/usr/sbin:/usr/bin:/sbin:/bin {tidefs} doctor | grep server
+        done"#,
+        tidefs = world.binary().display()
+    );
+    let mut command = world.command_of_root("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    let ran = world.start(&mut command).end().succeeded();
+    let users: Vec<&str> = ran.stdout.lines().collect();
+    let [root, user] = users[..] else { panic!("{users:?}") };
+    // Root's own set-up may have built one in its home, which is its own wherever it is named.
+    assert!(root.contains("valkey-server)") || root.contains("redis-server)"), "{root}");
+    assert!(user.contains("(/usr/local/lib/tidefs/bin/valkey-server)"), "{user}");
+    world.is_as_before();
+}
+
+#[test]
+fn root_runs_no_server_that_somebody_else_could_have_put_there() {
+    let Some(world) = world() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let script = r#"set -e
+        mkdir -p home/.cache/tidefs/bin path
+        printf '#!/bin/sh\necho run by $0 >> %s\necho "Valkey server v=9.9.9"\n' "$PWD/run" > path/valkey-server
+        chmod 755 path/valkey-server
+        cp path/valkey-server home/.cache/tidefs/bin/
+        touch run
+        chown -R 65534 home path"#;
+    world.shell(script).succeeded();
+    let work = world.work();
+    let (home, path) = (work.join("home"), work.join("path"));
+    let with = |name: &str, value: &Path| {
+        let mut command = world.tidefs(["doctor"]);
+        command.env_remove("TIDEFS_SERVER").env_remove("XDG_CACHE_HOME").env("PATH", "/usr/bin");
+        world.start(command.env(name, value)).end()
+    };
+    with("HOME", &home);
+    with("PATH", &path);
+    let ran = with("TIDEFS_SERVER", &path.join("valkey-server"));
+    assert!(ran.stdout.contains("root does not run what others could change"), "{}", ran.stdout);
+    assert_eq!(fs::read_to_string(work.join("run")).unwrap(), "", "it was run");
+    world.shell("rm -r home path run").succeeded();
+    world.is_as_before();
 }

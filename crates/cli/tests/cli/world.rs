@@ -99,6 +99,7 @@ impl World {
         let cache = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(cache);
         let folders = cache.map(|cache| cache.join("tidefs/bin")).into_iter();
+        let folders = folders.chain([PathBuf::from("/usr/local/lib/tidefs/bin")]);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = folders
             .chain(std::env::split_paths(&path))
@@ -160,9 +161,35 @@ impl World {
         command
     }
 
+    /// The same where no set-up has built a server. What one built for all is hidden by root, and only
+    /// then.
+    pub fn tidefs_without_servers(&self, words: &[&str]) -> Command {
+        let mut command = self.command("/usr/bin/unshare");
+        let hide = "/usr/bin/mount -t tmpfs tmpfs /usr/local/lib; exec \"$@\"";
+        match rustix::process::geteuid().is_root() {
+            true => command.args(["--mount", "/bin/sh", "-c", hide, "sh"]).arg(self.binary()),
+            false => {
+                command = self.command(self.binary());
+                &mut command
+            }
+        };
+        command.args(words).env_remove("TIDEFS_SERVER");
+        command.env("XDG_CACHE_HOME", "/nowhere").env("HOME", "/nowhere");
+        command
+    }
+
     /// Any program, in the folder and with the rights of this world.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = match self.user {
+        self.command_of(self.user, program)
+    }
+
+    /// The same with the rights of whoever runs the tests.
+    pub fn command_of_root(&self, program: impl AsRef<OsStr>) -> Command {
+        self.command_of(None, program)
+    }
+
+    fn command_of(&self, user: Option<u32>, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match user {
             None => Command::new(program),
             Some(user) => {
                 let mut command = Command::new("/usr/bin/setpriv");

@@ -1,53 +1,149 @@
 //! Which server program to start.
+//!
+//! The one that somebody asks for; or else the first Valkey 9 or later among what this user's set-up
+//! built, what the machine's set-up built, and the search path; or else the first server that works.
+//! Root runs none that somebody else could put something else in the place of.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::trust;
 use crate::error::ProcessError;
 use crate::probe::{OLDEST, Version};
 
 /// Names of the servers that work, the preferred one first.
 const NAMES: [&str; 2] = ["valkey-server", "redis-server"];
+/// Where root's set-up puts what it builds, so that all users find it.
+const FOR_ALL: &str = "/usr/local/lib/tidefs/bin";
+/// Where there is no search path.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Of a server called Valkey: it moves whole slots, and counts what is in each of them.
+const MAJOR_WANTED: u32 = 9;
+/// The variable that names one.
+const NAMED_BY: &str = "TIDEFS_SERVER";
 
-/// Finds a server: `$TIDEFS_SERVER`, then what the set-up built, then the search path.
-/// `variable` reads the environment.
-pub fn find_server(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ProcessError> {
-    if let Some(named) = variable("TIDEFS_SERVER").filter(|named| !named.is_empty()) {
-        let named = PathBuf::from(named);
-        return if named.is_file() {
-            Ok(named)
-        } else {
-            Err(ProcessError::NoServer { tried: vec![named] })
-        };
+/// A server program, and what it says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerProgram {
+    pub path: PathBuf,
+    name: String,
+    version: Version,
+    /// Somebody asked for this one.
+    pub is_named: bool,
+}
+
+impl ServerProgram {
+    /// It can do all that servers can.
+    pub fn is_recent(&self) -> bool {
+        self.name == "Valkey" && self.version.major >= MAJOR_WANTED
     }
+
+    /// What those that are not recent lack, where nobody asked for one.
+    pub fn warning(&self) -> Option<String> {
+        let is_worth_it = !self.is_recent() && !self.is_named;
+        is_worth_it.then(|| {
+            format!(
+                "{self} is older than Valkey {MAJOR_WANTED}: data moves key by key when nodes come and \
+                 go, which takes longer and slows programs down; which data is used most is not known; \
+                 and large files may take a quarter more memory. Run scripts/setup, or ask for this \
+                 server with --server"
+            )
+        })
+    }
+}
+
+/// `Valkey 9.1.2 (/usr/local/lib/tidefs/bin/valkey-server)`
+impl fmt::Display for ServerProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.name, self.version, self.path.display())
+    }
+}
+
+/// The path of [`choose_server`]'s choice where nobody names one but the environment.
+pub fn find_server(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ProcessError> {
+    choose_server(None, variable).map(|server| server.path)
+}
+
+/// `named`: by whoever gave the command. `variable` reads the environment; `$TIDEFS_SERVER` names one,
+/// too.
+pub fn choose_server(
+    named: Option<&Path>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<ServerProgram, ProcessError> {
+    choose(named, variable, Path::new(FOR_ALL))
+}
+
+fn choose(
+    named: Option<&Path>,
+    variable: impl Fn(&str) -> Option<OsString>,
+    for_all: &Path,
+) -> Result<ServerProgram, ProcessError> {
+    if let Some(named) = named {
+        return open_named(named.to_owned());
+    }
+    if let Some(named) = variable(NAMED_BY).filter(|named| !named.is_empty()) {
+        let named = PathBuf::from(named);
+        // The environment may be somebody else's, such as of the user who became root.
+        trust::check(&named)
+            .map_err(|why| ProcessError::Untrusted { server: named.clone(), why })?;
+        return open_named(named);
+    }
+    let tried = candidates(variable, for_all);
+    let there = tried.iter().filter(|path| path.is_file());
+    let (trusted, untrusted): (Vec<_>, Vec<_>) = there.partition(|path| trust::check(path).is_ok());
+    let mut chosen = Err(ProcessError::NoServer {
+        tried: tried.clone(),
+        untrusted: untrusted.into_iter().cloned().collect(),
+    });
+    for path in trusted {
+        match identify(path.clone()) {
+            Ok(server) if server.is_recent() => return Ok(server),
+            Ok(server) if chosen.is_err() => chosen = Ok(server),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(server = %path.display(), %error, "no server"),
+        }
+    }
+    chosen
+}
+
+fn open_named(named: PathBuf) -> Result<ServerProgram, ProcessError> {
+    if !named.is_file() {
+        return Err(ProcessError::NoServer { tried: vec![named], untrusted: Vec::new() });
+    }
+    Ok(ServerProgram { is_named: true, ..identify(named)? })
+}
+
+fn candidates(variable: impl Fn(&str) -> Option<OsString>, for_all: &Path) -> Vec<PathBuf> {
     let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
     let cache = variable("XDG_CACHE_HOME").filter(|cache| !cache.is_empty()).map(PathBuf::from);
-    let built = cache.or_else(home).map(|cache| cache.join("tidefs/bin").join(NAMES[0]));
-    let path = variable("PATH").unwrap_or_default();
+    let built = cache.or_else(home).map(|cache| cache.join("tidefs/bin"));
+    let built = built.into_iter().chain([for_all.to_owned()]).map(|in_| in_.join(NAMES[0]));
+    let path = variable("PATH").unwrap_or_else(|| USUAL_PATH.into());
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let on_path = NAMES.iter().flat_map(|name| folders.iter().map(move |in_| in_.join(name)));
-    let tried: Vec<PathBuf> = built.into_iter().chain(on_path).collect();
-    match tried.iter().find(|path| path.is_file()) {
-        Some(found) => Ok(found.clone()),
-        None => Err(ProcessError::NoServer { tried }),
-    }
+    built.chain(on_path).collect()
 }
 
 /// The version that a server program gives; refuses those that are too old.
 pub fn server_version(server: &Path) -> Result<Version, ProcessError> {
-    let mut command = Command::new(server);
+    identify(server.to_owned()).map(|server| server.version)
+}
+
+fn identify(path: PathBuf) -> Result<ServerProgram, ProcessError> {
+    let mut command = Command::new(&path);
     command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null());
     let output = command
         .output()
-        .map_err(|source| ProcessError::NotRunnable { server: server.to_owned(), source })?;
+        .map_err(|source| ProcessError::NotRunnable { server: path.clone(), source })?;
     let (name, version) = parse(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| ProcessError::NotAServer { server: server.to_owned() })?;
+        .ok_or_else(|| ProcessError::NotAServer { server: path.clone() })?;
     if version < OLDEST {
         let too_old = crate::ConnectError::TooOld { name, version, oldest: OLDEST };
         return Err(ProcessError::TooOld(too_old));
     }
-    Ok(version)
+    Ok(ServerProgram { path, name, version, is_named: false })
 }
 
 /// `Redis server v=7.0.15 sha=...`
@@ -60,6 +156,9 @@ fn parse(line: &str) -> Option<(String, Version)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -74,19 +173,62 @@ mod tests {
         ));
     }
 
+    /// A program that says it is a server.
+    fn server(folder: &Path, name: &str, says: &str) -> PathBuf {
+        fs::create_dir_all(folder).unwrap();
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\necho '{says} sha=0'\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_recent_server_is_preferred_wherever_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, path) = (folder.path().join("cache"), folder.path().join("path"));
+        let variable = |name: &str| match name {
+            "XDG_CACHE_HOME" => Some(cache.clone().into_os_string()),
+            "PATH" => Some(path.clone().into_os_string()),
+            _ => None,
+        };
+        let for_all = folder.path().join("for all");
+        let chosen = || choose(None, variable, &for_all).unwrap();
+        let redis = server(&path, "redis-server", "Redis server v=7.0.15");
+        assert_eq!((chosen().path, chosen().is_recent()), (redis.clone(), false));
+        assert!(chosen().warning().unwrap().contains("older than Valkey 9"));
+        let old = server(&path, "valkey-server", "Valkey server v=8.1.0");
+        assert_eq!(chosen().path, old, "no server is recent, and this is the preferred kind");
+        let all = server(&for_all, "valkey-server", "Valkey server v=9.1.2");
+        assert_eq!((chosen().path, chosen().warning()), (all, None));
+        let built = server(&cache.join("tidefs/bin"), "valkey-server", "Valkey server v=9.1.2");
+        assert_eq!((chosen().path, chosen().warning()), (built, None));
+        let named = choose_server(Some(&redis), variable).unwrap();
+        assert_eq!((named.warning(), named.is_recent()), (None, false), "it was asked for");
+        assert_eq!(named.to_string(), format!("Redis 7.0.15 ({})", redis.display()));
+    }
+
     #[test]
     fn the_named_server_comes_first_and_what_was_tried_is_told() {
-        let only = |name: &'static str, value: &'static str| {
-            move |asked: &str| (asked == name).then(|| OsString::from(value))
+        let folder = tempfile::tempdir().unwrap();
+        let named = server(folder.path(), "mine", "Redis server v=7.0.15");
+        let only = |name: &'static str, value: OsString| {
+            move |asked: &str| match asked {
+                _ if asked == name => Some(value.clone()),
+                "PATH" => Some("/nowhere".into()),
+                _ => None,
+            }
         };
-        assert_eq!(
-            find_server(only("TIDEFS_SERVER", "/bin/true")).unwrap(),
-            Path::new("/bin/true")
-        );
-        let error = find_server(only("TIDEFS_SERVER", "/nowhere/server")).unwrap_err();
+        let nowhere = Path::new("/nowhere/for/all");
+        let found = choose(None, only("TIDEFS_SERVER", named.clone().into()), nowhere);
+        assert_eq!(found.unwrap().path, named);
+        let missing = only("TIDEFS_SERVER", "/nowhere/server".into());
+        let error = choose(None, missing, nowhere).unwrap_err();
         assert!(error.to_string().contains("/nowhere/server"), "{error}");
-        let error = find_server(only("HOME", "/nowhere")).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/.cache/tidefs/bin/valkey-server"), "{error}");
-        assert!(error.contains("scripts/setup"), "{error}");
+        let error = choose(None, only("HOME", "/nowhere".into()), nowhere).unwrap_err().to_string();
+        let built =
+            "/nowhere/.cache/tidefs/bin/valkey-server, /nowhere/for/all/valkey-server, for ";
+        for part in [built, "scripts/setup"] {
+            assert!(error.contains(part), "no {part} in {error}");
+        }
     }
 }
