@@ -216,5 +216,11 @@ pub(crate) fn recount(batch: Batch, appears: Option<Reference>, goes: Option<Ref
 
 /// Notes in the shard's header that its entries change now.
 pub(crate) fn touch(batch: Batch, now: Time) -> Batch {
-    batch.max(keys::HEADER, keys::header::CHANGED, now.0)
+    date(batch, keys::HEADER, keys::header::CHANGED, now)
+}
+
+/// Notes that names, or what counts them, change now. The time moves on in any case, also where another
+/// host's clock was ahead: whoever looks twice must see by it that something has changed.
+pub(crate) fn date(batch: Batch, field: &[u8], place: u32, now: Time) -> Batch {
+    batch.add(field, place, 1).max(field, place, now.0)
 }

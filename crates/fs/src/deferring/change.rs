@@ -6,7 +6,7 @@ use tidefs_store::Batch;
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::inode::{self, Inode};
 use crate::keys;
-use crate::names::{open_for_entries, recount, touch};
+use crate::names::{date, open_for_entries, recount, touch};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
@@ -89,5 +89,5 @@ impl Removal {
 
 pub(crate) fn less_one_link(batch: Batch, ino: Ino, now: Time) -> Batch {
     let field = keys::inode(ino);
-    batch.add(field.clone(), inode::NLINK, -1).max(field, inode::CTIME, now.0)
+    date(batch.add(field.clone(), inode::NLINK, -1), &field, inode::CTIME, now)
 }

@@ -8,7 +8,7 @@ use crate::attr::Kind;
 use crate::entry::{Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::names::check_name;
+use crate::names::{check_name, date};
 use crate::ops::Entry;
 use crate::{LINKS_MAX, inode, keys};
 
@@ -53,9 +53,8 @@ impl<S: Store> Fs<S> {
         let batch = Batch::new()
             .at_least(field.clone(), inode::NLINK, 1)
             .at_most(field.clone(), inode::NLINK, LINKS_MAX - 1)
-            .add(field.clone(), inode::NLINK, 1)
-            .max(field.clone(), inode::CTIME, self.now().0)
-            .read(field);
+            .add(field.clone(), inode::NLINK, 1);
+        let batch = date(batch, &field, inode::CTIME, self.now()).read(field);
         let mut outcome = self.store.batch(reference.home, &batch)?;
         let record = outcome.take(0);
         match outcome.refused_by {

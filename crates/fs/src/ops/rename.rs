@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode;
 use crate::keys;
-use crate::names::{ATTEMPTS, Settled, check_name, open_for_entries, recount, touch};
+use crate::names::{ATTEMPTS, Settled, check_name, date, open_for_entries, recount, touch};
 use crate::ops::RenameMode;
 
 /// A rename whose entries have been found and may take place.
@@ -237,8 +237,8 @@ impl<S: Store> Fs<S> {
 
     fn touch_inode(&self, reference: Reference) -> Result<(), Error> {
         let field = keys::inode(reference.ino);
-        let batch =
-            Batch::new().present(field.clone()).max(field, inode::CTIME, self.now().0).reclaims();
+        let batch = Batch::new().present(field.clone());
+        let batch = date(batch, &field, inode::CTIME, self.now()).reclaims();
         self.store.batch(reference.home, &batch)?;
         self.forget_directory(reference.ino);
         Ok(())

@@ -124,3 +124,38 @@ fn what_was_written_is_sent_in_time_though_the_clock_is_set_back() {
         eventually("the bytes arrive", || bed.store.lengths(&[key]) == Ok(vec![5]));
     }
 }
+
+/// What two looks of a check see is the same only if nothing has happened in between.
+#[test]
+fn a_change_of_names_moves_times_on_though_the_clock_is_behind() {
+    for hours in HOURS {
+        let (bed, first, second) = two(hours);
+        let made = first.mknod(ME, Ino::ROOT, b"name", Kind::File, 0o644, 0).expect("made");
+        let seen = |fs: &Mount, name: &[u8]| {
+            let place = fs.place(Ino::ROOT, name);
+            let read = Batch::new().read(keys::HEADER);
+            let header = bed.store.batch(place.shard, &read).expect("read").values;
+            (fs.getattr(made.attr.ino, None).expect("there").ctime, header)
+        };
+        second.lookup(Ino::ROOT, b"name").expect("found");
+        let change = |what: &str, change: &dyn Fn(&Mount)| {
+            let before = seen(&second, b"name");
+            change(&second);
+            let after = seen(&second, b"name");
+            assert!(after.0 > before.0, "{what}, {hours} hours: {before:?}, {after:?}");
+            assert_ne!(after.1, before.1, "{what}, {hours} hours");
+        };
+        change("there and back", &|fs| {
+            for (from, to) in [(b"name", b"away"), (b"away", b"name")] {
+                fs.rename(Ino::ROOT, from, Ino::ROOT, to, RenameMode::Replace).expect("renamed");
+            }
+        });
+        change("a name more, the first one less", &|fs| {
+            fs.link(made.attr.ino, Ino::ROOT, b"away").expect("linked");
+            fs.unlink(Ino::ROOT, b"name").expect("removed");
+            fs.link(made.attr.ino, Ino::ROOT, b"name").expect("linked");
+            fs.unlink(Ino::ROOT, b"away").expect("removed");
+        });
+        let _ = &first;
+    }
+}
