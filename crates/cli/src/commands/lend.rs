@@ -79,7 +79,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         if keeping.is_asked {
             return Ok(());
         }
-        lender.gone(SystemClock.now());
+        lender.gone(SystemClock.steady());
         match wait_for_idle_memory(&mut lender, &mut machine, &signals) {
             Some(budget) => memory = budget,
             None => return Ok(()),
@@ -98,7 +98,7 @@ fn wait_for_idle_memory(
             return None;
         }
         if let Lending::Offer(budget) =
-            lender.look(SystemClock.now(), machine.pressure(ByteSize(0)))
+            lender.look(SystemClock.steady(), machine.pressure(ByteSize(0)))
         {
             return Some(budget);
         }
@@ -181,7 +181,7 @@ impl Keeping {
             }
             let pressure = machine.pressure(self.loan.resident());
             if self.leaving.is_none() {
-                self.obey(lender.look(SystemClock.now(), pressure));
+                self.obey(lender.look(SystemClock.steady(), pressure));
             }
             wait = if self.leaving.is_some() { QUICK_BEAT } else { lender.pause(&pressure) };
             // Before anything that somebody else may delay.

@@ -18,7 +18,6 @@ use crate::nodes::{
     format,
 };
 use crate::state::{ClusterRecord, Paths, StripeKey};
-use crate::steady_clock::SteadyClock;
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines};
 
@@ -57,7 +56,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         ),
         provisioner: LentNodes { paths, steps },
         store,
-        clock: SteadyClock::start(),
+        clock: order.clock,
     };
     let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
     let manager = match foresight::forecaster(&size.elasticity, nodes, None)? {

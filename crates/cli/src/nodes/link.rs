@@ -12,6 +12,7 @@ use crate::change_view::ChangeView;
 use crate::file_system::Size;
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeEntry;
+use crate::steady_clock::SteadyClock;
 use crate::view::{DecisionView, ShareView};
 
 /// What a manager is started with, on its standard input.
@@ -22,6 +23,7 @@ pub struct Order {
     /// Of the admin account of all nodes.
     pub secret: String,
     pub size: Size,
+    pub clock: SteadyClock,
 }
 
 /// Asked of the manager.

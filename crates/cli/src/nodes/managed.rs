@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::process::ProcessId;
 use crate::state::Paths;
+use crate::steady_clock::SteadyClock;
 use crate::{lines, logging};
 
 /// A manager that lived this long is started again at once.
@@ -106,6 +107,7 @@ impl Managed {
             directory: paths.directory.clone(),
             secret: nodes.secrets().admin.reveal().to_owned(),
             size: size.clone(),
+            clock: SteadyClock::start(),
         };
         let supervision = Arc::new(Supervision {
             paths: paths.clone(),
