@@ -10,6 +10,7 @@
 mod convert;
 mod kernel;
 mod listing;
+mod lock_family;
 mod locks;
 mod opening;
 mod reply;
