@@ -1,12 +1,15 @@
 //! Requests for locks, in the words of `fs`.
 
+use std::sync::Arc;
+
 use fuser::{Errno, FileHandle, INodeNo, LockOwner, ReplyEmpty, ReplyLock};
-use tidefs_fs::{Error, Handle, Lock, LockFamily, LockKind, Taken};
+use tidefs_fs::{Error, Fs, Handle, Lock, LockFamily, LockKind, Taken};
 use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::ino;
 use super::lock_family::family_of;
+use super::reply::reply_empty;
 use crate::lock_waits::Request;
 
 /// What a request says of a lock, besides whom it comes from.
@@ -61,31 +64,32 @@ impl<S: Store> Adapter<S> {
                 return reply.error(Errno::EIO);
             }
         };
-        let Some(wanted) = asked.lock(family) else {
-            let given = self.run(request, "setlk", |fs| {
-                let lock = asked.range(family, LockKind::Shared).ok_or(Error::Invalid)?;
-                fs.unlock(Handle(fh.0), &lock)
-            });
-            return super::reply::reply_empty(reply, given);
-        };
         let handle = Handle(fh.0);
-        let mut is_refused = false;
-        let taken = self.run(request, "setlk", |fs| match fs.lock(handle, &wanted) {
-            Err(Error::WouldBlock | Error::Contended) => {
-                is_refused = true;
-                Ok(Taken { with_company: false })
+        let Some(wanted) = asked.lock(family) else {
+            let range = asked.range(family, LockKind::Shared);
+            let give = move |fs: &Fs<S>, _: &[u8]| {
+                fs.unlock(handle, range.as_ref().ok_or(Error::Invalid)?)
+            };
+            self.run_or_leave(request, "setlk", &[], give, |given| reply_empty(reply, given));
+            return;
+        };
+        let lock = wanted.clone();
+        let take = move |fs: &Fs<S>, _: &[u8]| match fs.lock(handle, &lock) {
+            Err(Error::WouldBlock | Error::Contended) => Ok(None),
+            taken => taken.map(Some),
+        };
+        let (thread, lock_waits) = (request.pid(), Arc::clone(&self.lock_waits));
+        let answer = move |taken: Result<Option<Taken>, Errno>| {
+            let request = |reply| Request { ino: ino(number), handle, wanted, thread, reply };
+            match taken {
+                Ok(None) if waits => lock_waits.wait(request(reply)),
+                Ok(None) => lock_waits.refuse(request(reply)),
+                Ok(Some(Taken { with_company: true })) => lock_waits.drop_pages(request(reply)),
+                Ok(Some(_)) => reply.ok(),
+                Err(error) => reply.error(error),
             }
-            taken => taken,
-        });
-        let thread = request.pid();
-        let request = |reply| Request { ino: ino(number), handle, wanted, thread, reply };
-        match taken {
-            Ok(_) if is_refused && waits => self.lock_waits.wait(request(reply)),
-            Ok(_) if is_refused => self.lock_waits.refuse(request(reply)),
-            Ok(Taken { with_company: true }) => self.lock_waits.drop_pages(request(reply)),
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        };
+        self.run_or_leave(request, "setlk", &[], take, answer);
     }
 }
 

@@ -7,6 +7,7 @@
 mod appending;
 mod attributes;
 mod files;
+mod full;
 mod joined;
 mod listing;
 mod locks;
