@@ -265,8 +265,7 @@ impl<S: Store> Fs<S> {
     /// start, and before the next call the kernel must have dropped every name and attribute that it
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
-        let now = self.steady();
-        self.handles.all_files().iter().for_each(|handle| handle.file.flush_aged(now));
+        self.data.flush_aged(self.steady());
         self.data.free_waiting();
         if self.membership.is_about_to_share() && !self.is_settled() {
             self.membership.set_unready();
@@ -337,12 +336,11 @@ impl<S: Store> Fs<S> {
 
     /// Another mount that is about to start appends behind what this one appended.
     fn tell_appends(&self) {
-        let is_about_to_share = self.membership.is_about_to_share();
+        // It is tried again soon; what else there is to keep up does not wait for room.
+        if !self.membership.is_about_to_share() {
+            return caller::without_waiting(|| self.data.tell_owed());
+        }
         for handle in self.handles.all_files() {
-            if !is_about_to_share && !handle.file.owes_appends() {
-                continue;
-            }
-            // It is tried again soon; what else there is to keep up does not wait for room.
             if let Err(error) = caller::without_waiting(|| handle.file.tell_appends()) {
                 tracing::debug!(%error, "what was appended is not in the store yet");
             }

@@ -117,9 +117,9 @@ impl<S: Store> Node<S> {
         self.handles.load(Ordering::SeqCst) > 0
     }
 
-    /// One handle more, for whoever holds the slot.
-    pub fn add_handle(&self, _slot: &Slot<S>) {
-        self.handles.fetch_add(1, Ordering::SeqCst);
+    /// One handle more, for whoever holds the slot. `true`: it is the first.
+    pub fn add_handle(&self, _slot: &Slot<S>) -> bool {
+        self.handles.fetch_add(1, Ordering::SeqCst) == 0
     }
 
     pub fn has_one_handle(&self, _slot: &Slot<S>) -> bool {

@@ -12,6 +12,7 @@ mod early;
 mod full;
 mod holders;
 mod hostile;
+mod housekeeping;
 mod interrupted;
 mod known_fields;
 mod layout;
