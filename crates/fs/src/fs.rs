@@ -1,8 +1,8 @@
 //! The file system as one mount sees it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Granted, Ino, MountId, Partition, ShardKey, Time};
@@ -25,6 +25,7 @@ use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::leases::{self, Leases};
+use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Membership, Solitude};
@@ -62,6 +63,9 @@ pub struct Fs<S: Store> {
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
     pub(crate) unfinished: Unfinished,
     pub(crate) census: Census,
+    /// Where the kernel of this mount can be told what to forget.
+    pub(crate) kernel_cache: OnceLock<Arc<dyn KernelCache>>,
+    pub(crate) prunings: AtomicUsize,
 }
 
 /// Odd, so that multiples of it walk through all 64-bit numbers.
@@ -202,6 +206,8 @@ impl<S: Store> Fs<S> {
             closed: Mutex::default(),
             unfinished: Unfinished::default(),
             census: Census::default(),
+            kernel_cache: OnceLock::new(),
+            prunings: AtomicUsize::new(0),
         }
     }
 
@@ -303,6 +309,7 @@ impl<S: Store> Fs<S> {
         self.data.set_others(self.membership.others(steady));
         self.data.free_due();
         self.listed.give_up(steady);
+        self.prune_inodes();
         self.note_open_files(steady);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
