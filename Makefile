@@ -182,6 +182,7 @@ suites:
 	$(LIMIT) trust/pjdfstest/run.py --tidefs $(TIDEFS)
 	$(LIMIT) trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
+	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10 --store valkey --clocks
 	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
 
 # The Python package, with the system's own Python; `make python`: with every version there is.
@@ -201,6 +202,7 @@ litmus: ## races between two mounts, five minutes on each store and as long whil
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose --churn
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3 --store valkey --clocks
 
 programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
 	scripts/setup all
