@@ -10,9 +10,7 @@
 mod convert;
 mod kernel;
 mod listing;
-mod lock_family;
 mod locks;
-mod names;
 mod opening;
 mod reply;
 mod requests;
@@ -24,7 +22,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fuser::{Errno, Request};
-use tidefs_fs::{Error, Fs};
+use tidefs_fs::{Error, Fs, Lifetimes, Standing};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -32,9 +31,8 @@ use crate::errno;
 use crate::following::Following;
 use crate::lock_waits::LockWaits;
 use crate::misplaced::Misplaced;
+use crate::passthrough::Backings;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
-
-use reply::Answers;
 
 pub use convert::GENERATION;
 pub use kernel::{Kernel, forgets_attributes, negotiate};
@@ -45,7 +43,7 @@ pub struct Adapter<S: Store> {
     kernel: Arc<Kernel>,
     /// Passthrough was asked for when the mount was made.
     passthrough: bool,
-    answers: Answers<S>,
+    backings: Backings,
     lock_waits: Arc<LockWaits<S>>,
     misplaced: Arc<Misplaced>,
     following: Following,
@@ -62,12 +60,11 @@ impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
         let misplaced = Misplaced::new(kernel.clone());
-        let answers = Answers::new(fs.clone(), kernel.clone());
         Adapter {
             fs,
             kernel,
             passthrough,
-            answers,
+            backings: Backings::default(),
             lock_waits,
             misplaced,
             following: Following::new(),
@@ -75,8 +72,8 @@ impl<S: Store> Adapter<S> {
         }
     }
 
-    /// Carries out one request that never waits for room: it looks, or frees memory. What fails by the
-    /// store's or this program's doing is logged, because the program that asked learns only a number.
+    /// Carries out one request. What fails by the store's or this program's doing is logged,
+    /// because the program that asked learns only a number.
     fn run<T>(
         &self,
         request: &Request,
@@ -104,12 +101,20 @@ impl<S: Store> Adapter<S> {
     /// Nobody is told what fails.
     fn go_on(&self, work: impl FnOnce(&Fs<S>)) {
         let Some(_under_way) = self.kernel.begin() else { return };
-        // It does not wait for room on a thread that serves: what finds none is left as it is.
-        let nobody = Caller { number: 0, has_gone: |_| true, begins_again: || true };
-        let work = AssertUnwindSafe(|| caller::serve(Some(nobody), || work(&self.fs)));
-        if catch_unwind(work).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| work(&self.fs))).is_err() {
             tracing::error!("what nobody waits for panicked");
         }
+    }
+
+    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
+    /// kept with company; of several inodes, or of none, nothing is then. No such answer is
+    /// under way when [`Kernel::wait_for_answers`] returns.
+    fn answer(&self, before: Standing, ino: Option<Ino>, send: impl FnOnce(&Lifetimes)) {
+        let lifetimes = || match ino {
+            Some(ino) => self.fs.lifetimes_of(ino, before),
+            None => self.fs.lifetimes_since(before),
+        };
+        self.kernel.answer(lifetimes, send);
     }
 }
 

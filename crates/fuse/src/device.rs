@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -27,8 +28,29 @@ const DEVICE: &str = "/dev/fuse";
 const ROOT_MODE: &str = "40000";
 const FUSERMOUNT_WAIT: Duration = Duration::from_secs(10);
 
-/// The mount point, checked, without links.
-pub fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+/// A directory that was found fit to be mounted on. It is held, so that whatever becomes of its name
+/// meanwhile, the mount is made where was looked.
+#[derive(Debug)]
+pub struct MountPoint {
+    /// Without links.
+    pub path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl MountPoint {
+    /// The name by which this process, and one that it has just forked, reaches what is held.
+    fn held(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+    }
+
+    /// Its name now.
+    pub fn place(&self) -> PathBuf {
+        std::fs::read_link(self.held()).unwrap_or_default()
+    }
+}
+
+/// The mount point, checked.
+pub fn check_mountpoint(path: &Path) -> Result<MountPoint, MountError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => MountError::MissingMountPoint { path: path.to_owned() },
         io::ErrorKind::NotADirectory => MountError::NotADirectory { path: path.to_owned() },
@@ -41,13 +63,16 @@ pub fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
             false => MountError::AlreadyMounted { path: resolved },
         });
     }
-    if !resolved.metadata().map_err(failed)?.is_dir() {
-        return Err(MountError::NotADirectory { path: resolved });
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = open(&resolved, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let point = MountPoint { path: resolved, directory };
+    if point.place() != point.path {
+        return Err(MountError::Moved { path: point.path });
     }
-    if resolved.read_dir().map_err(failed)?.next().is_some() {
-        return Err(MountError::NotEmpty { path: resolved });
+    if point.held().read_dir().map_err(failed)?.next().is_some() {
+        return Err(MountError::NotEmpty { path: point.path });
     }
-    Ok(resolved)
+    Ok(point)
 }
 
 /// Whether this user has what it takes to mount.
@@ -65,7 +90,7 @@ pub fn check_means(options: &MountOptions) -> Result<(), MountError> {
 }
 
 /// Mounts and returns the connection to the kernel.
-pub fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+pub fn mount(point: &MountPoint, options: &MountOptions) -> Result<OwnedFd, MountError> {
     check_means(options)?;
     let root = rustix::process::geteuid().is_root();
     let allow_other = allow_other(options.allow_other, root)?;
@@ -75,7 +100,8 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd, MountError
             Ok(()) => return Ok(device),
             Err(Errno::PERM) => {}
             Err(error) => {
-                return Err(MountError::Refused { path: point.to_owned(), source: error.into() });
+                let path = point.path.clone();
+                return Err(MountError::Refused { path, source: error.into() });
             }
         }
     }
@@ -107,7 +133,7 @@ fn open_device() -> Result<OwnedFd, MountError> {
 }
 
 fn mount_directly(
-    point: &Path,
+    point: &MountPoint,
     device: &OwnedFd,
     options: &MountOptions,
     allow_other: bool,
@@ -126,12 +152,12 @@ fn mount_directly(
         false => MountFlags::NOSUID | MountFlags::NODEV,
     };
     let settings = CString::new(settings).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount(mounts::source(options.number), point, FS_TYPE, flags, &*settings)
+    rustix::mount::mount(mounts::source(options.number), point.held(), FS_TYPE, flags, &*settings)
 }
 
 /// fusermount3 sends the connection over a socket, which it is given as its standard input.
 fn mount_through_fusermount(
-    point: &Path,
+    point: &MountPoint,
     options: &MountOptions,
     allow_other: bool,
 ) -> Result<OwnedFd, MountError> {
@@ -149,7 +175,9 @@ fn mount_through_fusermount(
         .arg("-o")
         .arg(settings)
         .arg("--")
-        .arg(point)
+        .arg(".")
+        // It asks the kernel for the name of what is held, and stays there.
+        .current_dir(point.held())
         .env("_FUSE_COMMFD", "0")
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
@@ -219,4 +247,35 @@ pub fn finish(child: &mut Child) -> String {
     }
     let complaint = complaint.trim();
     complaint.strip_prefix("fusermount3: ").unwrap_or(complaint).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Whoever may write to a directory above can put something else in its place between look and mount.
+    #[test]
+    fn a_mount_is_made_where_was_looked() {
+        let without = std::env::var("TIDEFS_TEST_WITHOUT").unwrap_or_default();
+        if without.split(',').any(|name| name == "fuse") || !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(at("there/point")).unwrap();
+        fs::create_dir_all(at("victim/point")).unwrap();
+        let point = check_mountpoint(&at("there/point")).unwrap();
+        fs::rename(at("there"), at("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(at("victim"), at("there")).unwrap();
+        let device = mount(&point, &MountOptions::new(at("there/point"), 7)).unwrap();
+        let mounted = |name: &str| mounts::on(&at(name)).unwrap().is_some();
+        let found = (mounted("victim/point"), mounted("elsewhere/point"), point.place());
+        drop(device);
+        for name in ["victim/point", "elsewhere/point"].into_iter().filter(|name| mounted(name)) {
+            rustix::mount::unmount(&at(name), rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+        assert_eq!(found, (false, true, at("elsewhere/point")));
+    }
 }

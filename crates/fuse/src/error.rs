@@ -22,6 +22,11 @@ pub enum MountError {
     #[error("the mount point {} cannot be used; check its permissions", .path.display())]
     MountPoint { path: PathBuf, source: io::Error },
     #[error(
+        "the mount point {} was moved, or put in the place of another, while it was mounted on; nothing is \
+         mounted: name a directory that nobody else can move", .path.display()
+    )]
+    Moved { path: PathBuf },
+    #[error(
         "there is no /dev/fuse; load the kernel's module with `modprobe fuse`, or pass the device into the container"
     )]
     NoDevice,

@@ -131,14 +131,18 @@ impl Session {
     ) -> Result<Session, MountError> {
         let point = device::check_mountpoint(&options.mountpoint)?;
         let connection = device::mount(&point, options)?;
-        // Somebody may have taken it away by now, and mounted something else.
-        let mount = mounts::on(&point)
+        // Somebody may have taken it away by now, and mounted something else; or moved what is below it.
+        let place = point.place();
+        let mount = mounts::on(&place)
             .and_then(|top| {
                 let ours = top.filter(|mount| mount.is(options.number));
                 ours.ok_or_else(|| std::io::ErrorKind::NotFound.into())
             })
-            .map_err(|source| MountError::Refused { path: point.clone(), source })?;
+            .map_err(|source| MountError::Refused { path: place.clone(), source })?;
         let mut undo = DetachOnDrop(Some(&mount));
+        if place != point.path {
+            return Err(MountError::Moved { path: point.path });
+        }
         let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let session = serve_on(layer, connection, options)?;
         kernel.set_notifier(session.notifier(), for_notices);

@@ -6,9 +6,7 @@
 
 mod appending;
 mod attributes;
-mod budget;
 mod files;
-mod full;
 mod joined;
 mod listing;
 mod locks;
