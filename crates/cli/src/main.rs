@@ -21,6 +21,7 @@ mod elasticity;
 mod failure;
 mod file_system;
 mod foresight;
+mod fresh;
 mod history;
 mod hosts;
 mod kept_logs;

@@ -12,7 +12,6 @@ use std::sync::{MutexGuard, PoisonError};
 use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
-use crate::attr::Kind;
 use crate::deferring::Change;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -43,7 +42,7 @@ pub(crate) struct Memory {
 
 impl<S: Store> Node<S> {
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,8 +89,7 @@ impl<S: Store> Fs<S> {
     /// The directory's record or headers are about to be changed, or were, in another way than by
     /// [`Fs::change_entries`].
     pub(crate) fn forget_directory(&self, directory: Ino) {
-        let node = self.table.find(directory);
-        if let Some(node) = node.filter(|node| node.kind == Kind::Directory) {
+        if let Some(node) = self.table.find(directory) {
             let mut memory = node.memory();
             memory.generation += 1;
             memory.parts = None;

@@ -60,8 +60,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn keep_record_in(&self, slot: &mut Slot<S>, inode: &Inode, before: Before) {
         let unchanged = self.record_changes.load(Ordering::SeqCst) == before.changes;
         let Some(alone) = before.alone.filter(|_| unchanged) else { return };
-        let known = KnownRecord { alone, since: before.since, inode: inode.clone() };
-        slot.known = Some(Box::new(known));
+        slot.known = Some(KnownRecord { alone, since: before.since, inode: inode.clone() });
     }
 
     /// Whether what a slot has is still right. `alone` was asked for before the slot was locked.

@@ -134,8 +134,7 @@ impl<S: Store> Fs<S> {
         let batch = Batch::new()
             .present(record.clone())
             .patch(record.clone(), inode::LAYOUT, layout.number().to_be_bytes())
-            .max(record, inode::CTIME, self.now().0)
-            .reclaims();
+            .max(record, inode::CTIME, self.now().0);
         let set = self.store.batch(node.home, &batch);
         self.forget_directory(ino);
         self.record_of_changed(ino);

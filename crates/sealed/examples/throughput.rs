@@ -59,7 +59,7 @@ fn layer(cipher: Option<Cipher>, alone: bool) -> [f64; 2] {
         time_alone: Box::new(move || alone.then_some(1)),
         losses: (ShardKey { directory: Ino::NONE, index: 9 }, b"losses".to_vec()),
     };
-    let sealing = Sealing { key: Key([7; 32]), salt: [1; 16] };
+    let sealing = Sealing { key: Key([7; 32]), salt: [1; 12], fresh: || 0 };
     let store = match cipher {
         None => Sealed::plain(store),
         Some(cipher) => {

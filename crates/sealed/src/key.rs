@@ -7,7 +7,7 @@ use ring::aead;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
 /// Bytes of a salt.
-pub const SALT_BYTES: usize = 16;
+pub const SALT_BYTES: usize = 12;
 
 /// The secret of a file system from which the keys of its clients are derived.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,11 +23,22 @@ impl fmt::Debug for Key {
 pub type Salt = [u8; SALT_BYTES];
 
 /// With what one client seals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Sealing {
     pub key: Key,
     pub salt: Salt,
+    /// Draws bits that a machine which is set back to an earlier state does not draw again.
+    pub fresh: fn() -> u64,
 }
+
+/// Where bits are drawn makes no difference to what is sealed.
+impl PartialEq for Sealing {
+    fn eq(&self, other: &Sealing) -> bool {
+        (self.key, self.salt) == (other.key, other.salt)
+    }
+}
+
+impl Eq for Sealing {}
 
 /// An authenticated cipher; fixed when a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use tidefs_store::StoreError;
 use crate::key::{SALT_BYTES, Salt};
 
 pub const TAG_BYTES: usize = 16;
-const SEAL_BYTES: usize = SALT_BYTES + 8 + TAG_BYTES + 4 + 4;
+pub const NONCE_BYTES: usize = 12;
+const SEAL_BYTES: usize = SALT_BYTES + NONCE_BYTES + TAG_BYTES + 4 + 4;
 const BLOCKS_PER_STRIPE: u32 = 16;
 const HEADER_BYTES: usize = 3;
 /// In a block's number: its seal was given up.
@@ -28,8 +29,8 @@ const RESTS_LOST: u8 = 1;
 pub struct Seal {
     /// Of the client that sealed it.
     pub salt: Salt,
-    /// How many blocks that client had sealed before.
-    pub number: u64,
+    /// Unlike that of every other block that the client sealed.
+    pub nonce: [u8; NONCE_BYTES],
     pub tag: [u8; TAG_BYTES],
     /// Bytes that were sealed; more than none.
     pub sealed: u32,
@@ -241,7 +242,7 @@ impl Seal {
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.salt);
-        bytes.extend(self.number.to_be_bytes());
+        bytes.extend(self.nonce);
         bytes.extend(self.tag);
         bytes.extend(self.sealed.to_be_bytes());
         bytes.extend(self.visible.to_be_bytes());
@@ -250,12 +251,12 @@ impl Seal {
     /// `bytes` are as many as a seal has.
     fn decode(bytes: &[u8], geometry: Geometry) -> Option<Seal> {
         let (salt, rest) = bytes.split_first_chunk()?;
-        let (number, rest) = rest.split_first_chunk()?;
+        let (nonce, rest) = rest.split_first_chunk()?;
         let (tag, rest) = rest.split_first_chunk()?;
         let (sealed, visible) = rest.split_first_chunk()?;
         let seal = Seal {
             salt: *salt,
-            number: u64::from_be_bytes(*number),
+            nonce: *nonce,
             tag: *tag,
             sealed: u32::from_be_bytes(*sealed),
             visible: u32::from_be_bytes(visible.try_into().ok()?),
@@ -271,8 +272,9 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { stripe_bytes: 16 * 4_096, block_bytes: 4_096 };
 
-    fn seal(number: u64) -> Seal {
-        Seal { salt: [9; 16], number, tag: [number as u8; 16], sealed: 100, visible: 60 }
+    fn seal(number: u8) -> Seal {
+        let (nonce, tag) = ([number; NONCE_BYTES], [number; TAG_BYTES]);
+        Seal { salt: [9; SALT_BYTES], nonce, tag, sealed: 100, visible: 60 }
     }
 
     fn record() -> Record {

@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::change::Locks;
 use crate::key::{Cipher, SALT_BYTES, Sealing};
 use crate::keyring::Keyring;
-use crate::record::{Geometry, Seal, TAG_BYTES};
+use crate::record::{Geometry, NONCE_BYTES, Seal, TAG_BYTES};
 use crate::table::{is_of_seals, stripe_of};
 
 /// What a client that seals must be told of the world around it.
@@ -129,7 +129,9 @@ impl Seals {
     pub fn mark(&self) -> Seal {
         let salt = self.keyring.as_ref().map_or([0; SALT_BYTES], |keyring| *keyring.salt());
         let number = self.marks.fetch_add(1, Ordering::Relaxed);
-        Seal { salt, number, tag: [0; TAG_BYTES], sealed: 1, visible: 0 }
+        let mut nonce = [0; NONCE_BYTES];
+        nonce[NONCE_BYTES - size_of::<u64>()..].copy_from_slice(&number.to_be_bytes());
+        Seal { salt, nonce, tag: [0; TAG_BYTES], sealed: 1, visible: 0 }
     }
 
     /// Leave to cut, and to write what is new, without announcing it; others wait until it is given

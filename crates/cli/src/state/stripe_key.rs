@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use tidefs_fs::{Cipher, Key, Sealing};
+use tidefs_fs::{Cipher, Key, Salt, Sealing};
 
 use super::instance::Paths;
 use super::record::read_json;
@@ -65,9 +65,9 @@ impl StripeKey {
 
     /// What one mount seals with, which no other does.
     pub fn for_a_mount(&self) -> anyhow::Result<Sealing> {
-        let mut salt = [0; 16];
+        let mut salt = Salt::default();
         getrandom::fill(&mut salt).context("no random numbers")?;
-        Ok(Sealing { key: self.key, salt })
+        Ok(Sealing { key: self.key, salt, fresh: crate::fresh::bits })
     }
 }
 

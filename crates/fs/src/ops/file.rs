@@ -127,9 +127,7 @@ impl<S: Store> Fs<S> {
         alone: Option<u64>,
         mode: OpenMode,
     ) -> Opened {
-        if node.add_handle(&slot) {
-            self.holding.changed(node.ino, node.home);
-        }
+        node.add_handle(&slot);
         file.set_as_of(alone);
         let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
         if !keep_cache {
@@ -314,7 +312,6 @@ impl<S: Store> Fs<S> {
             self.store.unpin(node.ino);
         }
         drop(slot);
-        self.holding.changed(node.ino, node.home);
         self.table.released(node.ino);
         done
     }

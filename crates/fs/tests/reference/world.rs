@@ -104,9 +104,9 @@ impl<S: Store> World<S> {
         let mut config = Config::new(MountId(self.next_mount));
         self.next_mount += 1;
         // Where nothing is sealed it is not looked at.
-        let mut salt = [0; 16];
+        let mut salt = [0; 12];
         salt[..8].copy_from_slice(&config.mount.0.to_be_bytes());
-        config.sealing = Some(Sealing { key: Key([7; 32]), salt });
+        config.sealing = Some(Sealing { key: Key([7; 32]), salt, fresh: || 0 });
         // Few, so that buffers run out and are waited for.
         config.dirty_bytes_max = ByteSize(8 * u64::from(STRIPE));
         config.read_ahead_bytes_max = ByteSize(8 * u64::from(STRIPE));

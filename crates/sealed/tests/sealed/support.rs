@@ -44,7 +44,7 @@ fn make<S: Store>(
     time_alone: impl Fn() -> Option<u64> + Send + Sync + 'static,
     cipher: Cipher,
 ) -> Sealed<S> {
-    let sealing = Sealing { key: Key([7; 32]), salt: [number; 16] };
+    let sealing = Sealing { key: Key([7; 32]), salt: [number; 12], fresh: || 0 };
     let circumstances =
         Circumstances { time_alone: Box::new(time_alone), losses: (LOSSES.0, LOSSES.1.to_vec()) };
     let store = Arc::clone(store);
