@@ -1,7 +1,6 @@
 """A file system that `tidefs` keeps up while a suite works on it, on one mount or several."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -11,8 +10,6 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-
-from host_clock import HostClock
 
 PROJECT = Path(__file__).resolve().parents[1]
 TIDEFS = PROJECT / "target/release/tidefs"
@@ -46,13 +43,7 @@ class Mounted:
     """Started when entered and taken down when left, also after a failure."""
 
     def __init__(
-        self,
-        tidefs: Path,
-        scratch: Path,
-        *up: str,
-        mounts: int = 1,
-        server: str | None = None,
-        clocks: bool = False,
+        self, tidefs: Path, scratch: Path, *up: str, mounts: int = 1, server: str | None = None
     ):
         self.tidefs, self.state = str(tidefs), str(scratch / "state")
         self.up, self.scratch = up, scratch
@@ -60,25 +51,21 @@ class Mounted:
         self.environment = dict(os.environ)
         if server:
             self.environment["TIDEFS_SERVER"] = server
-        # Where hosts' clocks differ, all but the first mount have one of their own.
-        self.clocks = [HostClock(scratch / f"clock-{it.name}") for it in self.mounts[1:] if clocks]
 
     @classmethod
-    def on(
-        cls, store: str, tidefs: Path, scratch: Path, mounts: int = 1, clocks: bool = False
-    ) -> "Mounted":
+    def on(cls, store: str, tidefs: Path, scratch: Path, mounts: int = 1) -> "Mounted":
         """On either store; the nodes are two, so that one file's stripes lie on both."""
         scratch = scratch / store
         scratch.mkdir()
         nodes = ("--nodes", "2", "--node-memory", "256MiB") if store == "valkey" else ()
-        return cls(tidefs, scratch, *nodes, mounts=mounts, clocks=clocks)
+        return cls(tidefs, scratch, *nodes, mounts=mounts)
 
     def __enter__(self) -> "Mounted":
         try:
             self.call("up", *self.up, "--mount", str(self.mounts[0]))
-            for mount, clock in itertools.zip_longest(self.mounts[1:], self.clocks):
+            for mount in self.mounts[1:]:
                 mount.mkdir()
-                self.call("mount", str(mount), clock=clock)
+                self.call("mount", str(mount))
         except BaseException:
             self.call("down", check=False)
             raise
@@ -124,10 +111,10 @@ class Mounted:
         timer.start()
         return timer
 
-    def call(self, *words: str, check: bool = True, clock: HostClock | None = None) -> str:
+    def call(self, *words: str, check: bool = True) -> str:
         done = subprocess.run(
             [self.tidefs, "--state", self.state, *words],
-            env=self.environment | (clock.environment if clock else {}),
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,

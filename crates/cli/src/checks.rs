@@ -5,12 +5,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
+use tidefs_model::ByteSize;
 
 use crate::failure::Failure;
 use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::{FUSE_DEVICE, fusermount};
-use crate::state::{Base, LONGEST_NAME, Paths};
+use crate::scarcity::Score;
+use crate::state::{Base, LONGEST_NAME, Paths, room};
 use crate::storage::choose_server;
 
 /// How it stands with one thing.
@@ -58,6 +60,7 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         direct(),
         server(),
         memory(),
+        scarcity(),
         open_files(),
         state_directory(state),
     ]
@@ -167,6 +170,24 @@ fn memory() -> Finding {
     }
 }
 
+/// Tried on this process, which ends soon.
+fn scarcity() -> Finding {
+    const SUBJECT: &str = "memory shortage";
+    match Score::of_what_serves() {
+        Ok(score) if score.is_lowered => Finding::good(
+            SUBJECT,
+            "nodes and mounts are ended last, the command of a run before them",
+        ),
+        Ok(_) => Finding::limited(
+            SUBJECT,
+            "nodes and mounts cannot be spared (that needs CAP_SYS_RESOURCE): the kernel ends a run's \
+             command before them, and everything else as it is large",
+            None,
+        ),
+        Err(error) => Finding::limited(SUBJECT, format!("nobody can be spared: {error}"), None),
+    }
+}
+
 /// A thousand open files at once, each with what serves it.
 const OPEN_FILES_MIN: u64 = 4096;
 
@@ -189,7 +210,13 @@ fn state_directory(state: Option<&Path>) -> Finding {
         Paths::new(base.path.join(LONGEST_NAME)).check_length()?;
         Ok::<_, Failure>(base.path)
     });
+    let free = |path: &Path| path.ancestors().find_map(|above| room::free(above).ok());
     match usable {
+        Ok(path) if free(&path).is_some_and(|free| free < room::PLENTY) => {
+            let left = ByteSize(free(&path).unwrap_or_default());
+            let detail = format!("{} has {left} left; nodes may not start", path.display());
+            Finding::limited("state directory", detail, Some("make room there, or: --state DIR"))
+        }
         Ok(path) => Finding::good("state directory", path.display().to_string()),
         Err(failure) => Finding::missing("state directory", failure.to_string(), FIX),
     }

@@ -26,6 +26,7 @@ use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::hosts::HostEntry;
 use crate::kept_logs;
+use crate::log_file;
 use crate::lost::Lost;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
@@ -34,7 +35,7 @@ use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, Hope, Supervision};
 use crate::process::{self, ProcessId};
 use crate::signals;
-use crate::state::{Instance, Kind, NodeRecord, Paths, Record};
+use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
 use crate::view::{LimitsView, LostView, ServerView, StatusView};
 use crate::wish::Wish;
@@ -163,6 +164,7 @@ impl FileSystem {
     /// Starts the nodes, if any, and makes an empty file system on them.
     pub fn start(size: &Size, instance: Instance) -> anyhow::Result<Arc<FileSystem>> {
         let paths = instance.paths.clone();
+        room::hold(&paths);
         let started = instance.read().map_err(anyhow::Error::from);
         let started = started.and_then(|record| Ok((record, Storage::start(size, &paths)?)));
         let (mut record, storage) = match started {
@@ -262,8 +264,9 @@ impl FileSystem {
         // Whoever mounts or unmounts now does not have to be waited for.
         if let Ok(mut parts) = self.parts.try_lock() {
             parts.end_those_taken_away();
-            if let Some(instance) = &parts.instance {
-                instance.beat();
+            if parts.instance.as_ref().is_some_and(Instance::beat) {
+                room::hold(&self.paths);
+                log_file::cap_those_of_nodes(&self.paths.nodes());
             }
         }
     }

@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::log_file;
+use crate::state::Paths;
 
 /// The line that is waited for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,9 +87,8 @@ pub fn order<T: DeserializeOwned>() -> anyhow::Result<T> {
 }
 
 /// In the started process: sends what it says from now on to its log.
-pub fn log_to(path: &Path) -> anyhow::Result<()> {
-    let log = std::fs::File::options().create(true).append(true).open(path)?;
-    rustix::stdio::dup2_stderr(log.as_fd())?;
+pub fn log_to(paths: &Paths) -> anyhow::Result<()> {
+    log_file::begin(paths)?;
     let nothing = std::fs::File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(nothing.as_fd())?;
     Ok(())

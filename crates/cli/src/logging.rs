@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use crate::log_file;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -46,7 +47,7 @@ pub fn begin(verbose: u8, kept: bool) {
         .unwrap_or_else(|| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| log_file::Writer)
         .with_ansi(false)
         .with_target(false);
     if kept || verbose > 0 { log.init() } else { log.event_format(Spoken).init() }

@@ -14,6 +14,7 @@ mod lock;
 mod origin;
 mod places;
 mod record;
+pub mod room;
 mod stripe_key;
 
 pub use base::Base;

@@ -16,7 +16,7 @@ use crate::mount_point::MountPoint;
 use crate::preparation::warn_of_server;
 use crate::signals::Signals;
 use crate::state::{Base, Kind};
-use crate::{launch, signals};
+use crate::{launch, privacy, scarcity, signals};
 
 /// The instance's directory in its base.
 pub const NAME: &str = "up";
@@ -32,6 +32,8 @@ pub struct Order {
 pub fn daemon() -> anyhow::Result<ExitCode> {
     let order: Order = launch::order()?;
     limits::raise_open_files();
+    scarcity::serve();
+    privacy::guard();
     let signals = Signals::catch().context("cannot catch signals")?;
     let Some(file_system) = launch::report(start(&order))? else {
         return Ok(ExitCode::from(FAILED));
@@ -51,7 +53,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
 
 fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
     let instance = Base { path: order.base.clone() }.create(NAME, Kind::Up)?;
-    launch::log_to(&instance.paths.log())?;
+    launch::log_to(&instance.paths)?;
     warn_of_server(order.size.server.as_ref());
     let file_system = FileSystem::start(&order.size, instance)?;
     file_system.mount(order.point.clone())?;

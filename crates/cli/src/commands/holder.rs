@@ -14,7 +14,7 @@ use crate::mounting::ServedMount;
 use crate::signals::Signals;
 use crate::state::{Paths, is_owned};
 use crate::storage::Storage;
-use crate::{launch, limits};
+use crate::{launch, limits, privacy, scarcity};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
@@ -26,6 +26,8 @@ pub struct Order {
 pub fn holder() -> anyhow::Result<ExitCode> {
     let order: Order = launch::order()?;
     limits::raise_open_files();
+    scarcity::serve();
+    privacy::guard();
     let signals = Signals::catch().context("cannot catch signals")?;
     let Some(mount) = launch::report(start(&order))? else {
         return Ok(ExitCode::from(FAILED));
@@ -40,7 +42,7 @@ pub fn holder() -> anyhow::Result<ExitCode> {
 
 fn start(order: &Order) -> anyhow::Result<ServedMount> {
     let paths = Paths::new(order.directory.clone());
-    launch::log_to(&paths.log())?;
+    launch::log_to(&paths)?;
     let storage = Storage::join(&paths)?;
     ServedMount::begin(&storage, order.point.clone(), &paths)
 }

@@ -16,6 +16,7 @@ use crate::lend::{Ended, Group, Loan, Machine, budget};
 use crate::lending::{State, secret_of};
 use crate::memory::Memory;
 use crate::preparation::warn_of_server;
+use crate::privacy;
 use crate::say;
 use crate::signals::Signals;
 use crate::storage::choose_server;
@@ -29,6 +30,7 @@ const QUICK_BEAT: Duration = Duration::from_millis(20);
 const BUDGET_MIN: ByteSize = ByteSize::mib(32);
 
 pub fn lend(options: &Lend) -> anyhow::Result<()> {
+    privacy::guard();
     let memory = Memory::of_this_machine();
     check(options.memory, memory)?;
     let secret = read_secret(&options.secret_file)?;

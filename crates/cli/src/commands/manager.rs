@@ -19,13 +19,17 @@ use crate::nodes::{
 };
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
-use crate::{foresight, launch, limits, lines};
+use crate::{foresight, launch, limits, lines, log_file, logging, privacy};
 
 /// Ends only when it cannot go on; its starter knows what to do then.
 pub fn manager() -> anyhow::Result<ExitCode> {
     let order: Order = launch::order()?;
     limits::raise_open_files();
+    privacy::guard();
     let paths = Paths::new(order.directory.clone());
+    if logging::is_kept() {
+        log_file::goes_on(&paths);
+    }
     let size = &order.size;
     let nodes = size.nodes.context("a manager without nodes")?;
     let settings = size.settings(nodes)?;

@@ -15,12 +15,15 @@ use crate::cleanup::{MARK, MOUNT, STATE};
 use crate::failure::{FAILED, Failure};
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
+use crate::memory::Memory;
 use crate::monitor::Monitor;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
+use crate::privacy;
 use crate::process::ProcessId;
 use crate::reporting::{self, Ended};
 use crate::say;
+use crate::scarcity::Score;
 use crate::signals::Signals;
 use crate::staging::{self, Piece};
 use crate::state::{Base, Kind};
@@ -29,6 +32,9 @@ use crate::supervise::{self, Order};
 
 pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let open_files = limits::raise_open_files();
+    let score =
+        Score::of_what_serves().context("cannot read the kernel's score of this process")?;
+    privacy::guard();
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
@@ -50,7 +56,8 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
     }
     stage_in(options, &point.path, &signals)?;
-    carry_out(options, &size, &file_system, &point.path, &signals, open_files)
+    let before = Before { open_files, score };
+    carry_out(options, &size, &file_system, &point.path, &signals, before)
 }
 
 fn stage_in(options: &Run, mount: &Path, signals: &Signals) -> anyhow::Result<()> {
@@ -105,6 +112,12 @@ fn stage_out(options: &Run, mount: &Path, signals: &Signals) -> bool {
     is_whole
 }
 
+/// What this process has of its own that the command is not to have.
+struct Before {
+    open_files: Rlimit,
+    score: Score,
+}
+
 /// Runs the command on the mounted file system, and ends everything.
 fn carry_out(
     options: &Run,
@@ -112,11 +125,11 @@ fn carry_out(
     file_system: &Arc<FileSystem>,
     mount: &Path,
     signals: &Signals,
-    open_files: Rlimit,
+    before: Before,
 ) -> anyhow::Result<ExitCode> {
     let monitor = Monitor::start(Arc::downgrade(file_system));
     let start = Instant::now();
-    let outcome = supervised(options, file_system, mount, signals, open_files);
+    let outcome = supervised(options, size, file_system, mount, signals, before);
     let wall = start.elapsed();
     let left = supervise::end_descendants(&file_system.node_processes());
     if !left.is_empty() {
@@ -156,18 +169,21 @@ fn carry_out(
 
 fn supervised(
     options: &Run,
+    size: &Size,
     file_system: &FileSystem,
     mount: &Path,
     signals: &Signals,
-    open_files: Rlimit,
+    before: Before,
 ) -> anyhow::Result<ExitStatus> {
     let state = file_system.paths.directory.clone();
     let mark = format!("{:016x}", getrandom::u64().context("no random numbers")?);
     // Noted first: whatever is marked is found.
     file_system.set_mark(&mark)?;
     let environment = [(MOUNT, mount), (STATE, state.as_path()), (MARK, Path::new(&mark))];
+    let Before { open_files, mut score } = before;
     let order = Order { words: &options.command, environment: &environment, open_files };
-    let mut child = supervise::start(&order)?;
+    let machine = Memory::of_this_machine().total;
+    let mut child = score.for_a_command(size.each(), machine, || supervise::start(&order))?;
     let command = ProcessId::of(child.id() as i32).context("the command has no process")?;
     file_system.set_command(command)?;
     let tick = || {

@@ -20,7 +20,7 @@ use tidefs_valkey::{
 };
 
 use crate::lending::{Identities, Offers};
-use crate::state::{ClusterRecord, Paths};
+use crate::state::{ClusterRecord, Paths, room};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -187,6 +187,7 @@ impl LocalNodes {
     }
 
     fn launch(&self, host: Host, wanted: Wanted) -> Result<NodeDescription, Failure> {
+        room::make(&self.0.paths);
         let mut id = [0; 20];
         getrandom::fill(&mut id).map_err(Failure::new)?;
         let node = NewNode {
@@ -232,6 +233,7 @@ impl LocalNodes {
         if roster.is_closed {
             return Ok(());
         }
+        room::make(&self.0.paths);
         ClusterRecord::new(&describe(roster)).rewrite(&self.0.paths).map_err(Failure::new)
     }
 

@@ -67,15 +67,12 @@ impl Base {
 
     /// Refuses a directory that others could change under us; one that is missing will do.
     pub fn check(&self) -> Result<(), Failure> {
-        let found = match self.path.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(|source| self.unusable(source))?,
-        };
-        let ours = found.uid() == rustix::process::geteuid().as_raw();
-        if found.is_dir() && ours && found.mode() & 0o022 == 0 {
-            return Ok(());
+        match self.path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.unusable(error)),
+            Ok(_) if is_only_ours(&self.path) => Ok(()),
+            Ok(_) => Err(Failure::StateForeign(self.path.clone())),
         }
-        Err(Failure::StateForeign(self.path.clone()))
     }
 
     fn unusable(&self, cause: io::Error) -> Failure {
@@ -172,6 +169,13 @@ impl Base {
             })
             .collect()
     }
+}
+
+/// A directory of this user that nobody else may write to.
+pub fn is_only_ours(directory: &Path) -> bool {
+    let found = directory.symlink_metadata();
+    let user = rustix::process::geteuid().as_raw();
+    found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0)
 }
 
 /// Takes away the note of an instance, and the directories that are empty without it.

@@ -89,6 +89,11 @@ impl Paths {
         self.directory.join("log.1")
     }
 
+    /// Room that nothing else takes, for what must be written when the disk is full.
+    pub fn reserve(&self) -> PathBuf {
+        self.directory.join("reserve")
+    }
+
     /// Records of all mounts, also of those that are being made or taken away.
     pub fn mount_records(&self) -> Vec<(PathBuf, MountRecord)> {
         let Ok(entries) = fs::read_dir(self.mounts()) else { return Vec::new() };
@@ -141,6 +146,10 @@ impl Instance {
     /// Takes over the instance of a process that is gone, with its record; `None` while one owns it, and
     /// of every instance of another machine, which only that machine can judge.
     pub fn take_over(directory: &Path) -> Option<(Instance, Record)> {
+        // What others could have written there is nothing to go by.
+        if !base::is_only_ours(directory) {
+            return None;
+        }
         // Whoever makes an instance holds its base until it owns the instance.
         let base = Lock::take(directory.parent()?).ok()?;
         let lock = Lock::try_take(directory).ok()??;
@@ -162,16 +171,18 @@ impl Instance {
     }
 
     /// Gives a sign of life from time to time, for whoever asks when this file system died.
-    pub fn beat(&self) {
+    /// `true` when it was time for that.
+    pub fn beat(&self) -> bool {
         let record = self.paths.record();
         if changed(&record).elapsed().is_ok_and(|since| since < BEAT_EVERY) {
-            return;
+            return false;
         }
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let now = Timestamps { last_access: now, last_modification: now };
         if let Err(error) = utimensat(CWD, &record, &now, AtFlags::empty()) {
             tracing::debug!("no sign of life in {}: {error}", record.display());
         }
+        true
     }
 
     pub fn read(&self) -> Result<Record, Failure> {

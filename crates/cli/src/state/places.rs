@@ -6,15 +6,17 @@
 //! may be seen by several machines, so a base there has the machine's name.
 
 use std::ffi::OsString;
+use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::base::Base;
 use super::instance::Paths;
 use super::origin::host_name;
+use super::room;
 
-/// Where the user wishes it, if that can be; or else the place where there is one, or the first where one
-/// can be made. `variable` reads the environment.
+/// Where the user wishes it, if that can be; or else the place where there is something, or the first where
+/// one can be made. `variable` reads the environment.
 pub fn own(variable: impl Fn(&str) -> Option<OsString>) -> Base {
     let user = rustix::process::geteuid().as_raw();
     let can_be =
@@ -23,7 +25,8 @@ pub fn own(variable: impl Fn(&str) -> Option<OsString>) -> Base {
         return wished.clone();
     }
     let places = usual(user, &variable);
-    let there = places.iter().filter(|base| base.path.exists()).find(can_be);
+    let is_used = |base: &&Base| read_dir(&base.path).is_ok_and(|mut in_it| in_it.next().is_some());
+    let there = places.iter().filter(is_used).find(can_be);
     // Without any the first one is refused with the reason.
     there.or_else(|| places.iter().find(can_be)).unwrap_or(&places[0]).clone()
 }
@@ -57,7 +60,10 @@ fn fits(base: &Base) -> bool {
 /// Of an instance.
 pub const LONGEST_NAME: &str = "run-0000000-00000";
 
-/// This user may make it, and nobody else may put something else in its place.
+/// With less on its disk a place is passed over.
+const ROOM_MIN: u64 = 2 << 20;
+
+/// This user may make it, there is room, and nobody else may put something else in its place.
 fn can_be_made(base: &Base, user: u32) -> bool {
     let above =
         base.path.ancestors().skip(1).find_map(|above| Some((above, above.metadata().ok()?)));
@@ -65,7 +71,8 @@ fn can_be_made(base: &Base, user: u32) -> bool {
         let writable = rustix::fs::access(above, rustix::fs::Access::WRITE_OK).is_ok();
         let (is_sticky, is_shared) = (found.mode() & 0o1000 != 0, found.mode() & 0o022 != 0);
         let is_safe = [user, 0].contains(&found.uid()) && (is_sticky || !is_shared);
-        found.is_dir() && writable && is_safe
+        let has_room = room::free(above).is_ok_and(|free| free >= ROOM_MIN);
+        found.is_dir() && writable && is_safe && has_room
     })
 }
 
@@ -108,7 +115,7 @@ mod tests {
         let usual = usual(rustix::process::geteuid().as_raw(), variable);
         let home = usual.iter().find(|base| base.path.starts_with(folder.path())).unwrap();
         let others_are_free = usual.iter().all(|base| base == home || !base.path.exists());
-        fs::create_dir_all(&home.path).unwrap();
+        fs::create_dir_all(home.path.join("run-1-00000")).unwrap();
         if others_are_free {
             assert_eq!(own(variable), *home);
         }

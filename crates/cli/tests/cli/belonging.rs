@@ -142,12 +142,26 @@ fn a_name_that_somebody_else_took_denies_nobody_service() {
         r#"set -e
         mount -t tmpfs -o mode=1777 tmpfs /var/tmp
         mount -t tmpfs -o mode=1777 tmpfs "$TMPDIR"
+        # Of a file system that somebody has on this machine.
+        [ ! -d /tmp/tidefs-0 ] || mount -t tmpfs -o mode=777 tmpfs /tmp/tidefs-0
         export HOME="$TMPDIR"
         unset XDG_STATE_HOME
         {tidefs} up --mount one --node-memory 64MiB
         [ -d /var/tmp/tidefs-0/up ]
         {tidefs} down
         [ ! -e /var/tmp/tidefs-0 ]
+        # Nor does anybody act on what somebody else has written there.
+        sleep 1000 & victim=$!
+        started=$(cut -d ' ' -f 22 /proc/$victim/stat)
+        boot=$(cat /proc/sys/kernel/random/boot_id)
+        setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "
+            mkdir -p /var/tmp/tidefs-0/up
+            echo '{{\"kind\":\"up\",\"owner\":{{\"pid\":1,\"started\":1}},\"boot_id\":\"'$boot'\",\"base_made\":false,
+                \"nodes\":[],\"command\":{{\"pid\":'$victim',\"started\":'$started'}}}}' > /var/tmp/tidefs-0/up/record.json"
+        {tidefs} status || true
+        {tidefs} --state /var/tmp/tidefs-0 status || true
+        kill $victim
+        rm -r /var/tmp/tidefs-0
         for made in "mkdir /var/tmp/tidefs-0" "ln -s /etc /var/tmp/tidefs-0" "touch /var/tmp/tidefs-0"; do
             setpriv --reuid 65534 --regid 65534 --clear-groups $made
             {tidefs} run --mount two -- sh -c 'echo "$TIDEFS_STATE"'

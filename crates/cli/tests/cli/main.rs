@@ -20,6 +20,7 @@ mod placement;
 mod planning;
 mod remounted;
 mod run;
+mod scarcity;
 mod sealed;
 mod signals;
 mod staging;

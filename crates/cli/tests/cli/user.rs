@@ -73,3 +73,33 @@ fn down_names_what_does_not_end_and_fails() {
     endless.wait().unwrap();
     world.is_as_before();
 }
+
+/// The files of a process in `/proc` that its user may not open are root's.
+#[test]
+fn processes_that_know_secrets_show_them_to_nobody() {
+    let Some(world) = wanted("server").then(World::of_ordinary_user).flatten() else { return };
+    world.has_server();
+    let options = ["--nodes", "1..2", "--policy", "static", "--node-memory", "64MiB"];
+    world.run([&["up"], &options[..]].concat()).succeeded();
+    world.shell("mkdir second").succeeded();
+    world.run(["mount", "second"]).succeeded();
+    let look = r#"for word in daemon holder manager run; do
+            for pid in $(pgrep -u "$(id -u)" -f "^tidefs $word|/tidefs $word"); do
+                head -c 1 /proc/$pid/environ > /dev/null 2>&1 && echo $word shows its environment
+                [ "$(readlink /proc/$pid/cwd)" ] && echo $word shows its folder
+                head -c 1 /proc/$pid/auxv > /dev/null 2>&1 && echo $word shows its memory
+                echo $word is there
+            done
+        done"#;
+    let within = ["run", "--mount", "third", "--", "sh", "-c", look];
+    let said = world.run(within).succeeded().stdout;
+    for word in ["daemon", "holder", "manager", "run"] {
+        assert!(said.contains(&format!("{word} is there")), "no {word} in {said}");
+    }
+    assert!(!said.contains("shows"), "{said}");
+    let doctor = world.run(["doctor"]).stdout;
+    assert!(doctor.contains("memory shortage   nodes and mounts cannot be spared"), "{doctor}");
+    world.run(["down"]).succeeded();
+    world.shell("rmdir second").succeeded();
+    world.is_as_before();
+}
