@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
-  tenants uring papers python package
+  tenants uring papers python package steady level
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lent suites package
+	$(MAKE) --no-print-directory killed crashed lent suites package level
 
 lint:
 	cargo fmt --all --check
@@ -60,6 +60,18 @@ workflows:
 	  $(LIMIT) /usr/bin/python3 workflows/run.py --tidefs $(TIDEFS) --workflow $$workflow \
 	    --store $$store --size small || exit 1; \
 	done; done
+
+# What comes and goes at a steady state leaves memory, descriptors and threads as they were.
+STEADY = /usr/bin/python3 trust/steady.py --tidefs $(TIDEFS)
+
+level:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) $(STEADY) --seconds 25 --every 0.5
+
+steady: ## an hour of making, moving, listing and removing files on each kind of file system: nothing grows
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(STEADY) --seconds 3600 --every 5
 
 # Nodes come and go under verified I/O, on both kinds of server.
 SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
@@ -170,6 +182,7 @@ suites:
 	$(LIMIT) trust/pjdfstest/run.py --tidefs $(TIDEFS)
 	$(LIMIT) trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
+	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10 --store valkey --clocks
 	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
 
 # The Python package, with the system's own Python; `make python`: with every version there is.
@@ -189,6 +202,7 @@ litmus: ## races between two mounts, five minutes on each store and as long whil
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose --churn
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3 --store valkey --clocks
 
 programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
 	scripts/setup all

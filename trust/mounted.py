@@ -1,6 +1,7 @@
 """A file system that `tidefs` keeps up while a suite works on it, on one mount or several."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from host_clock import HostClock
 
 PROJECT = Path(__file__).resolve().parents[1]
 TIDEFS = PROJECT / "target/release/tidefs"
@@ -43,7 +46,13 @@ class Mounted:
     """Started when entered and taken down when left, also after a failure."""
 
     def __init__(
-        self, tidefs: Path, scratch: Path, *up: str, mounts: int = 1, server: str | None = None
+        self,
+        tidefs: Path,
+        scratch: Path,
+        *up: str,
+        mounts: int = 1,
+        server: str | None = None,
+        clocks: bool = False,
     ):
         self.tidefs, self.state = str(tidefs), str(scratch / "state")
         self.up, self.scratch = up, scratch
@@ -51,21 +60,25 @@ class Mounted:
         self.environment = dict(os.environ)
         if server:
             self.environment["TIDEFS_SERVER"] = server
+        # Where hosts' clocks differ, all but the first mount have one of their own.
+        self.clocks = [HostClock(scratch / f"clock-{it.name}") for it in self.mounts[1:] if clocks]
 
     @classmethod
-    def on(cls, store: str, tidefs: Path, scratch: Path, mounts: int = 1) -> "Mounted":
+    def on(
+        cls, store: str, tidefs: Path, scratch: Path, mounts: int = 1, clocks: bool = False
+    ) -> "Mounted":
         """On either store; the nodes are two, so that one file's stripes lie on both."""
         scratch = scratch / store
         scratch.mkdir()
         nodes = ("--nodes", "2", "--node-memory", "256MiB") if store == "valkey" else ()
-        return cls(tidefs, scratch, *nodes, mounts=mounts)
+        return cls(tidefs, scratch, *nodes, mounts=mounts, clocks=clocks)
 
     def __enter__(self) -> "Mounted":
         try:
             self.call("up", *self.up, "--mount", str(self.mounts[0]))
-            for mount in self.mounts[1:]:
+            for mount, clock in itertools.zip_longest(self.mounts[1:], self.clocks):
                 mount.mkdir()
-                self.call("mount", str(mount))
+                self.call("mount", str(mount), clock=clock)
         except BaseException:
             self.call("down", check=False)
             raise
@@ -111,10 +124,10 @@ class Mounted:
         timer.start()
         return timer
 
-    def call(self, *words: str, check: bool = True) -> str:
+    def call(self, *words: str, check: bool = True, clock: HostClock | None = None) -> str:
         done = subprocess.run(
             [self.tidefs, "--state", self.state, *words],
-            env=self.environment,
+            env=self.environment | (clock.environment if clock else {}),
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,

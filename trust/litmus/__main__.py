@@ -2,7 +2,9 @@
 docs/SEMANTICS.md makes of them.
 
 Each is seeded and bounded in time. Run as `python3 trust/litmus [NAMES]`. With --churn nodes come and
-go meanwhile, on the store that has any. With --mounts 3 a third mount takes part. What takes long is
+go meanwhile, on the store that has any. With --clocks the mounts are on hosts whose clocks are hours apart, and
+are set all the time, where a mount is a process of its own; what is about times is left out. With --mounts 3 a
+third mount takes part. What takes long is
 tried where --seconds or its name asks for it.
 
 Exit status 0 when all held, 1 when something did not, 2 for wrong usage.
@@ -28,6 +30,7 @@ import names  # noqa: E402
 import rest  # noqa: E402
 import stopped  # noqa: E402
 import winners  # noqa: E402
+from host_clock import stepping  # noqa: E402
 from mounted import STORES, TIDEFS, Mounted  # noqa: E402
 from race import Broken, Race  # noqa: E402
 
@@ -78,9 +81,9 @@ def seconds_min(test) -> float:
 
 def begin(store: str, options, scratch: Path) -> Mounted:
     if not options.churn:
-        return Mounted.on(store, options.tidefs, scratch, options.mounts)
+        return Mounted.on(store, options.tidefs, scratch, options.mounts, options.clocks)
     nodes = ("--nodes", f"1..{NODES_MAX}", "--policy", "static", "--node-memory", "256MiB")
-    return Mounted(options.tidefs, scratch, *nodes, mounts=options.mounts)
+    return Mounted(options.tidefs, scratch, *nodes, mounts=options.mounts, clocks=options.clocks)
 
 
 def play(store: str, chosen: dict, options) -> list[str]:
@@ -89,6 +92,8 @@ def play(store: str, chosen: dict, options) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="tidefs-litmus-", dir="/tmp") as scratch:
         with contextlib.ExitStack() as stack:
             mounted = stack.enter_context(begin(store, options, Path(scratch)))
+            if mounted.clocks:
+                stack.enter_context(stepping(mounted.clocks, options.seed))
             changes = stack.enter_context(churn(mounted, options.seed)) if options.churn else []
             watch = mounted.give_up_after(options.seconds + GRACE_SECONDS)
             for name, test in chosen.items():
@@ -126,6 +131,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for all tests on one store")
     parser.add_argument("--seed", type=int, default=None, help="default: another each time")
     parser.add_argument("--churn", action="store_true", help="nodes come and go, on valkey only")
+    parser.add_argument("--clocks", action="store_true", help="hosts' clocks differ, on valkey only")
     parser.add_argument("--verbose", action="store_true", help="a line for each test")
     parser.add_argument("names", nargs="*", help="parts of the names of tests; default: all")
     options = parser.parse_args()
@@ -133,6 +139,8 @@ def main() -> int:
         parser.error(f"there is no program {options.tidefs}; run make build")
     if options.churn and options.store not in (None, ["valkey"]):
         parser.error("--churn is for --store valkey: the other one has no nodes")
+    if options.clocks and (options.store != ["valkey"] or options.mounts < 2):
+        parser.error("--clocks is for several mounts on --store valkey")
     if options.mounts < 1:
         parser.error("at least 1 mount is needed")
     chosen = {
@@ -149,6 +157,8 @@ def main() -> int:
     options.tidefs = options.tidefs.resolve()
     if options.seed is None:
         options.seed = random.randrange(1 << 32)
+    if options.clocks and not options.names:
+        chosen = {name: test for name, test in chosen.items() if test not in clocks.TESTS}
     stores = options.store or (["valkey"] if options.churn else STORES)
     broken = [what for store in stores for what in play(store, chosen, options)]
     for what in broken:

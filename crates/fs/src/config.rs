@@ -43,6 +43,9 @@ pub struct Config {
     pub read_ahead_bytes_max: ByteSize,
     /// Threads that move stripes between this mount and the store.
     pub io_threads: usize,
+    /// Inodes that the kernel of this mount knows, beyond which it is asked to give up those that no program
+    /// uses. Each takes some 300 bytes here.
+    pub known_inodes_max: usize,
     /// How long written bytes may wait before they are sent without being asked for.
     pub dirty_age_max: Duration,
     /// Offer the files that the store can pin to the kernel directly.
@@ -61,6 +64,7 @@ impl Config {
             dirty_bytes_max: ByteSize::mib(64),
             read_ahead_bytes_max: ByteSize::mib(64),
             io_threads: 4,
+            known_inodes_max: 65_536,
             dirty_age_max: Duration::from_secs(1),
             passthrough: false,
             defers_names: true,

@@ -54,10 +54,10 @@ mod write;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize};
+use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize, Time};
 use tidefs_store::{Store, caller};
 
 pub use append::AppendedAt;
@@ -84,6 +84,8 @@ const BUFFERS_MIN: u64 = 2;
 /// After a full store, this many writes wait for the store one by one, so that `ENOSPC` reaches the
 /// write that meets it; each that succeeds counts down.
 const WRITES_IN_DOUBT: u32 = 64;
+/// Buffers whose age is looked at in one go.
+const AGED_AT_ONCE: usize = 64;
 /// How long a writer waits for a buffer before it sees to it that more of them are sent.
 const BUFFER_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -100,6 +102,8 @@ pub struct DataPath<S: Store> {
     buffers: Arc<Buffers>,
     buffer_count: usize,
     unsent: Unsent<Striped<S>>,
+    /// Files whose appends the store could not be told of; each once.
+    owing: Mutex<Vec<Weak<Striped<S>>>>,
     read_buffers: ReadBuffers,
     ahead_budget: Arc<AheadBudget>,
     /// Writes that are yet to wait for the store because it was full.
@@ -137,6 +141,7 @@ impl<S: Store> DataPath<S> {
             buffers: Buffers::new(stripe_size.bytes() as usize, buffer_count),
             buffer_count,
             unsent: Unsent::new(),
+            owing: Mutex::default(),
             read_buffers: ReadBuffers::new(stripe_size.bytes() as usize, ahead_stripes as usize),
             ahead_budget: AheadBudget::new(ahead_stripes as usize),
             in_doubt: AtomicU32::new(0),
@@ -306,6 +311,46 @@ impl<S: Store> DataPath<S> {
         if self.unsent.count() > self.buffer_count / 2 {
             self.send_oldest();
         }
+    }
+
+    /// Starts to send what has waited for longer than the mount lets it, of all files; looks at nothing
+    /// else. Does not wait, and leaves the inodes alone.
+    pub fn flush_aged(&self, now: Time) {
+        let mut last = 0;
+        loop {
+            let oldest = self.unsent.oldest(last, AGED_AT_ONCE);
+            for (birth, file, index) in &oldest {
+                last = *birth;
+                if !file.flush_aged(*index, now) {
+                    return;
+                }
+            }
+            if oldest.len() < AGED_AT_ONCE {
+                return;
+            }
+        }
+    }
+
+    /// A file owes the store to tell how far it was appended to.
+    fn owes(&self, file: &Arc<Striped<S>>) {
+        self.owing().push(Arc::downgrade(file));
+    }
+
+    /// Tries again to tell what files owe, and looks at no others.
+    pub fn tell_owed(&self) {
+        let owing = std::mem::take(&mut *self.owing());
+        for file in owing.iter().filter_map(Weak::upgrade) {
+            if let Err(error) = file.tell_appends() {
+                tracing::debug!(%error, "what was appended is not in the store yet");
+            }
+            if file.owes_appends() {
+                self.owes(&file);
+            }
+        }
+    }
+
+    fn owing(&self) -> MutexGuard<'_, Vec<Weak<Striped<S>>>> {
+        self.owing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Several at once: small pieces of one file go to the store in one call.

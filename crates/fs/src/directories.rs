@@ -12,6 +12,7 @@ use std::sync::{MutexGuard, PoisonError};
 use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
+use crate::attr::Kind;
 use crate::deferring::Change;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -42,7 +43,7 @@ pub(crate) struct Memory {
 
 impl<S: Store> Node<S> {
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +90,8 @@ impl<S: Store> Fs<S> {
     /// The directory's record or headers are about to be changed, or were, in another way than by
     /// [`Fs::change_entries`].
     pub(crate) fn forget_directory(&self, directory: Ino) {
-        if let Some(node) = self.table.find(directory) {
+        let node = self.table.find(directory);
+        if let Some(node) = node.filter(|node| node.kind == Kind::Directory) {
             let mut memory = node.memory();
             memory.generation += 1;
             memory.parts = None;

@@ -1,8 +1,8 @@
 //! The file system as one mount sees it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Granted, Ino, MountId, Partition, ShardKey, Time};
@@ -25,6 +25,7 @@ use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
 use crate::leases::{self, Leases};
+use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Membership, Solitude};
@@ -62,6 +63,9 @@ pub struct Fs<S: Store> {
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
     pub(crate) unfinished: Unfinished,
     pub(crate) census: Census,
+    /// Where the kernel of this mount can be told what to forget.
+    pub(crate) kernel_cache: OnceLock<Arc<dyn KernelCache>>,
+    pub(crate) prunings: AtomicUsize,
 }
 
 /// Odd, so that multiples of it walk through all 64-bit numbers.
@@ -202,6 +206,8 @@ impl<S: Store> Fs<S> {
             closed: Mutex::default(),
             unfinished: Unfinished::default(),
             census: Census::default(),
+            kernel_cache: OnceLock::new(),
+            prunings: AtomicUsize::new(0),
         }
     }
 
@@ -265,8 +271,7 @@ impl<S: Store> Fs<S> {
     /// start, and before the next call the kernel must have dropped every name and attribute that it
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
-        let now = self.steady();
-        self.handles.all_files().iter().for_each(|handle| handle.file.flush_aged(now));
+        self.data.flush_aged(self.steady());
         self.data.free_waiting();
         if self.membership.is_about_to_share() && !self.is_settled() {
             self.membership.set_unready();
@@ -304,6 +309,7 @@ impl<S: Store> Fs<S> {
         self.data.set_others(self.membership.others(steady));
         self.data.free_due();
         self.listed.give_up(steady);
+        self.prune_inodes();
         self.note_open_files(steady);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
@@ -337,12 +343,11 @@ impl<S: Store> Fs<S> {
 
     /// Another mount that is about to start appends behind what this one appended.
     fn tell_appends(&self) {
-        let is_about_to_share = self.membership.is_about_to_share();
+        // It is tried again soon; what else there is to keep up does not wait for room.
+        if !self.membership.is_about_to_share() {
+            return caller::without_waiting(|| self.data.tell_owed());
+        }
         for handle in self.handles.all_files() {
-            if !is_about_to_share && !handle.file.owes_appends() {
-                continue;
-            }
-            // It is tried again soon; what else there is to keep up does not wait for room.
             if let Err(error) = caller::without_waiting(|| handle.file.tell_appends()) {
                 tracing::debug!(%error, "what was appended is not in the store yet");
             }

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::entry::{Place, Reference};
 
 const STRIPES: usize = 64;
-/// With 64 stripes this is a quarter of a million names, some tens of MiB.
-const NAMES_PER_STRIPE: usize = 4_096;
+/// With 64 stripes some tens of thousands of names, each of which takes some 200 bytes.
+const NAMES_PER_STRIPE: usize = 1_024;
 
 #[derive(Debug)]
 pub(crate) struct Hints {
@@ -75,11 +75,23 @@ impl Hints {
         names.names.remove(place)
     }
 
+    /// There is no such name any more.
+    pub fn is_gone(&self, place: &Place) {
+        self.stripe(place).names.remove(place);
+    }
+
     /// This mount changed what these names stand for.
     pub fn drop_of(&self, places: &[&Place]) {
         for place in places {
             self.take(place);
         }
+    }
+
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        let lock =
+            |names: &Mutex<Names>| names.lock().unwrap_or_else(PoisonError::into_inner).names.len();
+        self.stripes.iter().map(lock).sum()
     }
 
     fn stripe(&self, place: &Place) -> MutexGuard<'_, Names> {

@@ -6,6 +6,7 @@
 //! nothing: a removed file stays for longer than that in any case. A mount that died does not count.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ const FAILURES_MAX: u32 = 2;
 pub(crate) struct Holding {
     files: Mutex<HashMap<Ino, ShardKey>>,
     looked: Mutex<Looked>,
+    /// Files that were opened or closed are noted, for a look at them alone.
+    notes: AtomicBool,
+    changed: Mutex<HashMap<Ino, ShardKey>>,
 }
 
 /// The look before.
@@ -40,10 +44,14 @@ struct Looked {
     at: Time,
     /// The last file that failed, of those to enter and those to leave; the next ones were not tried.
     stopped: [Option<Ino>; 2],
+    /// It saw to all files that are open.
+    saw_all: bool,
 }
 
+type File = (Ino, ShardKey);
+
 /// A file, and its record as it is thought to be.
-type Thought = ((Ino, ShardKey), Option<Vec<u8>>);
+type Thought = (File, Option<Vec<u8>>);
 
 /// What is to become of this mount in a file's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,17 @@ fn beginning_behind(stopped: Option<Ino>, mut files: Vec<(Ino, ShardKey)>) -> Ve
 }
 
 impl Holding {
+    /// A file was opened here that was not, or closed for the last time.
+    pub fn changed(&self, ino: Ino, home: ShardKey) {
+        if self.notes.load(Ordering::SeqCst) {
+            self.noted().insert(ino, home);
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn files(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,17 +98,14 @@ impl<S: Store> Fs<S> {
         }
         looked.at = now;
         // Held on, so that two looks do not meet.
-        let open: BTreeMap<Ino, ShardKey> = match self.is_alone() {
-            true => BTreeMap::new(),
-            false => self.open_files(),
+        let alone = self.is_alone();
+        self.holding.notes.store(!alone, Ordering::SeqCst);
+        let changed = std::mem::take(&mut *self.holding.noted());
+        let (begun, ended) = match looked.saw_all && !alone {
+            true => self.changes_among(&changed),
+            false => self.changes_of_all(alone),
         };
-        let is_open = |ino: &Ino| self.table.find(*ino).is_some_and(|node| node.is_open());
-        let known: BTreeMap<_, _> = self.holding.files().clone().into_iter().collect();
-        let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
-        let ended = known.iter().map(|(ino, home)| (*ino, *home));
-        // As long as bytes may arrive the file has to be there.
-        let ended = ended.filter(|(ino, _)| !is_open(ino) && self.store.fence_file(*ino).is_ok());
-        let ended = ended.collect();
+        looked.saw_all = false;
         let wishes = [(Wish::Enter, begun), (Wish::Leave, ended)];
         for ((wish, files), stopped) in wishes.into_iter().zip(&mut looked.stopped) {
             let files = beginning_behind(*stopped, files);
@@ -99,6 +115,41 @@ impl<S: Store> Fs<S> {
                 tracing::debug!(%error, "others do not know yet which files are open here");
             }
         }
+        looked.saw_all = !alone && looked.stopped == [None; 2];
+    }
+
+    fn is_open_here(&self, ino: Ino) -> bool {
+        self.table.find(ino).is_some_and(|node| node.is_open())
+    }
+
+    /// Of files that were opened or closed: those to enter and those to leave.
+    fn changes_among(&self, changed: &HashMap<Ino, ShardKey>) -> (Vec<File>, Vec<File>) {
+        let known = self.holding.files();
+        let each = changed.iter().map(|(ino, home)| (*ino, *home));
+        let differ = each.filter(|(ino, _)| known.contains_key(ino) != self.is_open_here(*ino));
+        let (mut begun, ended): (Vec<File>, Vec<File>) =
+            differ.partition(|(ino, _)| !known.contains_key(ino));
+        drop(known);
+        let mut ended = self.fenced(ended);
+        (begun.sort_unstable(), ended.sort_unstable());
+        (begun, ended)
+    }
+
+    /// The same of all files.
+    fn changes_of_all(&self, alone: bool) -> (Vec<File>, Vec<File>) {
+        let open = if alone { BTreeMap::new() } else { self.open_files() };
+        let known: BTreeMap<_, _> = self.holding.files().clone().into_iter().collect();
+        let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
+        let ended = known.into_iter().filter(|(ino, _)| !self.is_open_here(*ino)).collect();
+        (begun, self.fenced(ended))
+    }
+
+    /// As long as bytes may arrive the file has to be there: those of the others come up at the next look.
+    fn fenced(&self, ended: Vec<File>) -> Vec<File> {
+        let is_fenced = |(ino, _): &File| self.store.fence_file(*ino).is_ok();
+        let (fenced, others): (Vec<File>, Vec<File>) = ended.into_iter().partition(is_fenced);
+        self.holding.noted().extend(others);
+        fenced
     }
 
     fn open_files(&self) -> BTreeMap<Ino, ShardKey> {
@@ -122,6 +173,8 @@ impl<S: Store> Fs<S> {
                 let (others, done) = self.note_as_known(wish, left, &mut failures);
                 (left, noted) = (others, if done.is_err() { done } else { noted });
             }
+            // They come up at the next look.
+            self.holding.noted().extend(left.into_iter().map(|(file, _)| file));
         }
         noted
     }

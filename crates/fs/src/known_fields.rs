@@ -19,8 +19,8 @@ use crate::keys::{ENTRY_PREFIX, INODE_PREFIX, is_leased};
 use crate::leases::Leases;
 
 const STRIPES: usize = 64;
-/// With 64 stripes this is a quarter of a million fields, some tens of MiB.
-const FIELDS_PER_STRIPE: usize = 4_096;
+/// With 64 stripes some tens of thousands of fields, each of which takes some 400 bytes.
+const FIELDS_PER_STRIPE: usize = 1_024;
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct KnownFields {

@@ -60,7 +60,8 @@ impl<S: Store> Fs<S> {
     pub(crate) fn keep_record_in(&self, slot: &mut Slot<S>, inode: &Inode, before: Before) {
         let unchanged = self.record_changes.load(Ordering::SeqCst) == before.changes;
         let Some(alone) = before.alone.filter(|_| unchanged) else { return };
-        slot.known = Some(KnownRecord { alone, since: before.since, inode: inode.clone() });
+        let known = KnownRecord { alone, since: before.since, inode: inode.clone() };
+        slot.known = Some(Box::new(known));
     }
 
     /// Whether what a slot has is still right. `alone` was asked for before the slot was locked.

@@ -134,7 +134,8 @@ impl<S: Store> Fs<S> {
         let batch = Batch::new()
             .present(record.clone())
             .patch(record.clone(), inode::LAYOUT, layout.number().to_be_bytes())
-            .max(record, inode::CTIME, self.now().0);
+            .max(record, inode::CTIME, self.now().0)
+            .reclaims();
         let set = self.store.batch(node.home, &batch);
         self.forget_directory(ino);
         self.record_of_changed(ino);

@@ -131,6 +131,11 @@ impl Leases {
         self.shards.lease(shard).map(|number| number | IS_LEASE)
     }
 
+    /// Nobody looks at these shards any more: their directory was removed.
+    pub fn watch_no_more(&self, shards: impl Iterator<Item = ShardKey>) {
+        shards.for_each(|shard| self.shards.watch_no_more(shard));
+    }
+
     pub fn now(&self) -> Time {
         self.clock.steady()
     }

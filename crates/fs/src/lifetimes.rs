@@ -6,6 +6,7 @@
 //! knows more of them than the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey};
@@ -40,6 +41,8 @@ pub trait KernelCache: Send + Sync {
     /// Has the kernel forget the attributes of an inode, also those of answers that it asked for before and
     /// has not looked at yet. `false`: it does not have the inode, unless it is in such an answer.
     fn forget(&self, ino: Ino) -> bool;
+    /// Asks the kernel to give up inodes that no program uses. It may not, and says so by forgetting none.
+    fn prune(&self, inos: &[Ino]);
 }
 
 impl<S: Store> Fs<S> {
@@ -47,7 +50,20 @@ impl<S: Store> Fs<S> {
     pub fn set_kernel_cache(&self, cache: Arc<dyn KernelCache>) {
         let table = Arc::clone(&self.table);
         let knows = move |ino| table.find(ino).is_some();
-        self.store.leases.set_kernel_cache(cache, Box::new(knows));
+        self.store.leases.set_kernel_cache(cache.clone(), Box::new(knows));
+        // It is called once.
+        let _ = self.kernel_cache.set(cache);
+    }
+
+    /// Has the kernel give up inodes where it knows too many: what other mounts removed it would keep until
+    /// it is short of memory.
+    pub(crate) fn prune_inodes(&self) {
+        let Some(cache) = self.kernel_cache.get() else { return };
+        let turn = self.prunings.fetch_add(1, Ordering::Relaxed);
+        let surplus = self.table.surplus(self.config.known_inodes_max, turn);
+        if !surplus.is_empty() {
+            cache.prune(&surplus);
+        }
     }
 
     /// Of anything: up to [`LIFETIME_MAX`] while this is the only mount; zero as soon as there is another one.

@@ -219,7 +219,9 @@ impl NumberSource {
     fn grant(&self, store: &impl Store) -> Result<Range<u64>, Error> {
         let NumberSource { field, per_grant, .. } = *self;
         // A superblock that was lost must not begin anew with numbers that inodes have.
-        let batch = Batch::new().present(FORMAT).add(field, 0, per_grant as i64).read(field);
+        // It counts, and takes no room: nobody waits for that while others wait for this one's numbers.
+        let batch =
+            Batch::new().present(FORMAT).add(field, 0, per_grant as i64).read(field).reclaims();
         let mut outcome = match store.batch(keys::SUPERBLOCK, &batch) {
             // A grant that may have been made is given up: numbers are plenty.
             Err(StoreError::Indeterminate { .. }) => store.batch(keys::SUPERBLOCK, &batch)?,

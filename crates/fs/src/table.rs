@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
@@ -22,12 +22,18 @@ use crate::layout::Layout;
 
 /// Beyond the bits of a mode.
 const IS_LOCAL: u32 = 1 << 31;
+/// This part of the table is given up beyond what is too many, so that it is not done for each one.
+const PRUNED_SHARE: usize = 16;
+/// Inodes that the kernel is asked to give up in one go.
+const PRUNED_AT_ONCE: usize = 4_096;
 /// Locks over which the table is spread.
 const STRIPES: usize = 64;
 
 pub struct Table<S: Store> {
-    stripes: Vec<Mutex<HashMap<Ino, Arc<Node<S>>>>>,
+    stripes: Vec<Nodes<S>>,
 }
+
+type Nodes<S> = Mutex<HashMap<Ino, Arc<Node<S>>>>;
 
 /// What a new entry of a directory takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +55,8 @@ pub struct Node<S: Store> {
     /// (the next bit), and group (high 32 bits).
     inherited: AtomicU64,
     slot: Mutex<Slot<S>>,
-    /// Of a directory.
-    pub(crate) memory: Mutex<Memory>,
+    /// Of a directory; most inodes are none.
+    pub(crate) memory: OnceLock<Box<Mutex<Memory>>>,
     /// The time of being alone since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
@@ -69,7 +75,7 @@ pub struct Slot<S: Store> {
     /// What the record said when the file was closed last.
     pub left: Option<Stored>,
     /// The file's record, where it was read lately.
-    pub known: Option<KnownRecord>,
+    pub known: Option<Box<KnownRecord>>,
 }
 
 impl<S: Store> Node<S> {
@@ -90,7 +96,7 @@ impl<S: Store> Node<S> {
             handles: AtomicU64::new(0),
             inherited: AtomicU64::new(0),
             slot: Mutex::new(slot),
-            memory: Mutex::default(),
+            memory: OnceLock::new(),
             bare: AtomicU64::new(0),
         }
     }
@@ -117,9 +123,9 @@ impl<S: Store> Node<S> {
         self.handles.load(Ordering::SeqCst) > 0
     }
 
-    /// One handle more, for whoever holds the slot.
-    pub fn add_handle(&self, _slot: &Slot<S>) {
-        self.handles.fetch_add(1, Ordering::SeqCst);
+    /// One handle more, for whoever holds the slot. `true`: it is the first.
+    pub fn add_handle(&self, _slot: &Slot<S>) -> bool {
+        self.handles.fetch_add(1, Ordering::SeqCst) == 0
     }
 
     pub fn has_one_handle(&self, _slot: &Slot<S>) -> bool {
@@ -192,19 +198,35 @@ impl<S: Store> Table<S> {
         self.forget(ino, 0);
     }
 
+    /// Some of those that the kernel could do without, where it knows more than `most`: down to a little less
+    /// than that, and no more than it is told of at once. `turn`: which, another one each time.
+    pub fn surplus(&self, most: usize, turn: usize) -> Vec<Ino> {
+        let known: usize = self.stripes.iter().map(|stripe| lock(stripe).len()).sum();
+        let Some(beyond) = known.checked_sub(most).filter(|beyond| *beyond > 0) else {
+            return Vec::new();
+        };
+        let wanted = (beyond + most / PRUNED_SHARE).min(PRUNED_AT_ONCE);
+        let each = wanted.div_ceil(STRIPES);
+        let stripes = self.stripes.iter().cycle().skip(turn % STRIPES).take(STRIPES);
+        let some = stripes.flat_map(|stripe| {
+            let stripe = lock(stripe);
+            let unused = stripe.values().filter(|node| node.ino != Ino::ROOT && !node.is_open());
+            unused.map(|node| node.ino).take(each).collect::<Vec<_>>()
+        });
+        some.take(wanted).collect()
+    }
+
     /// All inodes that the kernel knows now.
     pub fn inos(&self) -> Vec<Ino> {
         let stripes = self.stripes.iter();
-        stripes
-            .flat_map(|stripe| {
-                let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-                stripe.keys().copied().collect::<Vec<_>>()
-            })
-            .collect()
+        stripes.flat_map(|stripe| lock(stripe).keys().copied().collect::<Vec<_>>()).collect()
     }
 
     fn stripe(&self, ino: Ino) -> MutexGuard<'_, HashMap<Ino, Arc<Node<S>>>> {
-        let stripe = &self.stripes[ino.0 as usize % STRIPES];
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stripes[ino.0 as usize % STRIPES])
     }
+}
+
+fn lock<S: Store>(stripe: &Nodes<S>) -> MutexGuard<'_, HashMap<Ino, Arc<Node<S>>>> {
+    stripe.lock().unwrap_or_else(PoisonError::into_inner)
 }

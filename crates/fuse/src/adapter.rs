@@ -10,7 +10,9 @@
 mod convert;
 mod kernel;
 mod listing;
+mod lock_family;
 mod locks;
+mod names;
 mod opening;
 mod reply;
 mod requests;
@@ -22,8 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fuser::{Errno, Request};
-use tidefs_fs::{Error, Fs, Lifetimes, Standing};
-use tidefs_model::Ino;
+use tidefs_fs::{Error, Fs};
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -31,8 +32,9 @@ use crate::errno;
 use crate::following::Following;
 use crate::lock_waits::LockWaits;
 use crate::misplaced::Misplaced;
-use crate::passthrough::Backings;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
+
+use reply::Answers;
 
 pub use convert::GENERATION;
 pub use kernel::{Kernel, forgets_attributes, negotiate};
@@ -43,7 +45,7 @@ pub struct Adapter<S: Store> {
     kernel: Arc<Kernel>,
     /// Passthrough was asked for when the mount was made.
     passthrough: bool,
-    backings: Backings,
+    answers: Answers<S>,
     lock_waits: Arc<LockWaits<S>>,
     misplaced: Arc<Misplaced>,
     following: Following,
@@ -60,11 +62,12 @@ impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
         let misplaced = Misplaced::new(kernel.clone());
+        let answers = Answers::new(fs.clone(), kernel.clone());
         Adapter {
             fs,
             kernel,
             passthrough,
-            backings: Backings::default(),
+            answers,
             lock_waits,
             misplaced,
             following: Following::new(),
@@ -72,8 +75,8 @@ impl<S: Store> Adapter<S> {
         }
     }
 
-    /// Carries out one request. What fails by the store's or this program's doing is logged,
-    /// because the program that asked learns only a number.
+    /// Carries out one request that never waits for room: it looks, or frees memory. What fails by the
+    /// store's or this program's doing is logged, because the program that asked learns only a number.
     fn run<T>(
         &self,
         request: &Request,
@@ -101,20 +104,12 @@ impl<S: Store> Adapter<S> {
     /// Nobody is told what fails.
     fn go_on(&self, work: impl FnOnce(&Fs<S>)) {
         let Some(_under_way) = self.kernel.begin() else { return };
-        if catch_unwind(AssertUnwindSafe(|| work(&self.fs))).is_err() {
+        // It does not wait for room on a thread that serves: what finds none is left as it is.
+        let nobody = Caller { number: 0, has_gone: |_| true, begins_again: || true };
+        let work = AssertUnwindSafe(|| caller::serve(Some(nobody), || work(&self.fs)));
+        if catch_unwind(work).is_err() {
             tracing::error!("what nobody waits for panicked");
         }
-    }
-
-    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
-    /// kept with company; of several inodes, or of none, nothing is then. No such answer is
-    /// under way when [`Kernel::wait_for_answers`] returns.
-    fn answer(&self, before: Standing, ino: Option<Ino>, send: impl FnOnce(&Lifetimes)) {
-        let lifetimes = || match ino {
-            Some(ino) => self.fs.lifetimes_of(ino, before),
-            None => self.fs.lifetimes_since(before),
-        };
-        self.kernel.answer(lifetimes, send);
     }
 }
 

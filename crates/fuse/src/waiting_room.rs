@@ -1,41 +1,65 @@
 //! Where requests wait for room on a full store.
 //!
-//! The threads that serve a mount are few. If writers kept them until there is room, nobody could
-//! look at a file meanwhile, or remove one, which is what makes room. So a request that meets a full
-//! store leaves its thread, and is carried out again on one of its own; and while any is there,
-//! others like it go there at once.
+//! The threads that serve a mount are few. If those that need room kept them until there is some, nobody
+//! could look at a file meanwhile, or remove one, which is what makes room. So a request that meets
+//! a full store leaves its thread, and is carried out again on one of the waiting room's. Where more
+//! wait than that has threads, the others stand in a [queue](queue), which holds no thread: no number
+//! of them keeps whoever frees memory from being served.
+
+mod queue;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use crate::following::run_anywhere;
 use crate::interrupted::is_ending;
+use queue::{Queue, Queued};
 
-/// Who finds no place waits where it is. Each may hold a request's bytes.
-const PLACES: usize = 256;
-/// What a request needs is far less.
-const STACK_BYTES: usize = 512 << 10;
+/// Bytes to be written that requests hold while they wait. Whoever brings more is refused. One without
+/// bytes is always let in: it is one for each thread of a program, and takes about a KiB.
+const BYTES_MAX: usize = 256 << 20;
 
 #[derive(Clone, Debug, Default)]
-pub struct WaitingRoom(Arc<AtomicUsize>);
+pub struct WaitingRoom(Arc<Room>);
 
-/// A place, free again when it is dropped.
+#[derive(Debug, Default)]
+struct Room {
+    waiting: AtomicUsize,
+    bytes: AtomicUsize,
+    queue: Arc<Queue>,
+}
+
+/// Somebody's right to wait, given back when it is dropped.
 #[derive(Debug)]
-pub struct Place(WaitingRoom);
+pub struct Place {
+    room: WaitingRoom,
+    bytes: usize,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
+        self.room.0.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.room.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// What became of a request on the thread that serves.
+#[derive(Debug)]
+pub enum Left {
+    /// It came to its end there.
+    No,
+    /// It has been stopped, if it failed with an interruption, and is to be begun again in its place.
+    For(Place),
+    /// The same, but those who wait hold as many bytes as they may.
+    Refused,
 }
 
 /// The way from a thread that serves to the waiting room.
 enum Exit {
     Shut,
-    Open(WaitingRoom),
-    Taken(Place),
+    /// For a request with so many bytes.
+    Open(WaitingRoom, usize),
+    Left(Left),
 }
 
 thread_local! {
@@ -43,54 +67,39 @@ thread_local! {
 }
 
 impl WaitingRoom {
-    pub fn enter(&self) -> Option<Place> {
-        let more = |taken| (taken < PLACES).then_some(taken + 1);
-        let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        entered.is_ok().then(|| Place(self.clone()))
+    /// A place for a request with so many bytes; `None`: there are too many already.
+    pub fn enter(&self, bytes: usize) -> Option<Place> {
+        let more = |held: usize| (bytes == 0 || held + bytes <= BYTES_MAX).then_some(held + bytes);
+        self.0.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        self.0.waiting.fetch_add(1, Ordering::AcqRel);
+        Some(Place { room: self.clone(), bytes })
     }
 
-    /// A place, if others wait.
-    pub fn join(&self) -> Option<Place> {
-        if self.0.load(Ordering::Acquire) > 0 { self.enter() } else { None }
+    /// Somebody waits.
+    pub fn is_used(&self) -> bool {
+        self.0.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Does what may be begun again from the start. With a place: it has been stopped for that, if it
-    /// failed with an interruption.
-    pub fn beside<T>(&self, work: impl FnOnce() -> T) -> (T, Option<Place>) {
-        EXIT.set(Exit::Open(self.clone()));
+    /// Does what may be begun again from the start, for a request with so many bytes.
+    pub fn beside<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> (T, Left) {
+        EXIT.set(Exit::Open(self.clone(), bytes));
         let done = work();
         match EXIT.replace(Exit::Shut) {
-            Exit::Taken(place) => (done, Some(place)),
-            Exit::Open(_) | Exit::Shut => (done, None),
+            Exit::Left(left) => (done, left),
+            Exit::Open(..) | Exit::Shut => (done, Left::No),
         }
     }
 }
 
 impl Place {
-    /// Has the work done by a thread of its own; by this one where none can be had.
-    pub fn wait(self, work: impl FnOnce() + Send + 'static) {
-        let work = move || {
+    /// Has the work done, for a thread of a program, where it may wait.
+    pub fn wait(self, asker: u32, work: impl FnOnce() + Send + 'static) {
+        let queue = Arc::clone(&self.room.0.queue);
+        let work = Box::new(move || {
             work();
             drop(self);
-        };
-        let work = Arc::new(Mutex::new(Some(work)));
-        let take =
-            |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let theirs = Arc::clone(&work);
-        let thread =
-            std::thread::Builder::new().name("tidefs-waits".to_owned()).stack_size(STACK_BYTES);
-        let begun = thread.spawn(move || {
-            run_anywhere();
-            if let Some(work) = take(&theirs) {
-                work();
-            }
         });
-        if let Err(error) = begun {
-            tracing::warn!(%error, "no thread for a request that waits for room could be started");
-            if let Some(work) = take(&work) {
-                work();
-            }
-        }
+        queue.add(Queued { asker, work });
     }
 }
 
@@ -102,17 +111,15 @@ pub fn has_gone(thread: u32) -> bool {
 
 /// What this thread does is begun again elsewhere.
 pub fn begins_again() -> bool {
-    EXIT.with_borrow(|exit| matches!(exit, Exit::Taken(_)))
+    EXIT.with_borrow(|exit| matches!(exit, Exit::Left(Left::For(_))))
 }
 
 fn leaves() -> bool {
     EXIT.with_borrow_mut(|exit| {
-        if let Exit::Open(room) = exit
-            && let Some(place) = room.enter()
-        {
-            *exit = Exit::Taken(place);
+        if let Exit::Open(room, bytes) = exit {
+            *exit = Exit::Left(room.enter(*bytes).map_or(Left::Refused, Left::For));
         }
-        matches!(exit, Exit::Taken(_))
+        matches!(exit, Exit::Left(_))
     })
 }
 
@@ -123,30 +130,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_to_wait_leaves_once_and_others_follow_while_somebody_waits() {
+    fn who_has_to_wait_leaves_once_and_says_so_while_it_waits() {
         let room = WaitingRoom::default();
         assert!(!leaves(), "only what may be begun again");
-        assert!(room.join().is_none(), "nobody waits");
-        let (done, place) = room.beside(|| "at once");
-        assert_eq!((done, place.is_some()), ("at once", false));
-        let (left, place) = room.beside(|| leaves() && leaves());
-        assert!(left && !leaves());
-        let joined = room.join();
-        assert!(joined.is_some());
-        drop((place, joined));
-        assert!(room.join().is_none());
+        assert!(!room.is_used());
+        let (done, left) = room.beside(0, || "at once");
+        assert!(done == "at once" && matches!(left, Left::No));
+        let (gone, left) = room.beside(0, || leaves() && leaves() && begins_again());
+        assert!(gone && !leaves() && room.is_used());
+        assert!(matches!(left, Left::For(_)));
+        drop(left);
+        assert!(!room.is_used());
     }
 
     #[test]
-    fn places_are_bounded_and_who_finds_none_stays() {
+    fn bytes_are_bounded_and_who_brings_none_is_always_let_in() {
         let room = WaitingRoom::default();
-        let places: Vec<_> = std::iter::from_fn(|| room.enter()).collect();
-        assert_eq!(places.len(), PLACES);
-        assert!(room.join().is_none());
-        let (left, place) = room.beside(leaves);
-        assert!(!left && place.is_none());
+        let places: Vec<_> = std::iter::from_fn(|| room.enter(1 << 20)).collect();
+        assert_eq!(places.len(), BYTES_MAX >> 20);
+        assert!(room.enter(1).is_none());
+        let (gone, left) = room.beside(1, || leaves() && !begins_again());
+        assert!(gone && matches!(left, Left::Refused));
+        let without: Vec<_> = (0..100_000).map_while(|_| room.enter(0)).collect();
+        assert_eq!(without.len(), 100_000);
         drop(places);
-        assert!(room.beside(leaves).0);
+        assert!(matches!(room.beside(1 << 20, leaves), (true, Left::For(_))));
     }
 
     #[test]
@@ -157,12 +165,13 @@ mod tests {
             gone.recv().unwrap();
             told.send(std::thread::current().name().map(str::to_owned)).unwrap();
         };
-        room.enter().unwrap().wait(work);
-        assert_eq!(room.0.load(Ordering::Acquire), 1);
+        room.enter(7).unwrap().wait(0, work);
+        assert_eq!(room.0.bytes.load(Ordering::Acquire), 7);
         go.send(()).unwrap();
         assert_eq!(tell.recv().unwrap().as_deref(), Some("tidefs-waits"));
-        while room.0.load(Ordering::Acquire) > 0 {
+        while room.is_used() {
             std::thread::yield_now();
         }
+        assert_eq!(room.0.bytes.load(Ordering::Acquire), 0);
     }
 }

@@ -99,6 +99,7 @@ struct Plan {
     counts: [u64; OPERATIONS],
     pairs: u64,
     near: Option<Run>,
+    is_full: bool,
 }
 
 impl<S: Store> Faulty<S> {
@@ -126,6 +127,19 @@ impl<S: Store> Faulty<S> {
     /// These partitions are near from now on, whoever asks.
     pub fn set_near(&self, near: Option<Run>) {
         self.plan().near = near;
+    }
+
+    /// There is no room from now on, or there is again: only what reads or declares that it frees memory
+    /// gets through.
+    pub fn set_full(&self, is_full: bool) {
+        self.plan().is_full = is_full;
+    }
+
+    fn room_for(&self, mut batches: impl Iterator<Item = bool>) -> Result<(), StoreError> {
+        match self.plan().is_full && batches.any(|needs_room| needs_room) {
+            true => Err(StoreError::Full { endpoint: "a full store".into() }),
+            false => Ok(()),
+        }
     }
 
     /// How many calls of an operation have begun.
@@ -179,13 +193,23 @@ impl<S: Store> Faulty<S> {
     }
 }
 
+fn needs_room(batch: &Batch) -> bool {
+    !batch.reclaims && !batch.only_reads()
+}
+
 impl<S: Store> Store for Faulty<S> {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
-        self.call(Operation::Batch, |store| store.batch(shard, batch))
+        self.call(Operation::Batch, |store| {
+            self.room_for([needs_room(batch)].into_iter())?;
+            store.batch(shard, batch)
+        })
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
-        self.call(Operation::Batch, |store| store.batches(batches))
+        self.call(Operation::Batch, |store| {
+            self.room_for(batches.iter().map(|(_, batch)| needs_room(batch)))?;
+            store.batches(batches)
+        })
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
@@ -205,7 +229,10 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
-        self.call(Operation::Write, |store| store.write(writes))
+        self.call(Operation::Write, |store| {
+            self.room_for(writes.iter().map(|write| !write.bytes.is_empty()))?;
+            store.write(writes)
+        })
     }
 
     fn write_and_batch(

@@ -166,6 +166,130 @@ fn where_bytes_are_sealed_writers_that_wait_keep_nobody_from_removing_files() {
     run_with("valkey", &["--sealed", "always"], MANY);
 }
 
+/// Names have used the head-room up as well, and more programs wait to make a directory, or set an attribute,
+/// than threads serve the mount; what frees memory is served all the same, in other directories. Those that
+/// wait can be ended, and the others have what they asked for when there is a node.
+#[test]
+fn while_many_wait_to_make_names_what_frees_memory_is_served() {
+    run(r#"
+        cat > ../names.py <<'END'
+import os, signal, subprocess, sys, threading, time
+
+WAITING, FILLERS = 300, 8
+big = b"x" * 60000
+
+def fill(number):
+    # Attributes take the most room of all metadata; each attempt beyond the head-room waits.
+    for at in range(1 << 20):
+        path = f"fill{number}/{at}"
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+        for name in "abcd":
+            os.setxattr(path, f"user.{name}", big)
+
+def started(count, work):
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                work(number)
+                os._exit(0)
+            except OSError as error:
+                os._exit(error.errno)
+        pids.append(pid)
+    return pids
+
+def waits(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] in "DS"
+
+def ended(pid):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.02)
+    sys.exit(f"{pid} does not end")
+
+for number in range(WAITING):
+    os.makedirs(f"in/{number}")
+for number in range(FILLERS):
+    os.mkdir(f"fill{number}")
+os.makedirs("free/empty"), os.makedirs("free/full/inner")
+for name in "gone", "cut", "from", "onto", "moved", "open":
+    with open(f"free/{name}", "wb") as file:
+        file.write(b"bytes" * 1000)
+os.setxattr("free/cut", "user.small", b"value")
+held = os.open("free/open", os.O_RDWR)
+
+fillers = started(FILLERS, fill)
+# They have stopped to make progress once all of them wait.
+def made():
+    return [len(os.listdir(f"fill{number}")) for number in range(FILLERS)]
+before, still = made(), 0
+for _ in range(1200):
+    time.sleep(0.05)
+    now = made()
+    still, before = (still + 1 if now == before else 0), now
+    if still == 40:
+        break
+else:
+    sys.exit(f"the head-room is not used up: {before}")
+makers = started(WAITING, lambda number: os.mkdir(f"in/{number}/new"))
+time.sleep(1)
+waiting = [pid for pid in makers if os.waitpid(pid, os.WNOHANG) == (0, 0) and waits(pid)]
+if len(waiting) < WAITING // 2:
+    sys.exit(f"only {len(waiting)} wait")
+
+def each(what, work):
+    done = threading.Event()
+    def run():
+        work()
+        done.set()
+    threading.Thread(target=run, daemon=True).start()
+    if not done.wait(30):
+        print(f"not while names wait for room: {what}", flush=True)
+        os._exit(9)
+
+each("stat", lambda: os.stat("free"))
+each("listing", lambda: os.listdir("free"))
+each("read", lambda: open("free/gone", "rb").read())
+each("rmdir", lambda: os.rmdir("free/empty"))
+each("removexattr", lambda: os.removexattr("free/cut", "user.small"))
+each("truncate", lambda: os.truncate("free/cut", 1))
+each("rename over", lambda: os.rename("free/from", "free/onto"))
+each("unlink", lambda: os.unlink("free/gone"))
+each("unlink of an open file", lambda: os.unlink("free/open"))
+each("close", lambda: os.close(held))
+
+for pid in makers[:10]:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+for pid in fillers:
+    os.kill(pid, signal.SIGKILL)
+for pid in fillers:
+    ended(pid)
+statuses = [ended(pid) for pid in makers[:10] if pid in waiting]
+print("ended", sum(os.WIFSIGNALED(status) for status in statuses))
+open("../release", "w").close()
+left = [ended(pid) for pid in makers[10:] if pid in waiting]
+if any(left):
+    sys.exit(f"those that waited failed: {left}")
+if not all(os.path.isdir(f"in/{number}/new") for number in range(10, WAITING)):
+    sys.exit("a directory is missing")
+END
+        (until [ -e ../release ]; do sleep 0.1; done; let_go) & releases=$!
+        dd if=/dev/zero of=big bs=1M count=100 2> /dev/null & writer=$!
+        until_growing || exit 4
+        timeout 240 /usr/bin/python3 ../names.py || exit 5
+        wait $releases
+        wait $writer || exit 6
+    "#);
+}
+
 /// All who ask are told of the same capacity: what data may fill.
 #[test]
 fn head_room_is_no_capacity_and_must_leave_some() {

@@ -158,6 +158,9 @@ impl<S: Store> Striped<S> {
         let is_silent = told.as_ref().is_err_and(Error::is_of_silence);
         if told.is_ok() || is_silent {
             appends.told = appends.told.max(*told.as_ref().unwrap_or(&made));
+            if is_silent && !appends.owed {
+                self.path.owes(self);
+            }
             appends.owed = is_silent;
         }
         told.map(drop)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Pin, Store};
 
 use super::DataPath;
@@ -99,14 +99,6 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// The store could not be told, and is to be.
-    pub fn owes_appends(&self) -> bool {
-        match &self.0 {
-            Bytes::Striped(striped) => striped.owes_appends(),
-            Bytes::Pinned(_) => false,
-        }
-    }
-
     /// Has the store know of what was appended while this mount was alone.
     pub fn tell_appends(&self) -> Result<(), Error> {
         match &self.0 {
@@ -159,15 +151,6 @@ impl<S: Store> OpenFile<S> {
             && let Err(error) = striped.settle_at_once(membership)
         {
             tracing::debug!(%error, ino = %striped.ino(), "a file was not made before its close");
-        }
-    }
-
-    /// Starts to send what has waited for longer than the mount lets it. Does not wait, and leaves
-    /// the inode alone.
-    pub fn flush_aged(&self, now: Time) {
-        match &self.0 {
-            Bytes::Striped(striped) => striped.flush_aged(now),
-            Bytes::Pinned(_) => {}
         }
     }
 

@@ -87,23 +87,22 @@ impl<S: Store> Striped<S> {
         groups.into_iter().for_each(|group| self.send(group));
     }
 
-    pub fn flush_aged(self: &Arc<Self>, now: Time) {
+    /// Starts to send what a stripe has that has waited for longer than the mount lets it. Does not wait.
+    /// `false`: it has not waited for so long, or nobody can send it now, and so it is with what came later.
+    pub fn flush_aged(self: &Arc<Self>, index: u32, now: Time) -> bool {
         let mut state = self.state();
-        let indices: Vec<_> = state.stripes.keys().copied().collect();
-        for index in indices {
-            let stripe = state.stripes.get_mut(&index).expect("the state is locked");
-            let Some(dirty) = &mut stripe.dirty else { continue };
-            if dirty.due || now - dirty.since < self.path.dirty_age_max {
-                continue;
-            }
-            // A job that is queued here cannot begin before the lock is released.
-            let has_sender = stripe.sending.is_some()
-                || self.path.senders.try_push(self.sender(vec![index])).is_ok();
-            if !has_sender {
-                return;
-            }
-            dirty.due = true;
+        let Some(stripe) = state.stripes.get_mut(&index) else { return true };
+        let Some(dirty) = &mut stripe.dirty else { return true };
+        if dirty.due {
+            return true;
         }
+        if now - dirty.since < self.path.dirty_age_max {
+            return false;
+        }
+        // A job that is queued here cannot begin before the lock is released.
+        dirty.due = stripe.sending.is_some()
+            || self.path.senders.try_push(self.sender(vec![index])).is_ok();
+        dirty.due
     }
 
     /// Makes buffers due; those that need a sender, in groups for one call each.

@@ -42,6 +42,15 @@ impl<F> Unsent<F> {
         live.take(count).collect()
     }
 
+    /// The stripes that wait and were entered first, at most `count`; they stay among them.
+    pub fn oldest(&self, after: u64, count: usize) -> Vec<(u64, Arc<F>, u32)> {
+        let waiting = self.waiting();
+        let later = waiting.range(after + 1..);
+        let live =
+            later.filter_map(|(birth, (file, index))| Some((*birth, file.upgrade()?, *index)));
+        live.take(count).collect()
+    }
+
     pub fn count(&self) -> usize {
         self.waiting().len()
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tidefs_store::{Batch, Bytes, Outcome, Read};
 use super::Listing;
 
 const STRIPES: usize = 256;
-/// With 256 stripes some tens of thousands, each of which takes some hundred bytes.
+/// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a lease.
 const SHARDS_PER_STRIPE: usize = 256;
 /// Leases of one mount. Each is a field in the store.
 pub(super) const LEASES_MAX: usize = 32_768;
@@ -54,10 +55,10 @@ struct Watched {
     /// When somebody wanted to change the shard, since its last lease was taken.
     recalled: Option<Time>,
     /// Of fields that were read, by a part of the hash of its name: hashes of name and value.
-    seen: [Option<(u64, u64)>; COMPARED],
+    seen: [Option<(NonZeroU32, u32)>; COMPARED],
     /// The record of the keepers as it was seen last.
     keepers: Bytes,
-    lease: Option<Lease>,
+    lease: Option<Box<Lease>>,
 }
 
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl Shards {
         }
         let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
         let lease = Lease { number: entering.number, granted, told: Vec::new(), listed: None };
-        watched.lease = Some(lease);
+        watched.lease = Some(Box::new(lease));
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
         Some(entering.number)
@@ -178,12 +179,21 @@ impl Shards {
         let mut same = true;
         for (read, value) in batch.reads.iter().zip(&outcome.values) {
             let Read::Field { field } = read else { continue };
-            let (name, value) = (hash(field), hash(value));
+            let (name, value) = (hash(field), hash(value) as u32);
             let seen = &mut watched.seen[name as usize % COMPARED];
+            let name = NonZeroU32::new((name >> 32) as u32).unwrap_or(NonZeroU32::MIN);
             same &= seen.is_none_or(|seen| seen.0 != name || seen.1 == value);
             *seen = Some((name, value));
         }
         watched.looks = if same { watched.looks.saturating_add(1) } else { 0 };
+    }
+
+    /// It will not be looked at any more.
+    pub fn watch_no_more(&self, shard: ShardKey) {
+        let mut stripe = self.stripe(shard);
+        if stripe.shards.get(&shard).is_some_and(|watched| watched.lease.is_none()) {
+            stripe.shards.remove(&shard);
+        }
     }
 
     /// It is not at rest.

@@ -127,7 +127,9 @@ impl<S: Store> Fs<S> {
         alone: Option<u64>,
         mode: OpenMode,
     ) -> Opened {
-        node.add_handle(&slot);
+        if node.add_handle(&slot) {
+            self.holding.changed(node.ino, node.home);
+        }
         file.set_as_of(alone);
         let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
         if !keep_cache {
@@ -312,6 +314,7 @@ impl<S: Store> Fs<S> {
             self.store.unpin(node.ino);
         }
         drop(slot);
+        self.holding.changed(node.ino, node.home);
         self.table.released(node.ino);
         done
     }

@@ -4,7 +4,7 @@
 //! before a lock is given back is in the store, and whoever takes one sees it.
 
 use tidefs_model::Ino;
-use tidefs_store::Store;
+use tidefs_store::{Store, StoreError};
 
 use crate::data::ErrorCursor;
 use crate::error::Error;
@@ -34,7 +34,7 @@ impl<S: Store> Fs<S> {
 
     fn try_lock(&self, number: Handle, wanted: &Lock, known: Known) -> Result<Taken, Error> {
         let handle = self.handles.file(number)?;
-        self.store_bytes(&handle);
+        self.store_bytes(&handle)?;
         // What only reads may be closed without a word.
         let may_be_over = !handle.mode.write;
         let take = Change::Take(Held { lock: wanted.clone(), handle: number, may_be_over });
@@ -63,7 +63,7 @@ impl<S: Store> Fs<S> {
     /// Gives back what an owner has in a lock's range, of either kind.
     pub fn unlock(&self, handle: Handle, lock: &Lock) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
-        self.store_bytes(&handle);
+        self.store_bytes(&handle)?;
         self.give_back(&handle, &Change::Give(lock.clone()))
     }
 
@@ -128,13 +128,21 @@ impl<S: Store> Fs<S> {
 
     /// What was written through this mount is in the store before others may have the lock. A
     /// failure is told to the program at its next write, `fsync` or `close`.
-    fn store_bytes(&self, handle: &FileHandle<S>) {
+    ///
+    /// # Errors
+    /// When whoever asked does not want to wait until there is room: no lock changes then.
+    fn store_bytes(&self, handle: &FileHandle<S>) -> Result<(), Error> {
         if self.is_alone() || handle.node.slot().unlinked {
-            return;
+            return Ok(());
         }
         let errors = ErrorCursor::new(&handle.file);
-        if let Err(error) = handle.file.flush_at_once(&errors, &self.membership) {
-            tracing::debug!(%error, "bytes are not in the store when their lock changes");
+        match handle.file.flush_at_once(&errors, &self.membership) {
+            Err(error @ Error::Store(StoreError::Interrupted { .. })) => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "bytes are not in the store when their lock changes");
+            }
+            Ok(()) => {}
         }
+        Ok(())
     }
 }

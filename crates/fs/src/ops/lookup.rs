@@ -25,8 +25,11 @@ impl<S: Store> Fs<S> {
         }
         self.read_names_ahead(parent, name);
         let before_hint = self.hints.before(&place, self.time_alone());
-        let Seen { before, reference, inode, settled } =
-            self.find_now(&place)?.ok_or(Error::NotFound)?;
+        let Some(Seen { before, reference, inode, settled }) = self.find_now(&place)? else {
+            // Another mount removed it, and nobody here ever will.
+            self.hints.is_gone(&place);
+            return Err(Error::NotFound);
+        };
         self.hints.saw(&place, reference, settled, before_hint);
         let entry = self.enter(reference, &inode);
         self.keep_record(reference.ino, &inode, before);

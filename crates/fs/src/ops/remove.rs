@@ -45,12 +45,18 @@ impl<S: Store> Fs<S> {
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<(), Error> {
         let place = self.place(parent, name);
+        let removed = self.rmdir_at(&place);
+        self.hints.drop_of(&[&place]);
+        removed
+    }
+
+    fn rmdir_at(&self, place: &Place) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            let found = self.settle(&place)?.ok_or(Error::NotFound)?;
+            let found = self.settle(place)?.ok_or(Error::NotFound)?;
             if found.reference.kind != Kind::Directory {
                 return Err(Error::NotADirectory);
             }
-            match self.rmdir_settled(&place, &found) {
+            match self.rmdir_settled(place, &found) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(Error::Contended) => self.reopen_closed(&found)?,
@@ -251,6 +257,7 @@ impl<S: Store> Fs<S> {
                 was.into_iter().for_each(|was| self.outlive(directory.ino, was));
                 let removed = self.remove_directory(directory);
                 self.forget_directory(directory.ino);
+                self.store.leases.watch_no_more(self.shards_of(directory.ino));
                 // Its shards stay closed as long as somebody could take it for one that is there.
                 if let Err(error) = removed.and_then(|()| self.leave_shards(directory.ino, alone)) {
                     let ino = directory.ino;

@@ -2,7 +2,7 @@
 //! describes, any of which somebody else can finish or undo.
 
 use tidefs_model::Ino;
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::Kind;
 use crate::entry::{EntryRecord, Passage, Place, Reference};
@@ -24,6 +24,13 @@ struct Rename {
 }
 
 impl Rename {
+    /// What takes another file's name, or one that is no longer, takes no more room than it frees.
+    fn reclaims(&self, batch: Batch) -> Batch {
+        let is_in_shard = self.old.shard == self.new.shard;
+        let is_no_longer = is_in_shard && self.new.name.len() <= self.old.name.len();
+        if self.dropped().is_some() || is_no_longer { batch.reclaims() } else { batch }
+    }
+
     /// Who takes the old name in an exchange.
     fn instead(&self) -> Option<Reference> {
         let exchanged = self.replaced.as_ref().filter(|_| self.mode == RenameMode::Exchange);
@@ -153,8 +160,14 @@ impl<S: Store> Fs<S> {
                     tracing::debug!(%error, "a rename is left for the next reader to finish");
                 }
             }
-            // Nothing happened, or nobody knows: whoever reads the old entry next decides.
             Ok(false) => self.clear_mark(&rename.old, &leaving)?,
+            // A full store did nothing, and nobody has to find that out.
+            Err(Error::Store(StoreError::Full { .. } | StoreError::Interrupted { .. })) => {
+                if let Err(error) = self.clear_mark(&rename.old, &leaving) {
+                    tracing::debug!(%error, "a rename is left for the next reader to undo");
+                }
+            }
+            // Nobody knows: whoever reads the old entry next decides.
             Err(_) => {}
         }
         happened
@@ -176,7 +189,7 @@ impl<S: Store> Fs<S> {
             RenameMode::Exchange => batch,
             _ => recount(batch, Some(rename.moved.reference), rename.dropped()),
         };
-        let batch = touch(batch.put(new, moved), self.now());
+        let batch = rename.reclaims(touch(batch.put(new, moved), self.now()));
         self.applied_or_reopen(&rename.new, batch)
     }
 
@@ -217,7 +230,7 @@ impl<S: Store> Fs<S> {
             .fold(batch, |batch, number| batch.absent(keys::aborted(number)));
         let goes = rename.replaced.as_ref().map(|settled| settled.reference);
         let batch = recount(batch, Some(rename.moved.reference), goes);
-        let batch = touch(batch.put(entry, arrived.encode()), self.now());
+        let batch = rename.reclaims(touch(batch.put(entry, arrived.encode()), self.now()));
         let happened = self.applied_or_reopen(&rename.new, batch)?;
         if !happened {
             let fence = Batch::new().delete(keys::aborted(transaction)).reclaims();

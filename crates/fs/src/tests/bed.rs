@@ -123,7 +123,7 @@ impl Watched {
         Watched::with(Config { read_ahead_bytes_max: ByteSize(0), ..Config::new(MountId(1)) })
     }
 
-    fn with(config: Config) -> Watched {
+    pub fn with(config: Config) -> Watched {
         let embedded = Embedded::in_heap(ByteSize::mib(64), StripeSize::DEFAULT);
         let store = Arc::new(Faulty::new(embedded, Vec::new()));
         let clock = Arc::new(ManualClock::default());

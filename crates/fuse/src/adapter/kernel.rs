@@ -25,6 +25,9 @@ const DROPS_WRITTEN_PAGES_SINCE: (u32, u32) = (6, 18);
 /// Before, a kernel that had given up an inode while it asked for it believed an old answer.
 const DOUBTS_OLD_ATTRIBUTES_SINCE: (u32, u32) = (6, 13);
 
+/// Before, a kernel could not be asked to give up inodes that nobody uses.
+const PRUNES_SINCE: (u32, u32) = (6, 18);
+
 /// Whether a kernel can be relied on to forget attributes.
 pub fn forgets_attributes() -> bool {
     kernel_release() >= DOUBTS_OLD_ATTRIBUTES_SINCE
@@ -145,6 +148,33 @@ impl KernelCache for Kernel {
         let forgotten = self.connection.get().map(|connection| forget_attributes(connection, ino));
         forgotten != Some(Err(Errno::NOENT))
     }
+
+    fn prune(&self, inos: &[Ino]) {
+        if kernel_release() < PRUNES_SINCE || self.over.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Some(connection) = self.connection.get()
+            && let Err(error) = prune_inodes(connection, inos)
+        {
+            tracing::debug!(%error, "the kernel gives up no inodes");
+        }
+    }
+}
+
+/// Asks the kernel to give up inodes, as far as nobody uses them.
+fn prune_inodes(connection: &OwnedFd, inos: &[Ino]) -> Result<(), Errno> {
+    /// FUSE_NOTIFY_PRUNE.
+    const PRUNE: i32 = 9;
+    const HEAD_BYTES: usize = 32;
+    let bytes = HEAD_BYTES + 8 * inos.len();
+    let mut notice = Vec::with_capacity(bytes);
+    notice.extend((bytes as u32).to_ne_bytes());
+    notice.extend(PRUNE.to_ne_bytes());
+    notice.extend(0_u64.to_ne_bytes());
+    notice.extend((inos.len() as u32).to_ne_bytes());
+    notice.extend([0; 12]);
+    inos.iter().for_each(|ino| notice.extend(ino.0.to_ne_bytes()));
+    rustix::io::write(connection, &notice).map(drop)
 }
 
 /// Tells the kernel that the attributes that it has of an inode are out of date. The library's notice does

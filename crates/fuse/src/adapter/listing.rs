@@ -62,7 +62,7 @@ impl<S: Store> Adapter<S> {
         entries: &[Gathered],
     ) {
         let mut added = 0;
-        self.answer(before, None, |lifetimes| {
+        self.answers.answer(before, None, |lifetimes| {
             let lifetime = shorter(lifetimes);
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);

@@ -22,7 +22,7 @@ impl<S: Store> Adapter<S> {
             false => fs.open(ino(number), mode),
         });
         match opened {
-            Ok(opened) => self.reply_opened(reply, ino(number), mode, opened),
+            Ok(opened) => self.answers.reply_opened(reply, ino(number), mode, opened),
             Err(error) => reply.error(error),
         }
     }

@@ -10,18 +10,57 @@ use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FopenFlags, ReplyAttr, ReplyCreate, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
 };
-use tidefs_fs::{Attr, Entry, Error, NAME_BYTES_MAX, OpenMode, Opened, Standing, StatFs};
+use tidefs_fs::{
+    Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Standing, StatFs,
+};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
-use super::Adapter;
+use super::Kernel;
 use super::convert::{GENERATION, absence, file_attr, shorter};
 use crate::errno;
+use crate::passthrough::Backings;
 
 /// What `statfs` counts in. Small, so that little files show.
 const STATFS_BLOCK_BYTES: u32 = 4096;
 
-impl<S: Store> Adapter<S> {
+/// What it takes to answer, also from a thread where a request has waited.
+pub struct Answers<S: Store> {
+    fs: Arc<Fs<S>>,
+    kernel: Arc<Kernel>,
+    backings: Arc<Backings>,
+}
+
+impl<S: Store> Clone for Answers<S> {
+    fn clone(&self) -> Answers<S> {
+        let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
+        Answers { fs, kernel, backings: self.backings.clone() }
+    }
+}
+
+impl<S: Store> Answers<S> {
+    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>) -> Answers<S> {
+        Answers { fs, kernel, backings: Arc::default() }
+    }
+
+    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
+    /// kept with company; of several inodes, or of none, nothing is then. No such answer is
+    /// under way when [`Kernel::wait_for_answers`] returns.
+    pub(super) fn answer(&self, before: Standing, ino: Option<Ino>, send: impl FnOnce(&Lifetimes)) {
+        let lifetimes = || match ino {
+            Some(ino) => self.fs.lifetimes_of(ino, before),
+            None => self.fs.lifetimes_since(before),
+        };
+        self.kernel.answer(lifetimes, send);
+    }
+
+    /// A handle was closed.
+    pub(super) fn leave_backing(&self, ino: Ino) {
+        if self.kernel.passes_through() {
+            self.backings.leave(ino);
+        }
+    }
+
     /// `before`, here and below: how things stood before it was found out or made.
     pub(super) fn reply_entry(
         &self,
@@ -87,8 +126,12 @@ impl<S: Store> Adapter<S> {
         reply: ReplyCreate,
         before: Standing,
         mode: OpenMode,
-        (entry, opened): (Entry, Opened),
+        result: Result<(Entry, Opened), Errno>,
     ) {
+        let (entry, opened) = match result {
+            Ok(created) => created,
+            Err(error) => return reply.error(error),
+        };
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));

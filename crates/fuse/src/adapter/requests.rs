@@ -17,10 +17,7 @@ use tidefs_fs::{Error, Fs, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
-use super::convert::{
-    caller, ino, is_ordinary, kind_of_mode, open_mode, rename_mode, seek, set_time, space_mode,
-    xattr_mode,
-};
+use super::convert::{ino, is_ordinary, open_mode, seek, set_time, space_mode};
 use super::kernel::negotiate;
 use super::locks::Asked;
 use super::reply::{reply_empty, reply_statfs, reply_xattr};
@@ -39,7 +36,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let before = self.fs.standing();
         let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
-        self.reply_looked_up(reply, before, found);
+        self.answers.reply_looked_up(reply, before, found);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
@@ -50,7 +47,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         let before = self.fs.standing();
         let attr = self.run(by, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
-        self.reply_attr(reply, before, attr);
+        self.answers.reply_attr(reply, before, attr);
     }
 
     fn setattr(
@@ -102,13 +99,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let before = self.fs.standing();
-        let made = self.run(by, "mknod", |fs| {
-            let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
-            let permissions = mode & 0o7777;
-            fs.mknod(caller(by), ino(parent), name.as_bytes(), kind, permissions, rdev)
-        });
-        self.reply_entry(reply, before, made);
+        self.make_node(by, (ino(parent), name), (mode, rdev), reply);
     }
 
     fn mkdir(
@@ -120,11 +111,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let before = self.fs.standing();
-        let made = self.run(by, "mkdir", |fs| {
-            fs.mkdir(caller(by), ino(parent), name.as_bytes(), mode & 0o7777)
-        });
-        self.reply_entry(reply, before, made);
+        self.make_directory(by, (ino(parent), name), mode & 0o7777, reply);
     }
 
     fn unlink(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -143,11 +130,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let target = target.as_os_str().as_bytes();
-        let before = self.fs.standing();
-        let made = self
-            .run(by, "symlink", |fs| fs.symlink(caller(by), ino(parent), name.as_bytes(), target));
-        self.reply_entry(reply, before, made);
+        self.make_symlink(by, (ino(parent), name), target.as_os_str(), reply);
     }
 
     fn rename(
@@ -160,11 +143,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.run(by, "rename", |fs| {
-            let (from, to) = (name.as_bytes(), new_name.as_bytes());
-            fs.rename(ino(parent), from, ino(new_parent), to, rename_mode(flags.bits())?)
-        });
-        reply_empty(reply, renamed);
+        self.rename_file(by, (ino(parent), name), (ino(new_parent), new_name), flags, reply);
     }
 
     fn link(
@@ -175,10 +154,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let before = self.fs.standing();
-        let linked =
-            self.run(by, "link", |fs| fs.link(ino(number), ino(new_parent), new_name.as_bytes()));
-        self.reply_entry(reply, before, linked);
+        self.link_file(by, ino(number), (ino(new_parent), new_name), reply);
     }
 
     fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -195,15 +171,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let open = open_mode(OpenFlags(flags));
-        let before = self.fs.standing();
-        let created = self.run(by, "create", |fs| {
-            fs.create(caller(by), ino(parent), name.as_bytes(), mode & 0o7777, open)
-        });
-        match created {
-            Ok(created) => self.reply_created(reply, before, open, created),
-            Err(error) => reply.error(error),
-        }
+        self.create_file(
+            by,
+            (ino(parent), name),
+            mode & 0o7777,
+            open_mode(OpenFlags(flags)),
+            reply,
+        );
     }
 
     fn read(
@@ -278,8 +252,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        let fsync = move |fs: &Fs<S>, _: &[u8]| fs.fsync(handle(fh));
-        self.run_or_wait(by, "fsync", &[], fsync, |done| reply_empty(reply, done));
+        self.sync_file(by, handle(fh), reply);
     }
 
     fn release(
@@ -292,9 +265,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        if self.kernel.passes_through() {
-            self.backings.leave(ino(number));
-        }
+        self.answers.leave_backing(ino(number));
         self.release_file(by, handle(fh), reply);
     }
 
@@ -423,10 +394,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self.run(by, "setxattr", |fs| {
-            fs.setxattr(ino(number), name.as_bytes(), value, xattr_mode(flags)?)
-        });
-        reply_empty(reply, set);
+        self.set_attribute(by, ino(number), (name, value), flags, reply);
     }
 
     fn getxattr(&self, by: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

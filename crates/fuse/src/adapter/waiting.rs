@@ -3,20 +3,19 @@
 use std::time::Instant;
 
 use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyEmpty, ReplyWrite, Request};
-use tidefs_fs::{Attr, Error, Fs, Handle, SetAttr};
+use tidefs_fs::{Error, Fs, Handle, SetAttr};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
-use super::convert::file_attr;
 use super::reply::reply_empty;
 use super::{Adapter, carry_out};
 use crate::errno;
-use crate::waiting_room::Place;
+use crate::waiting_room::{Left, Place};
 
 impl<S: Store> Adapter<S> {
-    /// Carries out a request that may be begun again from the start, here or, when it turns out that it
-    /// has to wait, where others do. `true`: it was done here.
-    pub(super) fn run_or_wait<T>(
+    /// Carries out a request that may be begun again from the start: here or, when it turns out that it has
+    /// to wait, in the waiting room. `true`: it was done here.
+    pub(super) fn run_or_leave<T>(
         &self,
         request: &Request,
         name: &'static str,
@@ -26,24 +25,50 @@ impl<S: Store> Adapter<S> {
     ) -> bool {
         let begun = Instant::now();
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
-        let (done, place) = match self.waiting_room.join() {
-            Some(place) => (Err(Errno::EINTR), Some(place)),
-            None => self.waiting_room.beside(here),
-        };
-        match (done, place) {
-            (Err(Errno::EINTR), Some(place)) => {
+        let (done, left) = self.waiting_room.beside(bytes.len(), here);
+        let done = match (done, left) {
+            (Err(Errno::EINTR), Left::For(place)) => {
                 self.hand_over(place, (request.pid(), begun), name, bytes, work, answer);
-                false
+                return false;
             }
-            (done, _) => {
-                let is_done = done.is_ok();
-                answer(done);
-                is_done
-            }
-        }
+            (Err(Errno::EINTR), Left::Refused) => Err(self.refuse()),
+            (done, _) => done,
+        };
+        let is_done = done.is_ok();
+        answer(done);
+        is_done
     }
 
-    /// Carries out and answers, where others wait, what a thread has asked for at a time.
+    /// The same for one that is likely to need room: while others wait it goes there at once.
+    pub(super) fn run_or_wait<T>(
+        &self,
+        request: &Request,
+        name: &'static str,
+        bytes: &[u8],
+        work: impl Fn(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) -> bool {
+        if !self.waiting_room.is_used() {
+            return self.run_or_leave(request, name, bytes, work, answer);
+        }
+        match self.waiting_room.enter(bytes.len()) {
+            Some(place) => {
+                let by = (request.pid(), Instant::now());
+                self.hand_over(place, by, name, bytes, work, answer);
+            }
+            None => answer(Err(self.refuse())),
+        }
+        false
+    }
+
+    /// Those who wait hold as many bytes as they may.
+    fn refuse(&self) -> Errno {
+        self.kernel.latencies.failed();
+        tracing::warn!("too much waits for room on full nodes; a write is refused");
+        Errno::ENOSPC
+    }
+
+    /// Carries out and answers, in the waiting room, what a thread has asked for at a time.
     pub(super) fn hand_over<T>(
         &self,
         place: Place,
@@ -55,7 +80,7 @@ impl<S: Store> Adapter<S> {
     ) {
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
         let bytes = bytes.to_vec();
-        place.wait(move || match kernel.begin() {
+        place.wait(asker, move || match kernel.begin() {
             Some(_under_way) => {
                 answer(carry_out(&kernel, asker, begun, name, || work(&fs, &bytes)));
             }
@@ -75,12 +100,33 @@ impl<S: Store> Adapter<S> {
             let flushed = fs.flush(file);
             flushed.and(fs.end_locks(file, owner.0))
         };
-        self.run_or_wait(by, "flush", &[], flush, |done| reply_empty(reply, done));
+        let answer = |done| reply_empty(reply, done);
+        self.write_back(by, file, "flush", flush, answer);
+    }
+
+    pub(super) fn sync_file(&self, by: &Request, file: Handle, reply: ReplyEmpty) {
+        let sync = move |fs: &Fs<S>, _: &[u8]| fs.fsync(file);
+        self.write_back(by, file, "fsync", sync, |done| reply_empty(reply, done));
+    }
+
+    /// What needs room if anything of the file is still to be sent.
+    fn write_back(
+        &self,
+        by: &Request,
+        file: Handle,
+        name: &'static str,
+        work: impl Fn(&Fs<S>, &[u8]) -> Result<(), Error> + Send + 'static,
+        answer: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        match self.waiting_room.is_used() && self.fs.has_unsent(file) {
+            true => self.run_or_wait(by, name, &[], work, answer),
+            false => self.run_or_leave(by, name, &[], work, answer),
+        };
     }
 
     /// What is left to be sent at the last close is sent where others wait: it cannot be begun again.
     pub(super) fn release_file(&self, by: &Request, file: Handle, reply: ReplyEmpty) {
-        let place = self.fs.has_unsent(file).then(|| self.waiting_room.enter()).flatten();
+        let place = self.fs.has_unsent(file).then(|| self.waiting_room.enter(0)).flatten();
         let Some(place) = place else {
             return reply_empty(reply, self.run(by, "release", |fs| fs.release(file)));
         };
@@ -101,18 +147,9 @@ impl<S: Store> Adapter<S> {
         let change = move |fs: &Fs<S>, _: &[u8]| {
             fs.setattr(ino, fh.map(|handle| Handle(handle.0)), &changes)
         };
-        let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
-        let before = fs.standing();
-        let answer = move |changed: Result<Attr, Errno>| match changed {
-            Ok(attr) => kernel.answer(
-                || fs.lifetimes_of(attr.ino, before),
-                |lifetimes| {
-                    reply.attr(&lifetimes.attr, &file_attr(&attr));
-                },
-            ),
-            Err(error) => reply.error(error),
-        };
-        self.run_or_wait(by, "setattr", &[], change, answer);
+        let (before, answers) = (self.fs.standing(), self.answers.clone());
+        let answer = move |changed| answers.reply_attr(reply, before, changed);
+        self.run_or_leave(by, "setattr", &[], change, answer);
     }
 
     pub(super) fn copy(

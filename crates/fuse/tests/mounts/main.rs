@@ -6,7 +6,9 @@
 
 mod appending;
 mod attributes;
+mod budget;
 mod files;
+mod full;
 mod joined;
 mod listing;
 mod locks;

@@ -97,7 +97,7 @@ impl World {
                 assert_eq!(self.rig.inode().size, self.bytes.len() as u64);
                 assert!(!self.rig.file.is_dirty());
             }
-            Op::FlushAged => self.rig.file.flush_aged(tidefs_model::Time::MAX),
+            Op::FlushAged => self.rig.path.flush_aged(tidefs_model::Time::MAX),
             Op::Truncate { size } => {
                 self.rig.file.truncate(size).unwrap();
                 self.bytes.resize(size as usize, 0);

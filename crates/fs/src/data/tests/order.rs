@@ -118,12 +118,12 @@ fn a_budget_full_of_half_written_stripes_of_other_files_is_no_dead_end() {
 fn old_bytes_are_sent_without_being_asked_for_and_young_ones_are_not() {
     let rig = rig(Vec::new());
     rig.write(0, b"old").unwrap();
-    rig.file.flush_aged(rig.clock.now());
+    rig.path.flush_aged(rig.clock.now());
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(rig.store.count(Operation::Write), 0);
     rig.clock.advance(super::rig::config().dirty_age_max);
     rig.write(STRIPE, b"young").unwrap();
-    rig.file.flush_aged(rig.clock.now());
+    rig.path.flush_aged(rig.clock.now());
     eventually("the old stripe is stored", || rig.stripes_stored(2) == 1);
     assert!(rig.file.is_dirty());
 }

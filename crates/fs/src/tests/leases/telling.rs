@@ -67,6 +67,8 @@ impl KernelCache for Kernel {
         self.misses.store(misses.saturating_sub(1), Ordering::SeqCst);
         misses == 0
     }
+
+    fn prune(&self, _inos: &[Ino]) {}
 }
 
 /// As when the kernel asks for attributes now.
