@@ -198,7 +198,7 @@ impl<S: Store> Fs<S> {
         Ok(self.store.batch(file.home, &read)?.take(0))
     }
 
-    /// A lock of another mount that is in the way, for whoever asks.
+    /// The first lock of other mounts that is in the way, for whoever asks.
     pub(crate) fn foreign_lock(
         &self,
         file: &LockedFile,
@@ -206,8 +206,11 @@ impl<S: Store> Fs<S> {
         wanted: &Held,
     ) -> Result<Option<Lock>, Error> {
         state.record = self.read_locks(file)?;
-        for Entry { mount, lock } in self.others(file, state)? {
-            if lock.conflicts_with(&wanted.lock) && !self.is_gone(mount)? {
+        let mut others = self.others(file, state)?;
+        others.retain(|entry| entry.lock.conflicts_with(&wanted.lock));
+        others.sort_by_key(|entry| entry.lock.start);
+        for Entry { mount, lock } in others {
+            if !self.is_gone(mount)? {
                 return Ok(Some(lock));
             }
         }

@@ -87,20 +87,21 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// A lock that is in the way, if there is one; of another mount without its process.
+    /// The first lock in the file that is in the way, if there is one; of another mount without its
+    /// process.
     pub fn find_lock(&self, number: Handle, wanted: &Lock) -> Result<Option<Lock>, Error> {
         let handle = self.handles.file(number)?;
         let node = &handle.node;
         let wanted = Held { lock: wanted.clone(), handle: number, may_be_over: false };
         self.locks.with(node.ino, node.home, |file, state| {
-            if let Some(held) = state.in_the_way(&wanted.lock).next() {
-                return Ok(Some(held.lock.clone()));
-            }
+            let own = state.in_the_way(&wanted.lock).map(|held| held.lock.clone());
+            let own = own.min_by_key(|lock| lock.start);
             if self.is_alone() {
-                return Ok(None);
+                return Ok(own);
             }
             let foreign = self.foreign_lock(file, state, &wanted)?;
-            Ok(foreign.map(|lock| Lock { pid: 0, ..lock }))
+            let foreign = foreign.map(|lock| Lock { pid: 0, ..lock });
+            Ok(own.into_iter().chain(foreign).min_by_key(|lock| lock.start))
         })
     }
 

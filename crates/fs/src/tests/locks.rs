@@ -86,6 +86,23 @@ fn shared_locks_and_other_ranges_go_together() {
 }
 
 #[test]
+fn who_asks_is_told_of_the_first_lock_in_the_file_whoever_has_it() {
+    let (_bed, (first, mine), (second, yours)) = two();
+    let told = |wanted: Lock| {
+        let found = first.find_lock(mine, &wanted).expect("asked").expect("held");
+        (found.start, found.pid)
+    };
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 60, 69)), TAKEN);
+    assert_eq!(second.lock(yours, &range(1, Exclusive, 50, 59)), TAKEN);
+    assert_eq!(second.lock(yours, &range(1, Exclusive, 20, 29)), TAKEN);
+    assert_eq!(told(range(9, Exclusive, 0, 99)), (20, 0), "of another mount");
+    assert_eq!(told(range(9, Exclusive, 30, 99)), (50, 0));
+    assert_eq!(first.lock(mine, &range(1, Exclusive, 10, 14)), TAKEN);
+    assert_eq!(told(range(9, Exclusive, 0, 99)), (10, 101), "of this one");
+    assert_eq!(told(range(1, Exclusive, 0, 99)), (20, 0), "one's own is in nobody's way");
+}
+
+#[test]
 fn a_whole_lock_that_cannot_change_its_kind_is_lost_and_a_range_is_kept() {
     let (_bed, (first, mine), (second, yours)) = two();
     assert_eq!(first.lock(mine, &whole(1, Shared)), TAKEN);

@@ -120,6 +120,30 @@ pub fn who_asks_for_a_lock_is_told_who_has_it(dir: &Path) {
     assert_eq!(holder(&file), None, "one's own is in nobody's way");
 }
 
+/// The first bytes of the two locks of the process that started this one, whichever it took first.
+fn first_is_at(descriptor: i32, start: i64) -> bool {
+    find_lock(descriptor).is_some_and(|lock| (lock.l_start, lock.l_len) == (start, 5))
+}
+
+pub fn who_asks_for_a_lock_is_told_of_the_first_one_in_the_way(dir: &Path) {
+    let path = dir.join("lock");
+    let file = File::create(&path).unwrap();
+    let lock = |kind, start| {
+        // SAFETY: as above.
+        unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            (lock.l_type, lock.l_start, lock.l_len) = (kind as i16, start, 5);
+            assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock), 0);
+        }
+    };
+    for start in [20, 10, 40, 30] {
+        lock(libc::F_WRLCK, start);
+    }
+    assert_eq!(in_another_process(&path, |descriptor| first_is_at(descriptor, 10)), GOT_IT);
+    lock(libc::F_UNLCK, 10);
+    assert_eq!(in_another_process(&path, |descriptor| first_is_at(descriptor, 20)), GOT_IT);
+}
+
 pub fn what_a_descriptor_that_only_reads_has_locked_is_free_when_it_is_closed(dir: &Path) {
     let path = dir.join("lock");
     File::create(&path).unwrap();
