@@ -51,6 +51,8 @@ pub struct Node<S: Store> {
     lookups: AtomicU64,
     /// Open handles; changed only with the slot locked.
     handles: AtomicU64,
+    /// Of a directory: the one through which the kernel came to it last.
+    parent: AtomicU64,
     /// As last seen, for what a new entry inherits: mode (low 31 bits), whether the layout is local
     /// (the next bit), and group (high 32 bits).
     inherited: AtomicU64,
@@ -94,6 +96,8 @@ impl<S: Store> Node<S> {
             kind: reference.kind,
             lookups: AtomicU64::new(0),
             handles: AtomicU64::new(0),
+            // The root's.
+            parent: AtomicU64::new(reference.ino.0),
             inherited: AtomicU64::new(0),
             slot: Mutex::new(slot),
             memory: OnceLock::new(),
@@ -139,6 +143,15 @@ impl<S: Store> Node<S> {
 
     pub fn reference(&self) -> Reference {
         Reference { kind: self.kind, ino: self.ino, home: self.home }
+    }
+
+    /// What `..` stands for, as far as this mount has seen.
+    pub fn parent(&self) -> Ino {
+        Ino(self.parent.load(Ordering::Relaxed))
+    }
+
+    pub fn set_parent(&self, parent: Ino) {
+        self.parent.store(parent.0, Ordering::Relaxed);
     }
 
     pub fn saw(&self, inode: &Inode) {

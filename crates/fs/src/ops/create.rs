@@ -60,6 +60,7 @@ impl<S: Store> Fs<S> {
         let alone = self.time_alone();
         let (reference, inode) = self.make(caller, parent, name, &new)?;
         let entry = self.enter(reference, &inode);
+        self.note_parent(reference, parent);
         self.know_empty(reference, alone);
         Ok(entry)
     }

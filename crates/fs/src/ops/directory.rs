@@ -14,6 +14,7 @@ use crate::handles::DirectoryHandle;
 use crate::inode::Inode;
 use crate::listing::{DOTS, Listing};
 use crate::ops::{DirectoryEntry, Handle};
+use crate::table::Node;
 
 /// Entries whose attributes are read at a time.
 const ATTRS_PER_ROUND: usize = 128;
@@ -41,7 +42,7 @@ impl<S: Store> Fs<S> {
     ) -> Result<(), Error> {
         let directory = self.handles.directory(handle)?;
         let listing = self.listing_of(&directory, offset)?;
-        for dot in dots(directory.node.ino, offset) {
+        for dot in dots(&directory.node, offset) {
             if !sink(&dot) {
                 return Ok(());
             }
@@ -68,8 +69,9 @@ impl<S: Store> Fs<S> {
         let directory = self.handles.directory(handle)?;
         let listing = self.listing_of(&directory, offset)?;
         let own = self.fetch(directory.node.reference())?.attr(directory.node.ino);
-        for dot in dots(directory.node.ino, offset) {
-            if !sink(&dot, &own) {
+        for dot in dots(&directory.node, offset) {
+            let attr = Attr { ino: dot.ino, ..own.clone() };
+            if !sink(&dot, &attr) {
                 return Ok(());
             }
         }
@@ -97,7 +99,9 @@ impl<S: Store> Fs<S> {
                 if !sink(&entry(position, name, reference), &inode.attr(reference.ino)) {
                     return Ok(());
                 }
-                self.table.look_up(reference).saw(&inode);
+                let node = self.table.look_up(reference);
+                node.saw(&inode);
+                node.set_parent(directory.node.ino);
                 handed_out = true;
             }
         }
@@ -131,14 +135,10 @@ impl<S: Store> Fs<S> {
     }
 }
 
-fn dots(directory: Ino, offset: u64) -> impl Iterator<Item = DirectoryEntry> {
-    DOTS.iter().enumerate().skip(offset as usize).map(move |(position, (name, kind))| {
-        DirectoryEntry {
-            name: name.to_vec(),
-            ino: directory,
-            kind: *kind,
-            next: position as u64 + 1,
-        }
+fn dots<S: Store>(directory: &Node<S>, offset: u64) -> impl Iterator<Item = DirectoryEntry> {
+    let inos = [directory.ino, directory.parent()];
+    DOTS.iter().zip(inos).zip(1..).skip(offset as usize).map(|(((name, kind), ino), next)| {
+        DirectoryEntry { name: name.to_vec(), ino, kind: *kind, next }
     })
 }
 

@@ -32,6 +32,7 @@ impl<S: Store> Fs<S> {
         };
         self.hints.saw(&place, reference, settled, before_hint);
         let entry = self.enter(reference, &inode);
+        self.note_parent(reference, parent);
         self.keep_record(reference.ino, &inode, before);
         Ok(entry)
     }
@@ -75,6 +76,15 @@ impl<S: Store> Fs<S> {
     pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
         self.table.look_up(reference).saw(inode);
         Entry { attr: inode.attr(reference.ino) }
+    }
+
+    /// A directory that the kernel knows has a name in another one, which is what its `..` stands for.
+    pub(crate) fn note_parent(&self, reference: Reference, parent: Ino) {
+        if reference.kind == Kind::Directory
+            && let Some(node) = self.table.find(reference.ino)
+        {
+            node.set_parent(parent);
+        }
     }
 
     /// The inode behind a name that stands for what it did when it was last seen. Both fields are

@@ -80,6 +80,10 @@ impl<S: Store> Fs<S> {
 
     /// What follows a rename that has happened, and makes it no failure any more: each step is tried.
     fn follow_up(&self, rename: &Rename) {
+        self.note_parent(rename.moved.reference, rename.new.shard.directory);
+        if let Some(other) = rename.instead() {
+            self.note_parent(other, rename.old.shard.directory);
+        }
         for moved in [Some(rename.moved.reference), rename.instead()].into_iter().flatten() {
             if let Err(error) = self.touch_inode(moved) {
                 let ino = moved.ino;

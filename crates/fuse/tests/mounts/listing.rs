@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use rustix::fs::Dir;
@@ -36,6 +36,25 @@ pub fn a_listing_goes_on_while_its_entries_are_removed(dir: &Path) {
     }
     assert_eq!(removed, COUNT);
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+}
+
+pub fn a_listing_names_the_directory_above(dir: &Path) {
+    let dots = |path: &Path| {
+        let stream = Dir::read_from(File::open(path).unwrap()).unwrap();
+        let dots = stream.take(2).map(|entry| entry.unwrap());
+        dots.map(|entry| (entry.file_name().to_str().unwrap().to_owned(), entry.ino()))
+            .collect::<Vec<_>>()
+    };
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    let dot = |path: &Path| (".".to_owned(), inode(path));
+    let above = |path: &Path| ("..".to_owned(), inode(path));
+    let (one, other) = (dir.join("one"), dir.join("other"));
+    fs::create_dir_all(one.join("below")).unwrap();
+    fs::create_dir(&other).unwrap();
+    assert_eq!(dots(&one.join("below")), [dot(&one.join("below")), above(&one)]);
+    assert_eq!(dots(&one), [dot(&one), above(dir)]);
+    fs::rename(one.join("below"), other.join("moved")).unwrap();
+    assert_eq!(dots(&other.join("moved")), [dot(&other.join("moved")), above(&other)]);
 }
 
 pub fn a_listing_starts_afresh_when_rewound(dir: &Path) {
