@@ -3,7 +3,8 @@
 //! While the mount is alone it makes every change itself. With company what is under [leases](crate::leases)
 //! has a lifetime, too, but for names: a kernel can be made to forget attributes, and it hands out names
 //! that it is made to forget as if they were gone. Attributes of open files have none, since this mount
-//! knows more of them than the store.
+//! knows more of them than the store; nor have, alone, those of open files into which programs may store
+//! through maps past this mount.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,10 +93,18 @@ impl<S: Store> Fs<S> {
     /// under way when [`KernelCache::wait_for_answers`] returns.
     pub fn lifetimes_of(&self, ino: Ino, before: Standing) -> Lifetimes {
         if before.alone.is_some() {
-            return self.lifetimes_since(before);
+            let lifetimes = self.lifetimes_since(before);
+            let attr = if self.changes_silently(ino) { Duration::ZERO } else { lifetimes.attr };
+            return Lifetimes { attr, ..lifetimes };
         }
         let attr = self.lifetime_under_leases(ino, before).unwrap_or_default();
         Lifetimes { attr, ..Lifetimes::default() }
+    }
+
+    /// A program may be storing into a map of a file that the kernel serves by itself.
+    fn changes_silently(&self, ino: Ino) -> bool {
+        let open = self.table.find(ino).filter(|node| self.config.passthrough && node.is_open());
+        open.is_some_and(|node| node.slot().file.as_ref().is_some_and(|it| it.changes_silently()))
     }
 
     fn lifetime_under_leases(&self, ino: Ino, before: Standing) -> Option<Duration> {

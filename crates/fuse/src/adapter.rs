@@ -12,6 +12,7 @@ mod kernel;
 mod listing;
 mod lock_family;
 mod locks;
+mod mapped;
 mod names;
 mod opening;
 mod reply;
@@ -50,6 +51,8 @@ pub struct Adapter<S: Store> {
     misplaced: Arc<Misplaced>,
     following: Following,
     waiting_room: WaitingRoom,
+    /// Where the kernel is told about its pages.
+    page_room: WaitingRoom,
 }
 
 impl<S: Store> Drop for Adapter<S> {
@@ -72,6 +75,7 @@ impl<S: Store> Adapter<S> {
             misplaced,
             following: Following::new(),
             waiting_room: WaitingRoom::default(),
+            page_room: WaitingRoom::default(),
         }
     }
 

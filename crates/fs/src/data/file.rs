@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tidefs_model::{Ino, ShardKey};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Pin, Store};
 
 use super::DataPath;
@@ -205,11 +206,12 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// Makes the record the only place that knows the file's times, before they are set by hand.
-    pub fn settle_times(&self) -> Result<(), Error> {
+    /// Makes the record the only place that knows the file's times, before they are set by hand; `mtime`
+    /// is the one that will be, where it is not now.
+    pub fn settle_times(&self, mtime: Option<Time>) -> Result<(), Error> {
         match &self.0 {
             Bytes::Striped(striped) => striped.settle(),
-            Bytes::Pinned(pinned) => pinned.commit(),
+            Bytes::Pinned(pinned) => pinned.settle_times(mtime),
         }
     }
 
@@ -263,6 +265,33 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.state().as_of == alone,
             Bytes::Pinned(_) => true,
+        }
+    }
+
+    /// A program has it open for reading and writing, which it must to map it for writing.
+    pub fn may_be_mapped(&self) {
+        let noted = match &self.0 {
+            Bytes::Striped(striped) => &striped.may_be_mapped,
+            Bytes::Pinned(pinned) => &pinned.may_be_mapped,
+        };
+        noted.store(true, Ordering::Relaxed);
+    }
+
+    /// Programs may store bytes into it, and date it anew, without a word to anybody.
+    pub fn changes_silently(&self) -> bool {
+        match &self.0 {
+            Bytes::Striped(_) => false,
+            Bytes::Pinned(pinned) => pinned.may_be_mapped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The size of a file that may be mapped for writing; `None` where the kernel serves it by itself.
+    pub fn mapped_size(&self) -> Option<u64> {
+        match &self.0 {
+            Bytes::Striped(striped) if striped.may_be_mapped.load(Ordering::Relaxed) => {
+                Some(striped.state().size())
+            }
+            Bytes::Striped(_) | Bytes::Pinned(_) => None,
         }
     }
 

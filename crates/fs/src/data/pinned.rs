@@ -3,11 +3,11 @@
 //! That file is the truth: the kernel may read and write it without asking anybody. Nothing is
 //! buffered here; what is left to do is to bring its size and times into the inode's record.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, FileTimes, Metadata};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,10 +26,15 @@ use crate::{Error, FILE_BYTES_MAX, ReadBytes, Seek, SpaceMode};
 /// Of a kernel that is built for the slowest clock, of 100 ticks a second.
 const KERNEL_TICK_MAX: Duration = Duration::from_millis(10);
 
+/// Of any machine that Linux runs on.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+
 pub(super) struct Pinned<S: Store> {
     path: Arc<DataPath<S>>,
     record: Record<S>,
     file: Arc<File>,
+    /// Since it was opened a program may have mapped it for writing.
+    pub may_be_mapped: AtomicBool,
     /// One append at a time, so that each begins where the last one ended.
     appending: Mutex<()>,
     /// Held across each change of the record, which must say what the file said last.
@@ -58,7 +63,8 @@ impl<S: Store> Pinned<S> {
         let written = file.metadata().map_or(Time::default(), |metadata| mtime_of(&metadata));
         let known = Known { stored: Stored::of(inode), size: inode.size, written };
         let (appending, known) = (Mutex::new(()), Mutex::new(known));
-        Pinned { path, record, file, appending, known }
+        let may_be_mapped = AtomicBool::new(false);
+        Pinned { path, record, file, may_be_mapped, appending, known }
     }
 
     pub fn file(&self) -> Arc<File> {
@@ -107,6 +113,7 @@ impl<S: Store> Pinned<S> {
     }
 
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
+        self.clear_behind_end(size)?;
         let mut known = self.known();
         self.file.set_len(size).map_err(|error| error_of(&error))?;
         self.settle(&mut known, self.path.clock.now())
@@ -122,12 +129,29 @@ impl<S: Store> Pinned<S> {
             SpaceMode::Zero => (punch, true),
         };
         let length = range.end - range.start;
+        if extends {
+            self.clear_behind_end(range.end)?;
+        }
         rustix::fs::fallocate(&*self.file, flags, range.start, length)
             .map_err(|errno| error_of(&errno.into()))?;
         if extends && self.size() < range.end {
             self.file.set_len(range.end).map_err(|error| error_of(&error))?;
         }
         Ok(())
+    }
+
+    /// What a program stored through a map behind the end, in the last page, is no part of the file, and
+    /// would show when it grows to `size`: a tmpfs does not see to that.
+    fn clear_behind_end(&self, size: u64) -> Result<(), Error> {
+        let _one = self.appending.lock().expect("no panic while appending");
+        let end = self.size();
+        let rest = end.next_multiple_of(PAGE_BYTES_MAX) - end;
+        if size <= end || rest == 0 {
+            return Ok(());
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&*self.file, punch, end, rest)
+            .map_err(|errno| error_of(&errno.into()))
     }
 
     pub fn seek(&self, offset: u64, seek: Seek) -> Result<u64, Error> {
@@ -147,6 +171,19 @@ impl<S: Store> Pinned<S> {
         self.settle(&mut known, time)?;
         let grown = known.size.saturating_sub(before);
         self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same before a time is set by hand. The file behind gets it, too: the kernel dates what it
+    /// writes by ticks of its clock, so what it wrote before and what it writes from here on may have one
+    /// date.
+    pub fn settle_times(&self, mtime: Option<Time>) -> Result<(), Error> {
+        self.commit()?;
+        let Some(mtime) = mtime else { return Ok(()) };
+        let mut known = self.known();
+        let times = FileTimes::new().set_modified(mtime.into());
+        self.file.set_times(times).map_err(|error| error_of(&error))?;
+        known.written = mtime;
         Ok(())
     }
 

@@ -34,8 +34,12 @@ impl<S: Store> Striped<S> {
         }
         self.clear_residue_before(size)?;
         let _order = self.committing();
-        let stored = self.record.commit(size, &[], self.path.clock.now())?;
-        self.adopt(&mut self.state(), stored);
+        let now = self.path.clock.now();
+        let stored = self.record.commit(size, &[], now)?;
+        let mut state = self.state();
+        self.adopt(&mut state, stored);
+        // What is left to be committed was written before.
+        state.changed = state.changed.map(|changed| changed.max(now));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! An open file whose bytes lie in stripes: what its operations share.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidefs_model::{Ino, StripeKey};
@@ -28,6 +28,8 @@ pub(super) struct Striped<S: Store> {
     pub settled: Condvar,
     /// How many wait for sends to be called off.
     pub calls_off: AtomicUsize,
+    /// Since it was opened a program may have mapped it for writing.
+    pub may_be_mapped: AtomicBool,
     /// Regions that this file has marked.
     marked: Mutex<HashSet<u32>>,
 }
@@ -44,6 +46,7 @@ impl<S: Store> Striped<S> {
             state,
             settled: Condvar::new(),
             calls_off: AtomicUsize::new(0),
+            may_be_mapped: AtomicBool::new(false),
             marked: Mutex::default(),
         }
     }

@@ -131,6 +131,9 @@ impl<S: Store> Fs<S> {
             self.holding.changed(node.ino, node.home);
         }
         file.set_as_of(alone);
+        if mode.read && mode.write {
+            file.may_be_mapped();
+        }
         let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
         if !keep_cache {
             slot.version_cached = Some(file.drop_pages());
@@ -172,6 +175,14 @@ impl<S: Store> Fs<S> {
         let read = Batch::new().read(keys::inode(node.ino));
         let record = self.store.batch(node.home, &read)?.take(0);
         record.map(|record| Inode::decode(node.ino, &record)).transpose()
+    }
+
+    /// Where a file ends, as far as is known here, that programs may have mapped for writing through
+    /// pages that the kernel sends here.
+    pub fn mapped_size(&self, ino: Ino) -> Option<u64> {
+        let node = self.table.find(ino)?;
+        let file = node.slot().file.clone()?;
+        file.mapped_size()
     }
 
     /// Does something to a file that may have no handle.

@@ -79,7 +79,11 @@ impl<S: Store> Fs<S> {
             return Ok(SetAttr { mtime, ctime: Some(changed), ..*changes });
         }
         let file = self.table.get(reference.ino)?.slot().file.clone();
-        file.map_or(Ok(()), |file| file.settle_times())?;
+        let at = match changes.mtime {
+            Some(SetTime::At(time)) => Some(time),
+            _ => None,
+        };
+        file.map_or(Ok(()), |file| file.settle_times(at))?;
         Ok(*changes)
     }
 

@@ -113,6 +113,16 @@ impl Kernel {
         }
     }
 
+    /// Has the kernel take zeros for a part of one page of a file.
+    pub fn zero_page(&self, ino: INodeNo, part: Range<u64>) {
+        let zeros = vec![0; (part.end - part.start) as usize];
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.store(ino, part.start, &zeros)
+        {
+            tracing::debug!(%error, %ino, "the kernel keeps what lies behind the end of a file");
+        }
+    }
+
     /// Lets a request in. `None` once the mount is over: what is being left serves nobody.
     pub fn begin(&self) -> Option<UnderWay<'_>> {
         self.requests.fetch_add(1, Ordering::SeqCst);

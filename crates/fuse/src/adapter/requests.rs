@@ -272,7 +272,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     fn fallocate(
         &self,
         by: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         fh: FileHandle,
         offset: u64,
         length: u64,
@@ -280,10 +280,11 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEmpty,
     ) {
         let ordinary = is_ordinary(by);
-        let allocate = move |fs: &Fs<S>, _: &[u8]| {
-            fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary)
-        };
-        self.run_or_wait(by, "fallocate", &[], allocate, |done| reply_empty(reply, done));
+        let allocate =
+            move |fs: &Fs<S>| fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary);
+        let may_grow = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
+        let growth = may_grow.then(|| offset.saturating_add(length));
+        self.allocate(by, ino(number), growth, allocate, reply);
     }
 
     fn lseek(

@@ -7,6 +7,7 @@ use tidefs_fs::{Error, Fs, Handle, SetAttr};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
+use super::mapped::Pages;
 use super::reply::reply_empty;
 use super::{Adapter, carry_out};
 use crate::errno;
@@ -149,7 +150,35 @@ impl<S: Store> Adapter<S> {
         };
         let (before, answers) = (self.fs.standing(), self.answers.clone());
         let answer = move |changed| answers.reply_attr(reply, before, changed);
-        self.run_or_leave(by, "setattr", &[], change, answer);
+        match self.place_for_pages(Pages::at_change(&self.fs, ino, &changes)) {
+            Some((place, pages)) => {
+                let change = pages.around(self.kernel.clone(), change);
+                self.hand_over(place, (by.pid(), Instant::now()), "setattr", &[], change, answer);
+            }
+            None => drop(self.run_or_leave(by, "setattr", &[], change, answer)),
+        }
+    }
+
+    /// `growth`: where a file ends that may grow by it.
+    pub(super) fn allocate(
+        &self,
+        by: &Request,
+        ino: Ino,
+        growth: Option<u64>,
+        allocate: impl Fn(&Fs<S>) -> Result<(), Error> + Send + 'static,
+        reply: ReplyEmpty,
+    ) {
+        let allocate = move |fs: &Fs<S>, _: &[u8]| allocate(fs);
+        let answer = |done| reply_empty(reply, done);
+        let pages = growth.and_then(|size| Pages::at_growth(&self.fs, ino, size));
+        match self.place_for_pages(pages) {
+            Some((place, pages)) => {
+                let allocate = pages.around(self.kernel.clone(), allocate);
+                let asked = (by.pid(), Instant::now());
+                self.hand_over(place, asked, "fallocate", &[], allocate, answer);
+            }
+            None => drop(self.run_or_wait(by, "fallocate", &[], allocate, answer)),
+        }
     }
 
     pub(super) fn copy(

@@ -144,6 +144,20 @@ pub fn a_change_shows_in_the_times(dir: &Path) {
     assert!(changed >= before.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64);
 }
 
+pub fn an_allocation_that_grows_a_file_shows_in_the_times(dir: &Path) {
+    let mut file = File::create(dir.join("file")).unwrap();
+    for size in [5_000, 10_000] {
+        // It is not stored yet where the mount collects what is written.
+        file.write_all(b"text").unwrap();
+        let before = file.metadata().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size).unwrap();
+        let after = file.metadata().unwrap();
+        assert!(after.modified().unwrap() > before.modified().unwrap(), "{size}");
+        assert!(after.ctime_nsec() != before.ctime_nsec(), "{size}");
+    }
+}
+
 pub fn extended_attributes_are_kept(dir: &Path) {
     let path = dir.join("file");
     File::create(&path).unwrap();

@@ -72,6 +72,7 @@ claims! {
         times_are_kept_to_the_nanosecond,
         times_before_1970_are_kept_and_far_ones_become_the_nearest,
         a_change_shows_in_the_times,
+        an_allocation_that_grows_a_file_shows_in_the_times,
         extended_attributes_are_kept,
         extended_attributes_have_names_of_known_kinds,
         access_control_lists_are_refused,
@@ -86,17 +87,21 @@ claims! {
         a_map_outlives_its_name,
         a_map_of_a_descriptor_that_appends_stays_in_place,
         readers_and_maps_see_what_a_descriptor_that_only_writes_wrote,
-        a_map_that_is_filled_while_others_write_is_right_afterwards;
+        a_map_that_is_filled_while_others_write_is_right_afterwards,
+        a_time_that_is_set_covers_what_was_stored_before_and_nothing_later,
+        what_is_stored_behind_the_end_is_no_part_of_the_file_when_it_grows;
     locks:
         a_flock_keeps_others_out,
         a_record_lock_keeps_other_processes_out,
         who_asks_for_a_lock_is_told_who_has_it,
+        who_asks_for_a_lock_is_told_of_the_first_one_in_the_way,
         what_a_descriptor_that_only_reads_has_locked_is_free_when_it_is_closed,
         who_waits_for_a_lock_gets_it_when_it_is_given_back;
     listing:
         ten_thousand_entries_are_each_listed_once,
         a_listing_goes_on_while_its_entries_are_removed,
-        a_listing_starts_afresh_when_rewound;
+        a_listing_starts_afresh_when_rewound,
+        a_listing_names_the_directory_above;
 }
 
 #[test]

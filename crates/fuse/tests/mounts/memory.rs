@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
@@ -216,4 +216,74 @@ fn check_middle(path: &Path, bytes: &[u8]) {
     assert_eq!(back.len(), 2 * STRIPE);
     assert!(back[STRIPE / 2..3 * STRIPE / 2] == *bytes);
     assert!(back[..STRIPE / 2].iter().all(|&byte| byte == 0));
+}
+
+const LONG_AGO: SystemTime = UNIX_EPOCH;
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+/// A time that is set by hand is the file's until more is stored, whenever the kernel writes what was.
+pub fn a_time_that_is_set_covers_what_was_stored_before_and_nothing_later(dir: &Path) {
+    for closes_first in [true, false] {
+        let path = dir.join(format!("closed {closes_first}"));
+        let file = read_write(&path);
+        file.set_len(3 * 4096).unwrap();
+        let map = Map::of(&file, 3 * 4096);
+        map.store(4096, b"before");
+        let mut file = Some(file).filter(|_| !closes_first);
+        File::open(&path).unwrap().set_modified(LONG_AGO).unwrap();
+        assert_eq!(modified(&path), LONG_AGO);
+        map.sync();
+        drop((map, file.take()));
+        std::thread::sleep(SOME_TIME);
+        assert_eq!(modified(&path), LONG_AGO, "closed first: {closes_first}");
+        let map = Map::of(&read_write(&path), 3 * 4096);
+        map.load(0, 3 * 4096);
+        map.sync();
+        drop(map);
+        assert_eq!(modified(&path), LONG_AGO, "a load dates nothing");
+        // Where the kernel serves the file by itself it does not date a store into what was loaded, nor
+        // one after the last close.
+        let file = read_write(&path);
+        let map = Map::of(&file, 3 * 4096);
+        map.store(0, b"after");
+        map.sync();
+        drop((map, file));
+        assert!(modified(&path) > LONG_AGO, "closed first: {closes_first}");
+    }
+}
+
+/// The last page of a file is mapped whole.
+pub fn what_is_stored_behind_the_end_is_no_part_of_the_file_when_it_grows(dir: &Path) {
+    type Growth = fn(&File, u64);
+    let growths: [(&str, Growth); 2] = [
+        ("cut to more", |file, size| file.set_len(size).unwrap()),
+        ("allocated", |file, size| {
+            rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size).unwrap();
+        }),
+    ];
+    for (how, grow) in growths {
+        for size in [300, 4096, 9000] {
+            let path = dir.join(format!("{how} {size}"));
+            let file = read_write(&path);
+            file.set_len(4096).unwrap();
+            let map = Map::of(&file, 4096);
+            map.store(0, b"inside");
+            file.set_len(100).unwrap();
+            map.store(200, b"behind");
+            grow(&file, size);
+            assert_eq!(map.load(0, 6), b"inside", "{how} to {size}");
+            let mut back = vec![1; size as usize];
+            file.read_exact_at(&mut back, 0).unwrap();
+            assert!(back[100..].iter().all(|&byte| byte == 0), "{how} to {size}");
+            map.store(200, b"inside");
+            map.sync();
+            drop((map, file));
+            let back = fs::read(&path).unwrap();
+            assert_eq!((back.len() as u64, &back[200..206]), (size, &b"inside"[..]), "{how}");
+            assert!(back[206..].iter().all(|&byte| byte == 0), "{how} to {size}");
+        }
+    }
 }

@@ -207,7 +207,7 @@ fn times_and_version_are_those_of_the_last_write() {
     rig.flush();
     assert_eq!(rig.inode().version, 1, "nothing to commit, nothing counted");
     rig.write(3, b"two").unwrap();
-    rig.file.settle_times().unwrap();
+    rig.file.settle_times(None).unwrap();
     let mut seen = rig.inode();
     seen.mtime = Time(1);
     rig.file.overlay(&mut seen);
