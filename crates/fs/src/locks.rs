@@ -58,6 +58,8 @@ pub(crate) struct State {
     record: Option<Vec<u8>>,
     /// The record has locks of this mount, or may have.
     is_published: bool,
+    /// The file's inode as it was when its locks were put last, for whoever put them.
+    pub inode: Option<Vec<u8>>,
     /// It is in the table no more, so nothing may be put here.
     is_over: bool,
 }

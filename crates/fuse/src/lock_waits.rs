@@ -22,9 +22,12 @@ use crate::errno;
 use crate::following::run_anywhere;
 use crate::interrupted::is_interrupted;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// A look at what other mounts hold is a round to the store.
+const FIRST_PAUSE: Duration = Duration::from_micros(250);
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(32);
+/// By what part pauses grow, so that nobody waits for much longer than a lock is held.
+const GROWTH: u32 = 4;
 /// The thread ends when nobody has waited for so long.
 const IDLE: Duration = Duration::from_secs(1);
 /// A lock that is about to be given back is waited for also by those who do not wait.
@@ -197,7 +200,7 @@ impl<S: Store> LockWaits<S> {
         let tried = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(nobody), lock)));
         match tried {
             Ok(Ok(Taken { with_company })) => {
-                if with_company {
+                if with_company && self.fs.has_old_pages(request.handle) {
                     self.kernel.drop_pages(INodeNo(request.ino.0));
                 }
                 self.end(waiting, Ok(()));
@@ -224,7 +227,7 @@ impl<S: Store> LockWaits<S> {
             return None;
         }
         waiting.due = Instant::now() + waiting.pause;
-        waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
+        waiting.pause = (waiting.pause + waiting.pause / GROWTH).min(PAUSE_MAX);
         Some(waiting)
     }
 

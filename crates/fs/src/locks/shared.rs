@@ -147,12 +147,15 @@ impl<S: Store> Fs<S> {
             Some(record) => batch.present(keys::inode(file.ino)).put(field.clone(), record.clone()),
             None => batch.delete(field.clone()),
         };
-        let outcome = match self.store.batch(file.home, &batch.read(field).reclaims()) {
+        // Whoever takes a lock sees what was written before: also how long the file is, at no other cost.
+        let batch = batch.read(field).read(keys::inode(file.ino)).reclaims();
+        let outcome = match self.store.batch(file.home, &batch) {
             Err(StoreError::Indeterminate { .. }) => return self.was_put(file, state, after),
             outcome => outcome?,
         };
         match outcome.refused_by {
             None => {
+                state.inode = outcome.values.into_iter().nth(1).flatten();
                 state.is_published = !after.is_empty();
                 (state.held, state.record) = (after, record);
                 Ok(true)

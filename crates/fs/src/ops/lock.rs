@@ -4,12 +4,13 @@
 //! before a lock is given back is in the store, and whoever takes one sees it.
 
 use tidefs_model::Ino;
-use tidefs_store::{Store, StoreError};
+use tidefs_store::{Bytes, Store, StoreError};
 
 use crate::data::ErrorCursor;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
+use crate::inode::Inode;
 use crate::locks::{Change, Held, Known};
 use crate::ops::{Handle, Lock, LockFamily};
 
@@ -46,18 +47,42 @@ impl<S: Store> Fs<S> {
                 // As flock(2) says, it is lost even if the other kind cannot be had.
                 self.change_locks_of(file, state, &Change::Give(wanted.clone()), known)?;
             }
-            self.change_locks_of(file, state, &take, known)
+            state.inode = None;
+            let with_company = self.change_locks_of(file, state, &take, known)?;
+            Ok::<_, Error>((with_company, state.inode.take()))
         });
         if eases {
             // What was exclusive may be shared now, or gone.
             self.locks.tell_waiting(node.ino);
         }
-        let with_company = taken?;
-        if with_company && let Err(error) = self.look_again(&handle) {
+        let (with_company, inode) = taken?;
+        if with_company && let Err(error) = self.look_or_take(&handle, inode) {
             self.unlock(number, wanted)?;
             return Err(error);
         }
         Ok(Taken { with_company })
+    }
+
+    /// What others did to the file before they gave the lock back.
+    fn look_or_take(&self, handle: &FileHandle<S>, inode: Option<Bytes>) -> Result<(), Error> {
+        match inode {
+            Some(record) => {
+                handle.file.refresh(&Inode::decode(handle.node.ino, &record)?);
+                Ok(())
+            }
+            None => self.look_again(handle),
+        }
+    }
+
+    /// Whether others have changed the file since its kernel dropped its pages: to be asked when a lock was
+    /// taken with company. They count as dropped from here on.
+    pub fn has_old_pages(&self, handle: Handle) -> bool {
+        let Ok(handle) = self.handles.file(handle) else { return true };
+        let is_old = handle.file.version_kept().is_none();
+        if is_old {
+            handle.file.drop_pages();
+        }
+        is_old
     }
 
     /// Gives back what an owner has in a lock's range, of either kind.

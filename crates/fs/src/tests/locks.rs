@@ -103,6 +103,41 @@ fn who_asks_is_told_of_the_first_lock_in_the_file_whoever_has_it() {
 }
 
 #[test]
+fn a_lock_that_nobody_disputes_costs_a_round_and_so_does_its_end() {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let (mine, yours) = (open(&first), open(&second));
+    let lock = range(1, Exclusive, 0, 9);
+    let rounds = |work: &dyn Fn()| {
+        let calls =
+            || [Operation::Batch, Operation::Read, Operation::Write].map(|it| store.count(it));
+        let before = calls();
+        work();
+        calls().into_iter().zip(before).map(|(after, before)| after - before).sum::<u64>()
+    };
+    let take = || assert_eq!(first.lock(mine, &lock), TAKEN);
+    let give = || first.unlock(mine, &lock).expect("given back");
+    for _ in 0..3 {
+        assert_eq!((rounds(&take), rounds(&give)), (1, 1));
+        assert!(!first.has_old_pages(mine), "nobody changed the file");
+        // Who had it meanwhile leaves no trace but what was written.
+        assert_eq!(second.lock(yours, &lock), TAKEN);
+        second.unlock(yours, &lock).expect("given back");
+    }
+    second.write(yours, 0, b"longer than it was", None, false).expect("written");
+    assert_eq!(second.lock(yours, &lock), TAKEN);
+    second.unlock(yours, &lock).expect("given back");
+    assert_eq!(rounds(&take), 1);
+    assert!(first.has_old_pages(mine));
+    assert!(!first.has_old_pages(mine), "once");
+    assert_eq!(first.read(mine, 0, 100).expect("read").as_slice(), b"longer than it was");
+}
+
+#[test]
 fn a_whole_lock_that_cannot_change_its_kind_is_lost_and_a_range_is_kept() {
     let (_bed, (first, mine), (second, yours)) = two();
     assert_eq!(first.lock(mine, &whole(1, Shared)), TAKEN);

@@ -79,12 +79,15 @@ impl<S: Store> Adapter<S> {
             taken => taken.map(Some),
         };
         let (thread, lock_waits) = (request.pid(), Arc::clone(&self.lock_waits));
+        let fs = self.fs.clone();
         let answer = move |taken: Result<Option<Taken>, Errno>| {
             let request = |reply| Request { ino: ino(number), handle, wanted, thread, reply };
             match taken {
                 Ok(None) if waits => lock_waits.wait(request(reply)),
                 Ok(None) => lock_waits.refuse(request(reply)),
-                Ok(Some(Taken { with_company: true })) => lock_waits.drop_pages(request(reply)),
+                Ok(Some(Taken { with_company: true })) if fs.has_old_pages(handle) => {
+                    lock_waits.drop_pages(request(reply));
+                }
                 Ok(Some(_)) => reply.ok(),
                 Err(error) => reply.error(error),
             }
