@@ -9,6 +9,7 @@ mod managed;
 mod remembered;
 mod room;
 mod steps;
+mod takeover;
 
 pub use hands::{ClusterHands, format};
 pub use lent::LentNodes;
@@ -19,3 +20,4 @@ pub use local::{DeadNode, LocalNodes};
 pub use managed::{Managed, Supervision};
 pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;
+pub use takeover::Takeover;

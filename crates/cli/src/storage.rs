@@ -25,7 +25,7 @@ use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::Size;
 use crate::lending;
-use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
+use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision, Takeover};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
 
@@ -107,6 +107,8 @@ pub struct Storage {
     nodes: Option<LocalNodes>,
     /// Changes their number.
     managed: Option<Managed>,
+    /// Where nothing changes it.
+    takeover: Option<Takeover>,
     /// The kernel may be given files to read and write by itself.
     direct: bool,
     /// With what stripes are sealed.
@@ -138,7 +140,7 @@ impl Storage {
         };
         format(&store, key.as_ref())?;
         let store = AnyStore::Embedded(Arc::new(store));
-        Ok(Storage { store, nodes: None, managed: None, direct, key })
+        Ok(Storage { store, nodes: None, managed: None, takeover: None, direct, key })
     }
 
     fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
@@ -178,6 +180,14 @@ impl Storage {
             true => Some(Managed::start(&nodes, paths, size)?),
             false => None,
         };
+        let takeover = match &managed {
+            Some(_) => None,
+            None => {
+                let format = nodes::format(key.as_ref().map(|key| key.cipher));
+                let head_room = ByteSize(size.head_room_bytes);
+                Some(Takeover::watch(&nodes, &store, head_room, format)?)
+            }
+        };
         if let (Some(lenders), Some(managed)) = (lenders, &managed) {
             lenders.serve(&nodes, managed.supervision(), paths)?;
         }
@@ -186,7 +196,7 @@ impl Storage {
             None => Arc::new(NoRoom),
         };
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: Some(nodes), managed, direct: false, key })
+        Ok(Storage { store, nodes: Some(nodes), managed, takeover, direct: false, key })
     }
 
     /// Reaches the nodes that the owner of an instance started.
@@ -197,7 +207,7 @@ impl Storage {
         let store = Arc::new(Valkey::follow(roster, secret, Options::default())?);
         let room = nodes::asking(paths.clone(), Arc::clone(&store));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: None, managed: None, direct: false, key })
+        Ok(Storage { store, nodes: None, managed: None, takeover: None, direct: false, key })
     }
 
     /// The nodes that this process started and has not stopped, with their numbers.
@@ -230,6 +240,9 @@ impl Storage {
     fn end(&mut self) -> Vec<ProcessError> {
         if let Some(managed) = self.managed.take() {
             managed.stop();
+        }
+        if let Some(takeover) = self.takeover.take() {
+            takeover.stop();
         }
         self.nodes.as_ref().map(LocalNodes::stop_all).unwrap_or_default()
     }

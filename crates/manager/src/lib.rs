@@ -20,4 +20,5 @@ pub use handle::{AskError, Handle, Ticket};
 pub use hands::{Carried, Hands, Loss, Provisioner, Survey, Wanted};
 pub use journal::{Journal, JournalError, Opened};
 pub use manager::{Manager, ManagerError, Parts};
+pub use perform::put_right;
 pub use status::{NodeLife, NodeStatus, Progress, Rates, RecoveryStatus, Status};

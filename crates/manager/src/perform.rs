@@ -138,8 +138,11 @@ where
     }
 }
 
-/// Needs no journal: it may lie on a node that has ended.
-pub(crate) fn put_right(hands: &impl Hands, provisioner: &impl Provisioner) -> Result<(), Failure> {
+/// Has others hold what nodes held that have ended. Needs no journal: it may lie on one of them.
+///
+/// # Errors
+/// When no node is left, or one does not answer. It may be tried again.
+pub fn put_right(hands: &impl Hands, provisioner: &impl Provisioner) -> Result<(), Failure> {
     let ended = provisioner.ended()?;
     for loss in hands.recover(&ended)? {
         tracing::warn!(node = %loss.node, partitions = loss.partitions, bytes = loss.bytes,

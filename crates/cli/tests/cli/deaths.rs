@@ -222,6 +222,44 @@ fn a_node_dies_while_all_are_full_and_a_writer_goes_on() {
     }
 }
 
+/// A node dies, and their number is fixed.
+const REWRITTEN: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    for i in $(seq 40); do make $i 1 > $i || exit 20; done
+    sync
+    kill_node 2
+    until_given_up || exit 21
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    read_all '' 40 || exit 22
+    for i in $(seq 40); do make 1$i 1 > $i || exit 23; done
+    sync
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    for i in $(seq 40); do make 1$i 1 | cmp - $i || exit 24; done
+    rm * || exit 25
+    [ -z "$(ls)" ] || exit 26
+    echo
+    state
+"#;
+
+#[test]
+fn a_file_that_lost_bytes_is_rewritten_where_the_number_of_nodes_is_fixed() {
+    let options = ["--nodes", "3", "--node-memory", "64MiB"];
+    let rewrite = |server| {
+        let world = world_with(server)?;
+        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{REWRITTEN}")).succeeded();
+        world.is_as_before();
+        let status = told(&ran, 2);
+        let nodes = status["nodes"].as_array().unwrap();
+        let partitions: u64 = nodes.iter().filter_map(|node| node["partitions"].as_u64()).sum();
+        assert_eq!((nodes.len(), partitions), (2, 16_384), "{status}");
+        Some(ran)
+    };
+    for ran in servers().into_iter().filter_map(rewrite) {
+        let (right, lost) = figures(&ran);
+        assert!(right > 5 && lost > 5 && right + lost == 40, "{right} right, {lost} lost");
+    }
+}
+
 /// A node dies and others take over what it held; the files are still lost when the run ends.
 const TAKEN_OVER: &str = r#"
     cd "$TIDEFS_MOUNT"
