@@ -27,7 +27,7 @@ pub struct Attr {
     /// Device number of a device file, as the kernel encodes it; else 0.
     pub rdev: u32,
     pub size: u64,
-    /// Space in units of 512 bytes. An upper estimate for a sparse file.
+    /// What is stored, in units of 512 bytes; of a sparse file that is asked of the store.
     pub blocks: u64,
     /// Set by hand only; reading a file does not move it.
     pub atime: Time,

@@ -45,8 +45,10 @@ mod seek;
 mod send;
 mod space;
 mod state;
+mod stored;
 mod striped;
 mod truncate;
+mod unforgotten;
 mod unsent;
 mod write;
 
@@ -54,7 +56,7 @@ mod write;
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize, Time};
@@ -112,6 +114,9 @@ pub struct DataPath<S: Store> {
     is_over: AtomicBool,
     deletions: Arc<Deletions>,
     lingering: Lingering,
+    /// Removed inodes that this mount's kernel has.
+    unforgotten: Lingering,
+    kernel_has: OnceLock<Box<dyn Fn(Ino) -> bool + Send + Sync>>,
     /// Mounts that may have removed files open.
     others: Mutex<Vec<MountId>>,
     /// The kernel writes by itself and meets a full store without us, so room is made before a
@@ -148,6 +153,8 @@ impl<S: Store> DataPath<S> {
             is_over: AtomicBool::new(false),
             deletions: Arc::default(),
             lingering: Lingering::default(),
+            unforgotten: Lingering::default(),
+            kernel_has: OnceLock::new(),
             others: Mutex::default(),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),
@@ -179,13 +186,16 @@ impl<S: Store> DataPath<S> {
     /// An inode that was to be deleted later is in use here, and is to be deleted anew after that.
     /// `false`: it was not.
     pub fn keep(&self, ino: Ino) -> bool {
-        self.lingering.claim(ino)
+        self.lingering.claim(ino) | self.unforgotten.claim(ino)
     }
 
     /// An inode without a name is to be freed from here, or being freed.
     pub fn is_freeing(&self, ino: Ino) -> bool {
         // In the order in which it goes through them.
-        self.store.is_nameless(ino) || self.lingering.has(ino) || self.deletions.has(ino)
+        self.store.is_nameless(ino)
+            || self.unforgotten.has(ino)
+            || self.lingering.has(ino)
+            || self.deletions.has(ino)
     }
 
     fn delete_removed(&self, removed: Removed) {
@@ -200,9 +210,14 @@ impl<S: Store> DataPath<S> {
     /// Removes the inodes that lost their last name with a deferred removal.
     /// `later`: other mounts may just have found them.
     pub fn free_nameless(&self, later: bool) {
-        self.store.free_nameless(|Nameless { home, ino, size }| match later {
-            true => self.delete_later(home, ino, size),
-            false => self.delete(home, ino, size),
+        self.store.free_nameless(|Nameless { home, ino, size }| {
+            if self.keep_for_kernel(home, ino, size, later) {
+                return;
+            }
+            match later {
+                true => self.delete_later(home, ino, size),
+                false => self.delete(home, ino, size),
+            }
         });
     }
 
@@ -251,7 +266,8 @@ impl<S: Store> DataPath<S> {
     pub fn wait_for_room(&self, before: u64) -> bool {
         self.store.settle_all();
         self.free_nameless(false);
-        for removed in self.unused(self.lingering.all()) {
+        let unforgotten = self.unforgotten.all();
+        for removed in self.unused(self.lingering.all()).into_iter().chain(unforgotten) {
             // Whatever it answers, all are freed here.
             self.deletions.add(removed, true);
         }
@@ -265,7 +281,9 @@ impl<S: Store> DataPath<S> {
     /// is done by the caller.
     pub fn close(&self) {
         self.deletions.close();
-        let (unused, _left_to_others) = self.parted(self.lingering.all());
+        let mut left = self.unforgotten.all();
+        left.extend(self.lingering.all());
+        let (unused, _left_to_others) = self.parted(left);
         unused.into_iter().for_each(|removed| self.delete_removed(removed));
         self.free_removed();
         self.senders.close();

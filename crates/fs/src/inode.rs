@@ -10,6 +10,10 @@ use crate::error::Error;
 use crate::layout::Layout;
 
 pub const KIND: u32 = 0;
+/// Of a file, 1 byte: 1 where something may never have been written before its end.
+pub const SPARSE: u32 = 1;
+/// 1 byte: 1 where it has the extended attribute that lends capabilities.
+pub const CAPABLE: u32 = 2;
 /// Permission bits, 4 bytes.
 pub const MODE: u32 = 4;
 pub const NLINK: u32 = 8;
@@ -33,6 +37,10 @@ pub const BYTES: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     pub kind: Kind,
+    /// Less of the file may be stored than its size says.
+    pub sparse: bool,
+    /// It lends capabilities to whoever runs it.
+    pub capable: bool,
     pub mode: u32,
     pub nlink: u64,
     pub size: u64,
@@ -53,7 +61,7 @@ pub struct Inode {
 impl Inode {
     pub fn encode(&self) -> Vec<u8> {
         let mut record = Vec::with_capacity(BYTES + self.target.len());
-        record.extend([kind_byte(self.kind), 0, 0, 0]);
+        record.extend([kind_byte(self.kind), self.sparse.into(), self.capable.into(), 0]);
         record.extend(self.mode.to_be_bytes());
         let times = [self.mtime.0, self.ctime.0, self.atime.0, self.btime.0];
         for number in [self.nlink, self.size, self.version].into_iter().chain(times) {
@@ -75,6 +83,8 @@ impl Inode {
         let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt)?;
         Ok(Inode {
             kind,
+            sparse: record[SPARSE as usize] != 0,
+            capable: record[CAPABLE as usize] != 0,
             mode: u32_at(record, MODE),
             nlink: u64_at(record, NLINK),
             size: u64_at(record, SIZE),
@@ -91,6 +101,7 @@ impl Inode {
         })
     }
 
+    /// Its space as if all of it were stored.
     pub fn attr(&self, ino: Ino) -> Attr {
         Attr {
             ino,
@@ -156,6 +167,8 @@ mod tests {
     fn a_record_decodes_to_what_was_encoded() {
         let inode = Inode {
             kind: Kind::Symlink,
+            sparse: true,
+            capable: true,
             mode: 0o777,
             nlink: 2,
             size: 5,

@@ -36,6 +36,7 @@ mod locks;
 mod membership;
 mod names;
 mod ops;
+mod space;
 mod superblock;
 mod table;
 #[cfg(test)]

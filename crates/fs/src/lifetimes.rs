@@ -67,6 +67,13 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// The kernel says when it lets go of an inode, by [`Fs::forget`]: what it has stays there, also without a
+    /// name; to be called once at most.
+    pub fn keep_what_kernel_has(&self) {
+        let table = Arc::clone(&self.table);
+        self.data.set_kernel_has(Box::new(move |ino| table.find(ino).is_some()));
+    }
+
     /// Of anything: up to [`LIFETIME_MAX`] while this is the only mount; zero as soon as there is another one.
     pub fn lifetimes(&self) -> Lifetimes {
         let lifetime = self.membership.lifetime(self.steady());

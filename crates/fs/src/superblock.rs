@@ -51,6 +51,8 @@ pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(
 fn root(format: &Format, now: Time) -> Inode {
     Inode {
         kind: Kind::Directory,
+        sparse: false,
+        capable: false,
         mode: format.root_mode,
         nlink: 2,
         size: 0,

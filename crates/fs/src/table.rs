@@ -22,6 +22,7 @@ use crate::layout::Layout;
 
 /// Beyond the bits of a mode.
 const IS_LOCAL: u32 = 1 << 31;
+const IS_CAPABLE: u32 = 1 << 30;
 /// This part of the table is given up beyond what is too many, so that it is not done for each one.
 const PRUNED_SHARE: usize = 16;
 /// Inodes that the kernel is asked to give up in one go.
@@ -41,6 +42,8 @@ pub struct Inherited {
     pub mode: u32,
     pub gid: u32,
     pub layout: Layout,
+    /// Of a file: it lends capabilities.
+    pub capable: bool,
 }
 
 /// An inode that the kernel knows.
@@ -53,8 +56,8 @@ pub struct Node<S: Store> {
     handles: AtomicU64,
     /// Of a directory: the one through which the kernel came to it last.
     parent: AtomicU64,
-    /// As last seen, for what a new entry inherits: mode (low 31 bits), whether the layout is local
-    /// (the next bit), and group (high 32 bits).
+    /// As last seen, for what a new entry inherits and what a write ends: mode (low 30 bits), whether it
+    /// lends capabilities and whether the layout is local (a bit each), and group (high 32 bits).
     inherited: AtomicU64,
     slot: Mutex<Slot<S>>,
     /// Of a directory; most inodes are none.
@@ -76,6 +79,8 @@ pub struct Slot<S: Store> {
     pub version_cached: Option<u64>,
     /// What the record said when the file was closed last.
     pub left: Option<Stored>,
+    /// Of a sparse file: a version of it, and how many bytes were stored then.
+    pub stored: Option<Box<(u64, u64)>>,
     /// The file's record, where it was read lately.
     pub known: Option<Box<KnownRecord>>,
 }
@@ -88,6 +93,7 @@ impl<S: Store> Node<S> {
             removals: 0,
             version_cached: None,
             left: None,
+            stored: None,
             known: None,
         };
         Node {
@@ -156,8 +162,18 @@ impl<S: Store> Node<S> {
 
     pub fn saw(&self, inode: &Inode) {
         let local = if inode.layout == Layout::Local { IS_LOCAL } else { 0 };
-        let seen = u64::from(inode.gid) << 32 | u64::from(inode.mode & !IS_LOCAL | local);
+        let capable = if inode.capable { IS_CAPABLE } else { 0 };
+        let mode = inode.mode & !(IS_LOCAL | IS_CAPABLE);
+        let seen = u64::from(inode.gid) << 32 | u64::from(mode | local | capable);
         self.inherited.store(seen, Ordering::Relaxed);
+    }
+
+    /// The file lends capabilities from here on, or none.
+    pub fn set_capable(&self, capable: bool) {
+        match capable {
+            true => self.inherited.fetch_or(IS_CAPABLE.into(), Ordering::Relaxed),
+            false => self.inherited.fetch_and(!u64::from(IS_CAPABLE), Ordering::Relaxed),
+        };
     }
 
     /// What was seen last of the directory.
@@ -165,7 +181,8 @@ impl<S: Store> Node<S> {
         let seen = self.inherited.load(Ordering::Relaxed);
         let (low, gid) = (seen as u32, (seen >> 32) as u32);
         let layout = if low & IS_LOCAL == 0 { Layout::Striped } else { Layout::Local };
-        Inherited { mode: low & !IS_LOCAL, gid, layout }
+        let capable = low & IS_CAPABLE != 0;
+        Inherited { mode: low & !(IS_LOCAL | IS_CAPABLE), gid, layout, capable }
     }
 }
 
@@ -194,16 +211,18 @@ impl<S: Store> Table<S> {
         node.clone()
     }
 
-    /// The kernel gave up some look-ups.
-    pub fn forget(&self, ino: Ino, lookups: u64) {
+    /// The kernel gave up some look-ups. `true`: it has the inode no more.
+    pub fn forget(&self, ino: Ino, lookups: u64) -> bool {
         let mut stripe = self.stripe(ino);
-        let Some(node) = stripe.get(&ino) else { return };
+        let Some(node) = stripe.get(&ino) else { return false };
         let before = node.lookups.load(Ordering::Relaxed);
         let left = before.saturating_sub(lookups);
         node.lookups.store(left, Ordering::Relaxed);
-        if left == 0 && ino != Ino::ROOT && !node.is_open() {
+        let is_gone = left == 0 && ino != Ino::ROOT && !node.is_open();
+        if is_gone {
             stripe.remove(&ino);
         }
+        is_gone
     }
 
     /// The last handle of a node is gone: if the kernel has forgotten it too, so does the table.

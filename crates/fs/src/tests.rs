@@ -25,3 +25,4 @@ mod round_trips;
 mod sharing;
 mod stopped;
 mod times;
+mod unforgotten;

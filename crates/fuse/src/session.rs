@@ -112,6 +112,7 @@ impl Session {
         if forgets_attributes() {
             fs.set_kernel_cache(kernel.clone());
         }
+        fs.keep_what_kernel_has();
         let adapter = Adapter::new(fs.clone(), kernel.clone(), options.passthrough);
         let mounted = wait_for_admission(&*fs)
             .and_then(|()| Session::start(adapter, fs.clone(), kernel, options));

@@ -182,6 +182,14 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// How many of its bytes are stored, or about to be.
+    pub fn stored_bytes(&self) -> Result<u64, Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.stored_bytes(),
+            Bytes::Pinned(pinned) => pinned.stored_bytes(),
+        }
+    }
+
     /// Lays what this mount knows and the record does not say yet over a record from the store.
     pub fn overlay(&self, inode: &mut Inode) {
         match &self.0 {

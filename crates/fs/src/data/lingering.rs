@@ -84,6 +84,11 @@ impl Lingering {
         state.take(ino).is_some() || was_held
     }
 
+    /// Takes one, if it is here.
+    pub fn take_out(&self, ino: Ino) -> Option<Removed> {
+        self.state().take(ino)
+    }
+
     pub fn has(&self, ino: Ino) -> bool {
         self.state().inodes.contains_key(&ino)
     }

@@ -191,6 +191,7 @@ impl<S: Store> Pinned<S> {
         let metadata = self.file.metadata().map_err(|error| error_of(&error))?;
         let size = metadata.len();
         // Whatever the record says, the file is right: a pinned file belongs to one mount.
+        self.record.set_sparse(stored_bytes(&metadata) < size);
         if let Resized::Done(stored) = self.record.resize(size, u64::MAX, None, time)? {
             *known = Known { stored, size, written: mtime_of(&metadata) };
         }
@@ -199,13 +200,10 @@ impl<S: Store> Pinned<S> {
 
     pub fn overlay(&self, inode: &mut Inode) {
         let known = self.known();
-        if known.stored.version > inode.version {
-            let Stored { size, version, mtime, ctime } = known.stored;
-            (inode.size, inode.version, inode.mtime) = (size, version, mtime);
-            inode.ctime = inode.ctime.max(ctime);
-        }
+        known.stored.overlay(inode);
         if let Some(metadata) = self.changed(&known) {
             inode.size = metadata.len();
+            inode.sparse = stored_bytes(&metadata) < inode.size;
             inode.mtime = Self::date_of(&metadata, &known);
             inode.ctime = inode.ctime.max(inode.mtime);
         }
@@ -234,6 +232,11 @@ impl<S: Store> Pinned<S> {
         self.known().stored.version
     }
 
+    /// What is stored of it.
+    pub fn stored_bytes(&self) -> Result<u64, Error> {
+        self.file.metadata().map(|it| stored_bytes(&it)).map_err(|error| error_of(&error))
+    }
+
     #[cfg(test)]
     pub fn is_dirty(&self) -> bool {
         self.changed(&self.known()).is_some()
@@ -242,6 +245,12 @@ impl<S: Store> Pinned<S> {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().expect("no panic while a record is changed")
     }
+}
+
+/// Whole pages.
+fn stored_bytes(metadata: &Metadata) -> u64 {
+    const UNIT: u64 = 512;
+    metadata.blocks() * UNIT
 }
 
 fn mtime_of(metadata: &Metadata) -> Time {

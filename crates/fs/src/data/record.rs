@@ -13,7 +13,7 @@ use super::delete::without_record;
 use super::regions::marking;
 use super::state::Stored;
 use crate::deferring::{Deferring, Made, Making};
-use crate::inode::{CTIME, Inode, MTIME, SIZE, VERSION};
+use crate::inode::{CTIME, Inode, MTIME, SIZE, SPARSE, VERSION};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
 pub(super) struct Record<S: Store> {
@@ -24,6 +24,8 @@ pub(super) struct Record<S: Store> {
     doubtful: AtomicBool,
     /// The version that was read or made last.
     version: AtomicU64,
+    /// What the next change says of gaps.
+    sparse: AtomicBool,
 }
 
 /// What became of a new size.
@@ -35,7 +37,23 @@ pub(super) enum Resized {
 
 impl<S: Store> Record<S> {
     pub fn new(store: Arc<Deferring<S>>, home: ShardKey, ino: Ino) -> Record<S> {
-        Record { store, home, ino, doubtful: AtomicBool::new(false), version: AtomicU64::new(0) }
+        Record {
+            store,
+            home,
+            ino,
+            doubtful: AtomicBool::new(false),
+            version: AtomicU64::new(0),
+            sparse: AtomicBool::new(false),
+        }
+    }
+
+    /// The record is to say that the file may have gaps, or that it has none.
+    pub fn set_sparse(&self, sparse: bool) {
+        self.sparse.store(sparse, Ordering::Release);
+    }
+
+    pub fn is_to_be_sparse(&self) -> bool {
+        self.sparse.load(Ordering::Acquire)
     }
 
     /// The record was read and had this version.
@@ -98,7 +116,8 @@ impl<S: Store> Record<S> {
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         let made = making.inode();
         let (mtime, ctime) = (time, made.ctime.max(time));
-        let inode = Inode { size, version: made.version + 1, mtime, ctime, ..made };
+        let sparse = made.sparse || self.is_to_be_sparse();
+        let inode = Inode { size, version: made.version + 1, mtime, ctime, sparse, ..made };
         let (written, made) = making.make_with(writes, &inode);
         let committed = match made {
             Ok(Made::AsAsked) => {
@@ -113,7 +132,8 @@ impl<S: Store> Record<S> {
 
     fn covering(&self, size: u64) -> Batch {
         let field = keys::inode(self.ino);
-        Batch::new().present(&*field).max(&*field, SIZE, size)
+        let batch = Batch::new().present(&*field).max(&*field, SIZE, size);
+        if self.is_to_be_sparse() { batch.patch(&*field, SPARSE, [1]) } else { batch }
     }
 
     /// Sets the size, if the file is no larger than `size_max` and, where `version` is given, was
@@ -131,6 +151,11 @@ impl<S: Store> Record<S> {
             .into_iter()
             .fold(batch, |batch, version| batch.at_most(&*field, VERSION, version));
         let batch = batch.patch(&*field, SIZE, size.to_be_bytes());
+        let batch = match (self.is_to_be_sparse(), size) {
+            (true, _) => batch.patch(&*field, SPARSE, [1]),
+            (false, 0) => batch.patch(&*field, SPARSE, [0]),
+            (false, _) => batch,
+        };
         let outcome = self.apply(batch, &field, time)?;
         match outcome.refused_by {
             None => self.applied(outcome).map(Resized::Done),

@@ -17,12 +17,7 @@ const STRIPES_PER_CALL: usize = 256;
 impl<S: Store> Striped<S> {
     pub fn seek(&self, offset: u64, seek: Seek) -> Result<u64, Error> {
         let _shared = self.with_others();
-        let (size, buffered) = {
-            let state = self.state();
-            let ends =
-                state.stripes.iter().map(|(&index, stripe)| (u64::from(index), stripe.end()));
-            (state.size(), ends.collect::<BTreeMap<_, _>>())
-        };
+        let (size, buffered) = self.ends();
         if offset >= size {
             return Err(Error::NoSuchOffset);
         }
@@ -37,6 +32,13 @@ impl<S: Store> Striped<S> {
             }
         }
         scan.end()
+    }
+
+    /// Of the file, and of each stripe that is still to be sent.
+    pub fn ends(&self) -> (u64, BTreeMap<u64, u32>) {
+        let state = self.state();
+        let ends = state.stripes.iter().map(|(&index, stripe)| (u64::from(index), stripe.end()));
+        (state.size(), ends.collect())
     }
 
     fn scan(
@@ -67,7 +69,7 @@ impl<S: Store> Striped<S> {
 }
 
 /// Adds the buffered stripes that lie in none of the parts.
-fn with_buffered(
+pub(super) fn with_buffered(
     mut parts: Vec<Part>,
     stripes: Range<u64>,
     buffered: &BTreeMap<u64, u32>,

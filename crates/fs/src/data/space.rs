@@ -34,6 +34,7 @@ impl<S: Store> Striped<S> {
         }
         self.clear_residue_before(size)?;
         let _order = self.committing();
+        self.record.set_sparse(true);
         let now = self.path.clock.now();
         let stored = self.record.commit(size, &[], now)?;
         let mut state = self.state();
@@ -53,6 +54,7 @@ impl<S: Store> Striped<S> {
         if range.is_empty() {
             return Ok(());
         }
+        self.record.set_sparse(true);
         self.forget(&range);
         let (first, last) =
             (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));

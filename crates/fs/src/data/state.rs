@@ -48,17 +48,20 @@ pub(crate) struct Stored {
     pub(super) version: u64,
     pub(super) mtime: Time,
     pub(super) ctime: Time,
+    pub(super) sparse: bool,
 }
 
 impl Stored {
     pub(super) fn of(inode: &Inode) -> Stored {
-        Stored { size: inode.size, version: inode.version, mtime: inode.mtime, ctime: inode.ctime }
+        let Inode { size, version, mtime, ctime, sparse, .. } = *inode;
+        Stored { size, version, mtime, ctime, sparse }
     }
 
     /// Lays it over a record that was read before.
     pub(crate) fn overlay(&self, inode: &mut Inode) {
         if self.version > inode.version {
             (inode.size, inode.version, inode.mtime) = (self.size, self.version, self.mtime);
+            inode.sparse = self.sparse;
             inode.ctime = inode.ctime.max(self.ctime);
         }
     }

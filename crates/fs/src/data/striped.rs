@@ -83,6 +83,7 @@ impl<S: Store> Striped<S> {
         let state = self.state();
         state.stored.overlay(inode);
         inode.size = inode.size.max(state.pending_end());
+        inode.sparse |= self.record.is_to_be_sparse();
         if let Some(changed) = state.changed {
             inode.mtime = changed;
             inode.ctime = inode.ctime.max(changed);

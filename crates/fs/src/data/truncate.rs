@@ -28,6 +28,10 @@ impl<S: Store> Striped<S> {
         let _order = self.committing();
         let mut gone = {
             let state = self.state();
+            // What it grows by is never written, and of nothing nothing is missing.
+            if size == 0 || state.size() < size {
+                self.record.set_sparse(size > 0);
+            }
             let start = if state.has_residue_before(size) { state.size() } else { size };
             start..state.size().max(state.residue_end)
         };

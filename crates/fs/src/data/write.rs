@@ -52,8 +52,11 @@ impl<S: Store> Striped<S> {
     ) -> Result<(), Error> {
         let mut spare = None;
         let mut opened = false;
+        let start = self.path.stripe_size.start_of(piece.index) + u64::from(piece.within.start);
         let send = loop {
             let mut state = self.state();
+            // A buffer without bytes would count up to its beginning.
+            let leaves_gap = start > state.size();
             if state.wants_buffer(piece.index) {
                 let Some(buffer) = spare.take() else {
                     drop(state);
@@ -68,6 +71,9 @@ impl<S: Store> Striped<S> {
                 let birth = self.path.unsent.add(&Arc::downgrade(self), piece.index);
                 state.open_buffer(piece.index, buffer, birth, self.path.clock.steady());
                 opened = true;
+            }
+            if leaves_gap {
+                self.record.set_sparse(true);
             }
             break state.put(piece, bytes, self.path.clock.now());
         };

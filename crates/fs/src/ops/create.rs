@@ -191,6 +191,8 @@ impl<S: Store> Fs<S> {
         let now = self.now();
         Inode {
             kind: new.kind,
+            sparse: false,
+            capable: false,
             mode,
             // A directory is also its own "."; its subdirectories are counted in its shards.
             nlink: if new.kind == Kind::Directory { 2 } else { 1 },

@@ -96,7 +96,8 @@ impl<S: Store> Fs<S> {
                     None
                 });
                 let Some((reference, inode)) = there else { continue };
-                if !sink(&entry(position, name, reference), &inode.attr(reference.ino)) {
+                let attr = self.attr_of(reference, &inode);
+                if !sink(&entry(position, name, reference), &attr) {
                     return Ok(());
                 }
                 let node = self.table.look_up(reference);

@@ -16,7 +16,6 @@ use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::Before;
 use crate::names::ATTEMPTS;
-use crate::ops::setattr::lends_privileges;
 use crate::ops::{Handle, OpenMode, Opened, ReadBytes};
 use crate::table::{Node, Slot};
 
@@ -35,7 +34,8 @@ impl<S: Store> Fs<S> {
         self.wait_for_repair(ino);
         if mode.truncate {
             let handle = self.handles.file(opened.handle)?;
-            if let Err(error) = handle.file.truncate(0) {
+            let ended = self.end_capabilities(&handle.node);
+            if let Err(error) = ended.and_then(|()| handle.file.truncate(0)) {
                 self.release(opened.handle)?;
                 return Err(error);
             }
@@ -45,10 +45,16 @@ impl<S: Store> Fs<S> {
 
     fn open_by_record(&self, node: &Arc<Node<S>>, mode: OpenMode) -> Result<Opened, Error> {
         let before = self.before_reading();
-        let (inode, slot) = self.read_and_lock(node)?;
-        if inode.nlink == 0 && !node.is_open() && self.is_alone() {
-            // It is removed; what is left of it is about to be freed.
-            return Err(Error::Stale);
+        let (inode, mut slot) = self.read_and_lock(node)?;
+        if inode.nlink == 0 && !node.is_open() {
+            // Whoever opens it has it by another descriptor, or had found its name before that went.
+            self.free_nameless();
+            match self.data.keep(node.ino) {
+                true => slot.unlinked = true,
+                // What is left of it is about to be freed.
+                false if self.is_alone() => return Err(Error::Stale),
+                false => {}
+            }
         }
         Ok(self.open_known(node, slot, &inode, before, mode))
     }
@@ -139,7 +145,7 @@ impl<S: Store> Fs<S> {
             slot.version_cached = Some(file.drop_pages());
         }
         // The kernel does not end what a file lends when it writes by itself.
-        let pinned = file.pinned().filter(|_| !lends_privileges(node.inherited().mode));
+        let pinned = file.pinned().filter(|_| !node.inherited().lends_anything());
         drop(slot);
         let errors = ErrorCursor::new(&file);
         let node = node.clone();
@@ -228,6 +234,7 @@ impl<S: Store> Fs<S> {
         if !handle.mode.write {
             return Err(Error::BadHandle);
         }
+        self.end_capabilities(&handle.node)?;
         if clear_privileges {
             self.clear_privileges(handle.node.ino)?;
         }

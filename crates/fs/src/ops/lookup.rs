@@ -54,13 +54,16 @@ impl<S: Store> Fs<S> {
 
     /// The kernel gives up some of its look-ups of an inode.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        self.table.forget(ino, lookups);
+        if self.table.forget(ino, lookups) {
+            self.data.forgotten(ino, !self.is_alone());
+        }
     }
 
     /// The attributes of an inode that the kernel knows.
     pub fn getattr(&self, ino: Ino, _handle: Option<Handle>) -> Result<Attr, Error> {
         let node = self.table.get(ino)?;
-        Ok(self.fetch(node.reference())?.attr(ino))
+        let inode = self.fetch(node.reference())?;
+        Ok(self.attr_of(node.reference(), &inode))
     }
 
     /// The target of a symbolic link.
@@ -75,7 +78,7 @@ impl<S: Store> Fs<S> {
     /// Hands an inode to the kernel: one more look-up.
     pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
         self.table.look_up(reference).saw(inode);
-        Entry { attr: inode.attr(reference.ino) }
+        Entry { attr: self.attr_of(reference, inode) }
     }
 
     /// A directory that the kernel knows has a name in another one, which is what its `..` stands for.

@@ -178,7 +178,14 @@ impl<S: Store> Fs<S> {
                 slot.unlinked = true;
                 Ok(())
             }
-            (Some(inode), None) => self.remove_record(reference, inode.size),
+            (Some(inode), None) => {
+                let size = if reference.kind == Kind::File { inode.size } else { 0 };
+                let later = !self.is_alone();
+                match self.data.keep_for_kernel(reference.home, reference.ino, size, later) {
+                    true => Ok(()),
+                    false => self.remove_record(reference, inode.size),
+                }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::inode::{self, Inode};
 use crate::keys::{self, header};
 use crate::names::ATTEMPTS;
 use crate::ops::Handle;
-use crate::table::Node;
+use crate::table::{Inherited, Node};
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -26,7 +26,11 @@ impl<S: Store> Fs<S> {
         _handle: Option<Handle>,
         changes: &SetAttr,
     ) -> Result<Attr, Error> {
-        let reference = self.table.get(ino)?.reference();
+        let node = self.table.get(ino)?;
+        let reference = node.reference();
+        if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            self.end_capabilities(&node)?;
+        }
         if let Some(size) = changes.size {
             self.resize(reference, size)?;
         }
@@ -38,7 +42,8 @@ impl<S: Store> Fs<S> {
             self.record_of_changed(reference.ino);
             changed?;
         }
-        Ok(self.fetch(reference)?.attr(ino))
+        let inode = self.fetch(reference)?;
+        Ok(self.attr_of(reference, &inode))
     }
 
     fn resize(&self, reference: Reference, size: u64) -> Result<(), Error> {
@@ -134,10 +139,11 @@ impl<S: Store> Fs<S> {
         Err(Error::Contended)
     }
 
-    /// What a change of its bytes by an ordinary user does to a file that lends privileges, as far
-    /// as this mount has seen.
-    pub(crate) fn end_privileges(&self, node: &Node<S>) -> Result<(), Error> {
-        if !lends_privileges(node.inherited().mode) {
+    /// What a change of its bytes does to a file that lends privileges, as far as this mount has seen; one
+    /// by an ordinary user to set-user-id.
+    pub(crate) fn end_privileges(&self, node: &Node<S>, is_ordinary: bool) -> Result<(), Error> {
+        self.end_capabilities(node)?;
+        if !is_ordinary || !lends_privileges(node.inherited().mode) {
             return Ok(());
         }
         self.clear_privileges(node.ino)?;
@@ -158,8 +164,15 @@ fn has_others(changes: &SetAttr) -> bool {
     *changes != size_only
 }
 
+impl Inherited {
+    /// To those who run it.
+    pub(crate) fn lends_anything(&self) -> bool {
+        self.capable || lends_privileges(self.mode)
+    }
+}
+
 /// Set-user-id, or set-group-id of a program.
-pub(crate) fn lends_privileges(mode: u32) -> bool {
+fn lends_privileges(mode: u32) -> bool {
     without_privileges(mode) != mode
 }
 

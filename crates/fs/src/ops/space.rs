@@ -28,9 +28,7 @@ impl<S: Store> Fs<S> {
         if end > crate::FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
-        if clear_privileges {
-            self.end_privileges(&handle.node)?;
-        }
+        self.end_privileges(&handle.node, clear_privileges)?;
         self.catch_up(&handle)?;
         handle.file.allocate(offset, length, mode)
     }
@@ -67,8 +65,8 @@ impl<S: Store> Fs<S> {
             let (from, to) = (source_offset + copied, target_offset + copied);
             let told = writer.errors.told();
             match copy_step(&reader, from, step, |bytes| {
-                if clear_privileges && copied == 0 {
-                    self.end_privileges(&writer.node)?;
+                if copied == 0 {
+                    self.end_privileges(&writer.node, clear_privileges)?;
                 }
                 writer.file.write(&writer.errors, to, bytes)
             }) {

@@ -10,11 +10,15 @@ use crate::fs::Fs;
 use crate::layout::PLACEMENT;
 use crate::names::ATTEMPTS;
 use crate::ops::XattrMode;
+use crate::table::Node;
 use crate::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, inode, keys};
 
 /// Name spaces of attributes that are kept for whoever sets them; the kernel checks who may. Those of
 /// the system would have to be obeyed, not only kept: access control lists above all.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+/// What programs may do that are run from a file, besides what their users may.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 impl<S: Store> Fs<S> {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
@@ -75,6 +79,19 @@ impl<S: Store> Fs<S> {
         })
     }
 
+    /// A change of its bytes or its owner ends what a file lends to those who run it, whoever makes it, as
+    /// far as this mount has seen.
+    pub(crate) fn end_capabilities(&self, node: &Node<S>) -> Result<(), Error> {
+        if !node.inherited().capable {
+            return Ok(());
+        }
+        match self.removexattr(node.ino, CAPABILITIES) {
+            Err(Error::NoAttribute) => node.set_capable(false),
+            removed => removed?,
+        }
+        Ok(())
+    }
+
     fn attributes(&self, ino: Ino) -> Result<Attributes, Error> {
         let node = self.table.get(ino)?;
         let batch = Batch::new().read(keys::xattrs(ino));
@@ -88,23 +105,32 @@ impl<S: Store> Fs<S> {
     ) -> Result<(), Error> {
         let node = self.table.get(ino)?;
         node.set_bare(None);
+        let lends = |attributes: &Attributes| attributes.get(CAPABILITIES).is_some();
         let (field, record) = (keys::xattrs(ino), keys::inode(ino));
         for _ in 0..ATTEMPTS {
             let read = Batch::new().read(field.clone());
             let before = self.store.batch(node.home, &read)?.take(0);
             let mut attributes = Attributes::decode(ino, before.as_deref())?;
+            let lent = lends(&attributes);
             change(&mut attributes)?;
             let batch = expect(Batch::new().present(record.clone()), &field, before);
             let batch = match attributes.encode()? {
                 Some(after) => batch.put(field.clone(), after),
                 None => batch.delete(field.clone()).reclaims(),
             };
+            let batch = match lends(&attributes) {
+                is if is == lent => batch,
+                is => batch.patch(record.clone(), inode::CAPABLE, [u8::from(is)]),
+            };
             let batch = batch.max(record.clone(), inode::CTIME, self.now().0);
             let refused_by = self.store.batch(node.home, &batch)?.refused_by;
             self.forget_directory(ino);
             self.record_of_changed(ino);
             match refused_by {
-                None => return Ok(()),
+                None => {
+                    node.set_capable(lends(&attributes));
+                    return Ok(());
+                }
                 Some(0) => return Err(Error::Stale),
                 Some(_) => {}
             }

@@ -87,6 +87,41 @@ pub fn who_changes_bytes_without_being_root_ends_set_user_id(dir: &Path) {
     }
 }
 
+pub fn who_changes_bytes_or_owner_ends_capabilities(dir: &Path) {
+    use rustix::fs::{FallocateFlags, fallocate};
+    const NAME: &str = "security.capability";
+    /// As `setcap cap_net_raw+ep` makes it.
+    const VALUE: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    type Change = fn(&Path) -> std::io::Result<()>;
+    fn opened(path: &Path) -> File {
+        File::options().read(true).write(true).open(path).unwrap()
+    }
+    let changes: [(&str, Change); 6] = [
+        ("write", |path| opened(path).write_all_at(b"new", 1)),
+        ("append", |path| File::options().append(true).open(path)?.write_all(b"new")),
+        ("truncate", |path| opened(path).set_len(2)),
+        ("open", |path| File::create(path).map(drop)),
+        ("allocate", |path| Ok(fallocate(opened(path), FallocateFlags::empty(), 0, 9000)?)),
+        ("owner", |path| chown(path, Some(12), None)),
+    ];
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    for (name, change) in changes {
+        let path = dir.join(name);
+        fs::write(&path, b"text").unwrap();
+        let mut value = [0; 20];
+        for round in 0..2 {
+            rustix::fs::setxattr(&path, NAME, &VALUE, XattrFlags::empty()).unwrap();
+            fs::read(&path).unwrap();
+            assert_eq!(rustix::fs::getxattr(&path, NAME, &mut value), Ok(20), "{name}: a read");
+            change(&path).unwrap();
+            let left = rustix::fs::getxattr(&path, NAME, &mut value);
+            assert_eq!(left, Err(Errno::NODATA), "{name}, round {round}");
+        }
+    }
+}
+
 pub fn times_are_kept_to_the_nanosecond(dir: &Path) {
     let file = File::create(dir.join("file")).unwrap();
     let accessed = UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);

@@ -144,6 +144,35 @@ pub fn appends_of_many_writers_are_all_kept(dir: &Path) {
     }
 }
 
+/// As container tools and service managers hold files that they may open later.
+pub fn a_file_without_a_name_is_opened_through_a_descriptor_that_opened_nothing(dir: &Path) {
+    use std::os::fd::AsRawFd;
+    type Loss = fn(&Path);
+    let losses: [(&str, Loss); 2] = [
+        ("removed", |path| fs::remove_file(path).unwrap()),
+        ("replaced", |path| {
+            let other = path.with_extension("other");
+            fs::write(&other, b"other").unwrap();
+            fs::rename(&other, path).unwrap();
+        }),
+    ];
+    for (name, lose) in losses {
+        let path = dir.join(name);
+        fs::write(&path, b"kept").unwrap();
+        let held = rustix::fs::open(&path, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+        let held = held.unwrap();
+        lose(&path);
+        // Long enough for it to go if nothing kept it.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(rustix::fs::fstat(&held).unwrap().st_nlink, 0, "{name}");
+        let mut file = File::open(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
+        let mut bytes = String::new();
+        std::io::Read::read_to_string(&mut file, &mut bytes).unwrap();
+        assert_eq!(bytes, "kept", "{name}");
+        assert_eq!(file.metadata().unwrap().nlink(), 0, "{name}");
+    }
+}
+
 pub fn a_file_without_a_name_lives_while_it_is_open(dir: &Path) {
     let path = dir.join("scratch");
     let bytes = pattern(STRIPE + 100, 1);

@@ -51,6 +51,7 @@ claims! {
         opening_with_truncation_empties_a_file,
         appends_of_many_writers_are_all_kept,
         a_file_without_a_name_lives_while_it_is_open,
+        a_file_without_a_name_is_opened_through_a_descriptor_that_opened_nothing,
         ranges_are_copied_inside_the_file_system,
         a_descriptor_serves_only_what_it_was_opened_for,
         direct_and_synchronous_writes_are_read_back;
@@ -69,6 +70,7 @@ claims! {
         permissions_and_owners_change,
         a_new_owner_ends_set_user_id,
         who_changes_bytes_without_being_root_ends_set_user_id,
+        who_changes_bytes_or_owner_ends_capabilities,
         times_are_kept_to_the_nanosecond,
         times_before_1970_are_kept_and_far_ones_become_the_nearest,
         a_change_shows_in_the_times,
@@ -80,6 +82,8 @@ claims! {
     space:
         holes_read_as_zeros_and_are_found,
         space_is_allocated_punched_and_zeroed,
+        a_file_takes_the_space_that_was_written,
+        a_copy_of_a_sparse_file_is_sparse,
         a_file_has_a_largest_size;
     memory:
         a_shared_map_and_the_file_are_the_same,

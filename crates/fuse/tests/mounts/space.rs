@@ -1,7 +1,7 @@
 //! Holes and space.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -86,4 +86,54 @@ pub fn a_write_beyond_the_largest_size_is_refused(dir: &Path) {
     let file = new_file(dir);
     assert_eq!(refusal(file.write_at(b"x", FILE_BYTES_MAX)), Errno::FBIG);
     assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+/// What two looks at a file say that it takes: through a descriptor, and by its path.
+fn space(file: &File, dir: &Path) -> [u64; 2] {
+    let by_path = std::fs::metadata(dir.join("file")).unwrap();
+    [file.metadata().unwrap(), by_path].map(|metadata| metadata.blocks() * 512)
+}
+
+pub fn a_file_takes_the_space_that_was_written(dir: &Path) {
+    let file = new_file(dir);
+    let stripe = STRIPE as u64;
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(space(&file, dir), [0, 0]);
+    file.write_all_at(&pattern(STRIPE, 1), 5_000_000 * stripe).unwrap();
+    file.write_all_at(&pattern(STRIPE, 1), 0).unwrap();
+    assert_eq!(space(&file, dir), [2 * stripe; 2]);
+    file.sync_all().unwrap();
+    assert_eq!(space(&file, dir), [2 * stripe; 2], "it is stored");
+    let again = File::open(dir.join("file")).unwrap();
+    drop(file);
+    assert_eq!(space(&again, dir), [2 * stripe; 2]);
+    drop(again);
+    let file = OpenOptions::new().write(true).open(dir.join("file")).unwrap();
+    // What is full again counts as full.
+    file.set_len(0).unwrap();
+    file.write_all_at(&pattern(4 * STRIPE, 1), 0).unwrap();
+    assert_eq!(space(&file, dir), [4 * stripe; 2]);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, stripe, 2 * stripe).unwrap();
+    assert_eq!(space(&file, dir), [2 * stripe; 2]);
+    drop(file);
+    let closed = std::fs::metadata(dir.join("file")).unwrap();
+    assert_eq!(closed.blocks() * 512, 2 * stripe);
+}
+
+/// `cp` and `tar` look for holes where a file takes less space than it has bytes.
+pub fn a_copy_of_a_sparse_file_is_sparse(dir: &Path) {
+    let file = new_file(dir);
+    for place in [3 << 20, 5 << 30, (1 << 40) + 77] {
+        file.write_all_at(b"mark", place).unwrap();
+    }
+    drop(file);
+    let mut copying = std::process::Command::new("cp");
+    copying.args(["--sparse=auto", "file", "copy"]).current_dir(dir);
+    assert!(copying.status().unwrap().success());
+    let copy = File::open(dir.join("copy")).unwrap();
+    let metadata = copy.metadata().unwrap();
+    assert_eq!(metadata.len(), (1 << 40) + 81);
+    assert!(metadata.blocks() * 512 <= 3 * STRIPE as u64, "{} blocks", metadata.blocks());
+    assert_eq!(read(&copy, (1 << 40) + 77, 4), b"mark");
 }

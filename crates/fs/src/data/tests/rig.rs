@@ -114,6 +114,8 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
 pub fn empty_inode() -> Inode {
     Inode {
         kind: Kind::File,
+        sparse: false,
+        capable: false,
         mode: 0o644,
         nlink: 1,
         size: 0,
