@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidefs_fs::{Config, Format, Fs};
-use tidefs_fuse::{MountOptions, Session, SystemClock};
+use tidefs_fuse::{Session, SystemClock};
 use tidefs_model::{ByteSize, MountId};
 
-use crate::support::{STRIPE, empty_folder, heap, is_wanted};
+use crate::support::{STRIPE, empty_folder, heap, is_wanted, options};
 
 const KNOWN_MAX: usize = 100;
 const FILES: usize = 1_000;
@@ -35,8 +35,7 @@ fn the_kernel_gives_up_inodes_beyond_the_budget_and_keeps_those_in_use() {
     let config = Config { known_inodes_max: KNOWN_MAX, ..Config::new(MountId(77)) };
     let mounted = Arc::new(Fs::mount(store, config, Arc::new(SystemClock)).unwrap());
     let folder = empty_folder();
-    let mut session =
-        Session::mount(Arc::clone(&mounted), &MountOptions::new(folder.path())).unwrap();
+    let mut session = Session::mount(Arc::clone(&mounted), &options(folder.path())).unwrap();
     let inner = folder.path().join("a/b");
     fs::create_dir_all(&inner).unwrap();
     fs::write(inner.join("held"), b"bytes").unwrap();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use tidefs_fuse::{MountOptions, Session};
+use tidefs_fuse::Session;
 use tidefs_model::ByteSize;
 use tidefs_store::{Embedded, Faulty, Operation, Patient, Room};
 
-use crate::support::{empty_folder, heap, is_wanted, join};
+use crate::support::{empty_folder, heap, is_wanted, join, options};
 
 /// More than wait on threads of their own.
 const WAITING: usize = 300;
@@ -59,7 +59,7 @@ fn what_frees_memory_is_served_however_many_wait_to_make_names() {
     let store: Patient<Arc<Faulty<Arc<Embedded>>>> =
         Patient::new(Arc::clone(&faulty), Arc::new(Hope));
     let folder = empty_folder();
-    let options = MountOptions::new(folder.path());
+    let options = options(folder.path());
     let mut session = Session::mount(join(Arc::new(store), false), &options).unwrap();
     let (free, inside) = (folder.path().join("free"), folder.path().join("in"));
     fs::create_dir_all(free.join("empty")).unwrap();
