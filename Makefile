@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz testbed hosts network growth local lent shares yields \
+  bench clean programs litmus crashes crashed fuzz schedules testbed hosts network growth local lent shares yields \
   tenants uring papers python package steady level
 
 help: ## list the targets
@@ -183,6 +183,7 @@ suites:
 	$(LIMIT) trust/fsx/run.py --tidefs $(TIDEFS) --embedded 140000 --valkey 60000
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10 --store valkey --clocks
+	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 3 --mounts 1 growing
 	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
 
 # The Python package, with the system's own Python; `make python`: with every version there is.
@@ -203,6 +204,10 @@ litmus: ## races between two mounts, five minutes on each store and as long whil
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 300 --verbose --churn
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3
 	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 3 --store valkey --clocks
+	/usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 120 --verbose --mounts 1 growing
+
+schedules: ## a hundred times as many orders of events on one file as `make test` tries
+	TIDEFS_SCHEDULES=40000 cargo test --locked -p tidefs-fs --lib schedules
 
 programs: ## git, cargo, SQLite, BLAST, tar, rsync, fio, stress-ng: on a mount as on the disk
 	scripts/setup all

@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import clocks  # noqa: E402
 import contents  # noqa: E402
+import growing  # noqa: E402
 import listings  # noqa: E402
 import locks  # noqa: E402
 import names  # noqa: E402
@@ -43,7 +44,7 @@ EARLY_NS = {"embedded": 10_000_000}
 # How many nodes there are at most while they come and go.
 NODES_MAX = 3
 
-FAMILIES = [names, listings, contents, winners, locks, clocks, rest, stopped]
+FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, stopped]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
 
 

@@ -13,7 +13,7 @@
 //! - A write that failed after it returned is reported once by each handle, at its next write or
 //!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
 //!   to what is stored.
-//! - Locks, outermost first: `gate`, `committing`, a reader's run, `state`, and the
+//! - Locks, outermost first: `gate`, `committing`, a reader's run, `appends`, `state`, and the
 //!   mount's own (buffers, unsent, queue), which are leaves. `state` is never held across a call
 //!   of the store; `gate` and `committing` are where an order among such calls matters.
 //!
@@ -67,6 +67,7 @@ pub(crate) use at_once::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;
 pub use run::ReadAhead;
+pub use state::Outgrown;
 pub(crate) use state::Stored;
 
 use crate::deferring::{Deferring, Nameless};
@@ -106,6 +107,8 @@ pub struct DataPath<S: Store> {
     unsent: Unsent<Striped<S>>,
     /// Files whose appends the store could not be told of; each once.
     owing: Mutex<Vec<Weak<Striped<S>>>>,
+    /// Files of which bytes have arrived that their records do not count; each once.
+    uncounted: Mutex<Vec<Weak<Striped<S>>>>,
     read_buffers: ReadBuffers,
     ahead_budget: Arc<AheadBudget>,
     /// Writes that are yet to wait for the store because it was full.
@@ -147,6 +150,7 @@ impl<S: Store> DataPath<S> {
             buffer_count,
             unsent: Unsent::new(),
             owing: Mutex::default(),
+            uncounted: Mutex::default(),
             read_buffers: ReadBuffers::new(stripe_size.bytes() as usize, ahead_stripes as usize),
             ahead_budget: AheadBudget::new(ahead_stripes as usize),
             in_doubt: AtomicU32::new(0),
@@ -331,9 +335,12 @@ impl<S: Store> DataPath<S> {
         }
     }
 
-    /// Starts to send what has waited for longer than the mount lets it, of all files; looks at nothing
-    /// else. Does not wait, and leaves the inodes alone.
+    /// Starts to send what has waited for longer than the mount lets it, of all files, and to count what
+    /// arrived; looks at nothing else. Does not wait.
     pub fn flush_aged(&self, now: Time) {
+        let mut uncounted = std::mem::take(&mut *self.uncounted());
+        uncounted.retain(|file| file.upgrade().is_some_and(|file| file.count_aged(now)));
+        self.uncounted().append(&mut uncounted);
         let mut last = 0;
         loop {
             let oldest = self.unsent.oldest(last, AGED_AT_ONCE);
@@ -347,6 +354,15 @@ impl<S: Store> DataPath<S> {
                 return;
             }
         }
+    }
+
+    /// Bytes of a file arrived and are not counted yet.
+    fn counts_later(&self, file: &Arc<Striped<S>>) {
+        self.uncounted().push(Arc::downgrade(file));
+    }
+
+    fn uncounted(&self) -> MutexGuard<'_, Vec<Weak<Striped<S>>>> {
+        self.uncounted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A file owes the store to tell how far it was appended to.

@@ -67,6 +67,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Nobody waits for what was asked for any more: it is neither done nor given up.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(self, Error::Store(StoreError::Interrupted { .. }))
+    }
+
     /// Whoever holds what was asked for does not say what it holds, so nobody can change it there
     /// either.
     pub(crate) fn is_of_silence(&self) -> bool {

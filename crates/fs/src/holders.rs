@@ -131,7 +131,8 @@ impl<S: Store> Fs<S> {
             differ.partition(|(ino, _)| !known.contains_key(ino));
         drop(known);
         let mut ended = self.fenced(ended);
-        (begun.sort_unstable(), ended.sort_unstable());
+        begun.sort_unstable();
+        ended.sort_unstable();
         (begun, ended)
     }
 

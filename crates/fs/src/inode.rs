@@ -30,8 +30,11 @@ pub const GID: u32 = 68;
 pub const RDEV: u32 = 72;
 /// Of a directory, 4 bytes.
 pub const LAYOUT: u32 = 76;
+/// One beyond the last place that an append was given: bytes are on their way up to there, and the size
+/// follows when they have arrived. Never less than the size.
+pub const APPENDS: u32 = 80;
 /// Bytes of the fixed part.
-pub const BYTES: usize = 80;
+pub const BYTES: usize = 88;
 
 /// An inode as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +73,7 @@ impl Inode {
         for number in [self.uid, self.gid, self.rdev, self.layout.number()] {
             record.extend(number.to_be_bytes());
         }
+        record.extend(self.size.to_be_bytes());
         record.extend(&self.target);
         record
     }

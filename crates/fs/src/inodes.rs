@@ -64,7 +64,11 @@ impl<S: Store> Fs<S> {
             node.saw(&inode);
             let slot = node.slot();
             match &slot.file {
-                Some(file) => file.overlay(&mut inode),
+                Some(file) => {
+                    // A size that is told is one that can be read.
+                    file.refresh(&inode);
+                    file.overlay(&mut inode);
+                }
                 // It may have been open when the record was read.
                 None => slot.left.iter().for_each(|left| left.overlay(&mut inode)),
             }

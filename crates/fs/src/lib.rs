@@ -38,6 +38,7 @@ mod names;
 mod ops;
 mod space;
 mod superblock;
+mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -47,7 +48,7 @@ pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
 pub use check::{CheckReport, Finding, Found, Surroundings, check};
 pub use config::{Config, Format};
 pub use counters::Counters;
-pub use data::AppendedAt;
+pub use data::{AppendedAt, Outgrown};
 pub use error::Error;
 pub use fs::Fs;
 pub use layout::{Layout, PLACEMENT};

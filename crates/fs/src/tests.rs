@@ -9,6 +9,7 @@ mod company;
 mod copies;
 mod deferred;
 mod early;
+mod following;
 mod full;
 mod holders;
 mod hostile;

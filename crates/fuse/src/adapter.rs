@@ -65,7 +65,7 @@ impl<S: Store> Adapter<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
         let misplaced = Misplaced::new(kernel.clone());
-        let answers = Answers::new(fs.clone(), kernel.clone());
+        let answers = Answers::new(fs.clone(), kernel.clone(), misplaced.clone());
         Adapter {
             fs,
             kernel,

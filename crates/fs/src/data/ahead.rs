@@ -9,10 +9,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidefs_model::Time;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A reader at work comes for a stripe sooner than this.
 const IDLE: Duration = Duration::from_secs(2);

@@ -1,17 +1,19 @@
 //! Writing at the end of the file.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use tidefs_store::Store;
+use tidefs_store::{Store, caller};
 
 use super::errors::ErrorCursor;
 use super::striped::Striped;
 use crate::names::ATTEMPTS;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, FILE_BYTES_MAX};
 
 /// Where one append goes. It is found once: an append that is begun again from the start goes to where
-/// it went before, and nobody else goes there meanwhile.
+/// it went before, and nobody else goes there meanwhile. Where this mount cuts the file in between,
+/// another place is found: the end is where it was cut.
 #[derive(Debug, Default)]
 pub struct AppendedAt(Mutex<Option<Place>>);
 
@@ -26,14 +28,18 @@ impl AppendedAt {
 #[derive(Debug)]
 struct Place {
     offset: u64,
-    _promise: Option<Promise>,
+    /// How often the file had been cut.
+    cuts: u64,
+    /// Until the bytes are where everybody looks for the end.
+    promise: Option<Promise>,
 }
 
 /// The appends of this mount that have not ended. Held for moments only, and never across a call of the
 /// store.
 #[derive(Debug, Default)]
 pub struct Appends {
-    /// One beyond the last byte that was promised without asking the store; 0 where nothing is.
+    /// One beyond the last byte that was promised without asking the store since the file was cut last; 0
+    /// where nothing is.
     end: u64,
     promises: usize,
     /// The store is being asked for places.
@@ -47,6 +53,11 @@ pub struct Appends {
 }
 
 impl Appends {
+    /// The file was cut: those who were promised a place before look for another one.
+    pub fn forget_promises(&mut self) {
+        self.end = 0;
+    }
+
     /// One beyond the last byte that was promised to appends that have not ended.
     fn promised_end(&self) -> u64 {
         if self.promises > 0 { self.end } else { 0 }
@@ -85,20 +96,44 @@ impl<S: Store> Striped<S> {
         at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         self.state().errors.report(errors)?;
-        let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = match &*place {
-            Some(place) => place.offset,
-            None if bytes.is_empty() => self.state().size(),
-            None => {
-                let offset = self.ask_for_place(bytes.len() as u64)?;
-                place.insert(Place { offset, _promise: None }).offset
-            }
-        };
-        if offset + bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(Error::FileTooLarge);
+        if bytes.is_empty() {
+            let end = self.state().size();
+            return Ok(end..end);
         }
-        let taken = self.write(errors, offset, bytes)?;
-        Ok(offset..offset + taken as u64)
+        let mut place = at.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = self.append_at(&mut place, errors, bytes);
+        if let Some(place) = place.as_mut().filter(|_| !caller::begins_again()) {
+            // Before anybody is answered: what comes after this one does not go behind its place, but to
+            // where the file ends then.
+            place.promise = None;
+        }
+        appended
+    }
+
+    fn append_at(
+        self: &Arc<Self>,
+        place: &mut Option<Place>,
+        errors: &ErrorCursor,
+        bytes: &[u8],
+    ) -> Result<Range<u64>, Error> {
+        for _ in 0..ATTEMPTS {
+            let (offset, cuts) = match &*place {
+                Some(place) => (place.offset, place.cuts),
+                None => {
+                    let (offset, cuts) = self.ask_for_place(bytes.len() as u64)?;
+                    *place = Some(Place { offset, cuts, promise: None });
+                    (offset, cuts)
+                }
+            };
+            if offset + bytes.len() as u64 > FILE_BYTES_MAX {
+                return Err(Error::FileTooLarge);
+            }
+            match self.write_unless_cut(errors, offset, bytes, Some(cuts))? {
+                Some(taken) => return Ok(offset..offset + taken as u64),
+                None => *place = None,
+            }
+        }
+        Err(Error::Contended)
     }
 
     /// Finds an append's place without asking the store, behind all that was written and promised; to
@@ -110,15 +145,19 @@ impl<S: Store> Striped<S> {
         if place.is_some() || bytes == 0 || appends.asking > 0 {
             return;
         }
-        let offset = self.state().size().max(appends.end);
+        let state = self.state();
+        let (offset, cuts) = (state.size().max(appends.end), state.cuts());
+        drop(state);
         appends.end = offset.saturating_add(bytes as u64);
         appends.promises += 1;
         appends.made += 1;
-        *place = Some(Place { offset, _promise: Some(Promise(Arc::clone(&self.appends))) });
+        let promise = Some(Promise(Arc::clone(&self.appends)));
+        *place = Some(Place { offset, cuts, promise });
     }
 
-    /// The store hands out a place behind all that any mount has written or promised.
-    fn ask_for_place(self: &Arc<Self>, bytes: u64) -> Result<u64, Error> {
+    /// The store hands out a place behind all that any mount has written or promised. Answers as well how
+    /// often the file had been cut then.
+    fn ask_for_place(self: &Arc<Self>, bytes: u64) -> Result<(u64, u64), Error> {
         self.appends().asking += 1;
         let _asking = Asking(&self.appends);
         self.tell_appends()?;
@@ -136,8 +175,7 @@ impl<S: Store> Striped<S> {
         self.appends().owed
     }
 
-    /// Has the store know how far the file is written and promised, so that nobody else appends there:
-    /// the file is so long from now on, and what is not there yet is zeros.
+    /// Has the store know how far the file is written and promised, so that nobody else appends there.
     ///
     /// # Errors
     /// Where the record's node does not answer, others need not wait for that any more.
@@ -174,29 +212,32 @@ impl<S: Store> Striped<S> {
             let appends = self.appends();
             (appends.promised_end().max(self.state().size()), appends.made)
         };
-        if self.state().stored.size < end {
-            self.reach(&order, end)?;
+        if self.state().reserved_end() < end {
+            self.promise(&order, end)?;
         }
         Ok(made)
     }
 
-    /// The record says that the file is so long. Nobody wrote to it, so its times stay.
-    fn reach(&self, _order: &MutexGuard<'_, ()>, end: u64) -> Result<(), Error> {
-        let stored = self.record.reach(end)?;
-        self.adopt(&mut self.state(), stored);
+    /// Held up by a cut, as the places that the store hands out.
+    fn promise(&self, _order: &MutexGuard<'_, ()>, end: u64) -> Result<(), Error> {
+        let stored = self.record.promise(end)?;
+        let mut state = self.state();
+        self.adopt(&mut state, stored);
+        state.reserved(end);
         Ok(())
     }
 
-    fn appends(&self) -> MutexGuard<'_, Appends> {
+    /// Locked before the state.
+    pub fn appends(&self) -> MutexGuard<'_, Appends> {
         self.appends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the store make the file longer. Bytes that this mount wrote beyond the committed size
-    /// come first: the store would hand out their range.
-    fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64, Error> {
+    /// Has the store hand out a place. Bytes that this mount wrote beyond all that the store knows of
+    /// come first: it would hand out their range.
+    fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(u64, u64), Error> {
         let ahead_of_record = {
             let state = self.state();
-            state.pending_end() > state.stored.size
+            state.pending_end() > state.reserved_end()
         };
         if ahead_of_record {
             self.settle()?;
@@ -205,13 +246,15 @@ impl<S: Store> Striped<S> {
             let order = self.committing();
             let promised = self.appends().promised_end();
             let least = self.state().pending_end().max(promised);
-            let reserved = self.record.reserve(bytes, least, self.path.clock.now())?;
-            if let Some(stored) = reserved {
-                self.adopt(&mut self.state(), stored);
-                return Ok(stored.size - bytes);
+            if let Some((stored, place)) = self.record.reserve(bytes, least)? {
+                let mut state = self.state();
+                self.adopt(&mut state, stored);
+                state.reserved(place + bytes);
+                // Whoever cuts the file waits for this: the place is one of after the last cut.
+                return Ok((place, state.cuts()));
             }
             // Another mount cut the file below what this one wrote or promised.
-            self.reach(&order, promised)?;
+            self.promise(&order, promised)?;
             drop(order);
             self.settle()?;
         }

@@ -81,13 +81,14 @@ impl<S: Store> Striped<S> {
             return None;
         }
         let changed = state.changed?;
-        state.begin_commit();
+        state.begin_commit(u64::MAX);
+        // Under one lock: what is written from here on is not among the bytes, nor part of the size.
         let commit = Commit { size: state.pending_end(), changed };
         for &index in &indices {
             state.call_due(index);
         }
-        drop(state);
-        Some((self.begin(&indices), commit))
+        let group = self.begin(&mut state, &indices);
+        Some((group, commit))
     }
 
     fn send_both(

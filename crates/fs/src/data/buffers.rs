@@ -5,8 +5,10 @@
 //! copy into it. They keep what was in them; only ranges known to be written may be looked at.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 #[derive(Debug)]
 pub(super) struct Buffers {

@@ -34,8 +34,13 @@ impl<S: Store> Striped<S> {
         let made = self.make_sure();
         let drained = self.drain();
         made?;
-        drained?;
-        self.commit()
+        self.commit(drained?)
+    }
+
+    /// Has the record count what arrived, for those who look from elsewhere while the file stays open.
+    pub fn commit_aged(&self) -> Result<(), Error> {
+        self.make_sure()?;
+        self.commit(0)
     }
 
     /// A file whose making was answered early is in the store, or its closer learns why not.
@@ -55,14 +60,15 @@ impl<S: Store> Striped<S> {
         Err(Error::Contended)
     }
 
-    fn commit(&self) -> Result<(), Error> {
+    /// `owed`: as [`State::begin_commit`](super::state::State::begin_commit) has it.
+    fn commit(&self, owed: u64) -> Result<(), Error> {
         let _order = self.committing();
         let (arrived, changed) = {
             let mut state = self.state();
             if !state.has_uncommitted() {
                 return Ok(());
             }
-            (state.begin_commit(), state.changed)
+            (state.begin_commit(owed), state.changed)
         };
         let time = changed.unwrap_or_else(|| self.path.clock.now());
         let regions: Vec<_> = arrived.regions.into_iter().collect();

@@ -14,7 +14,7 @@ use super::errors::ErrorCursor;
 use super::pinned::Pinned;
 use super::record::Record;
 use super::run::ReadAhead;
-use super::state::Stored;
+use super::state::{Outgrown, Stored};
 use super::striped::Striped;
 use crate::inode::Inode;
 use crate::membership::Membership;
@@ -211,6 +211,29 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.refresh(inode),
             Bytes::Pinned(_) => {}
+        }
+    }
+
+    /// A handle that only reads comes, or goes.
+    pub fn count_reader(&self, comes: bool) {
+        if let Bytes::Striped(striped) = &self.0 {
+            let readers = &mut striped.state().readers;
+            *readers = if comes { *readers + 1 } else { readers.saturating_sub(1) };
+        }
+    }
+
+    /// What the kernel is to drop before it is told how long the file is.
+    pub fn outgrown(&self) -> Option<Outgrown> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().outgrown(),
+            Bytes::Pinned(_) => None,
+        }
+    }
+
+    /// It has been dropped.
+    pub fn dropped(&self, outgrown: Outgrown) {
+        if let Bytes::Striped(striped) = &self.0 {
+            striped.state().dropped(outgrown);
         }
     }
 

@@ -116,7 +116,8 @@ impl<S: Store> Pinned<S> {
         self.clear_behind_end(size)?;
         let mut known = self.known();
         self.file.set_len(size).map_err(|error| error_of(&error))?;
-        self.settle(&mut known, self.path.clock.now())
+        let metadata = self.file.metadata().map_err(|error| error_of(&error))?;
+        self.settle(&mut known, &metadata, self.path.clock.now())
     }
 
     pub fn allocate(&self, range: Range<u64>, mode: SpaceMode) -> Result<(), Error> {
@@ -168,7 +169,7 @@ impl<S: Store> Pinned<S> {
         let Some(metadata) = self.changed(&known) else { return Ok(()) };
         let before = known.size;
         let time = Self::date_of(&metadata, &known);
-        self.settle(&mut known, time)?;
+        self.settle(&mut known, &metadata, time)?;
         let grown = known.size.saturating_sub(before);
         self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
         Ok(())
@@ -187,13 +188,13 @@ impl<S: Store> Pinned<S> {
         Ok(())
     }
 
-    fn settle(&self, known: &mut Known, time: Time) -> Result<(), Error> {
-        let metadata = self.file.metadata().map_err(|error| error_of(&error))?;
+    /// What the kernel writes from here on, by itself, is for the next time.
+    fn settle(&self, known: &mut Known, metadata: &Metadata, time: Time) -> Result<(), Error> {
         let size = metadata.len();
         // Whatever the record says, the file is right: a pinned file belongs to one mount.
-        self.record.set_sparse(stored_bytes(&metadata) < size);
+        self.record.set_sparse(stored_bytes(metadata) < size);
         if let Resized::Done(stored) = self.record.resize(size, u64::MAX, None, time)? {
-            *known = Known { stored, size, written: mtime_of(&metadata) };
+            *known = Known { stored, size, written: mtime_of(metadata) };
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
+use crate::sync::begin_elsewhere;
+
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// Jobs that wait at most. Sends are bounded by the buffers there are; this bounds the rest.
@@ -31,6 +33,7 @@ impl Pool {
     /// Has the job done by a thread of the pool; waits while the queue is full. Without a thread
     /// left to do it the caller does it.
     pub fn push(&self, job: Job) {
+        let Err(job) = begin_elsewhere(job) else { return };
         let refused = {
             let queue = self.queue.read().expect("no panic while the queue is locked");
             match &*queue {
@@ -45,6 +48,7 @@ impl Pool {
 
     /// The same without waiting; the job comes back where there is no room for it.
     pub fn try_push(&self, job: Job) -> Result<(), Job> {
+        let Err(job) = begin_elsewhere(job) else { return Ok(()) };
         match &*self.queue.read().expect("no panic while the queue is locked") {
             Some(sender) => sender.try_send(job).map_err(TrySendError::into_inner),
             None => Err(job),

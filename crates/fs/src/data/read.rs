@@ -3,7 +3,7 @@
 //! What lies in buffers is copied first and the store is asked after: bytes that arrive there
 //! meanwhile are then seen twice, never missed.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use tidefs_model::{Piece, pieces};
 use tidefs_store::{Store, StoreError, StripeRead};
@@ -14,6 +14,7 @@ use super::read_buffers::unshared;
 use super::run::{ReadAhead, Run};
 use super::state::State;
 use super::striped::Striped;
+use crate::sync::MutexGuard;
 use crate::{Error, ReadBytes};
 
 /// Forgotten stripes that a file's map of stripes read ahead may have; they are a few bytes each.

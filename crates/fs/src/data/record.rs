@@ -13,7 +13,7 @@ use super::delete::without_record;
 use super::regions::marking;
 use super::state::Stored;
 use crate::deferring::{Deferring, Made, Making};
-use crate::inode::{CTIME, Inode, MTIME, SIZE, SPARSE, VERSION};
+use crate::inode::{APPENDS, BYTES, CTIME, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
 pub(super) struct Record<S: Store> {
@@ -75,11 +75,11 @@ impl<S: Store> Record<S> {
         self.applied(outcome)
     }
 
-    /// The file reaches to `size` at least, with zeros where nothing was written.
-    pub fn reach(&self, size: u64) -> Result<Stored, Error> {
+    /// Nobody is given a place before `end` from now on. The file is as long as it was.
+    pub fn promise(&self, end: u64) -> Result<Stored, Error> {
         let field = keys::inode(self.ino);
-        let batch = self.covering(size).add(&*field, VERSION, 1).read(&*field).reclaims();
-        let outcome = self.noted(self.store.batch(self.home, &batch))?;
+        let batch = Batch::new().present(&*field).max(&*field, APPENDS, end);
+        let outcome = self.noted(self.store.batch(self.home, &batch.read(&*field).reclaims()))?;
         self.applied(outcome)
     }
 
@@ -132,7 +132,8 @@ impl<S: Store> Record<S> {
 
     fn covering(&self, size: u64) -> Batch {
         let field = keys::inode(self.ino);
-        let batch = Batch::new().present(&*field).max(&*field, SIZE, size);
+        let batch =
+            Batch::new().present(&*field).max(&*field, SIZE, size).max(&*field, APPENDS, size);
         if self.is_to_be_sparse() { batch.patch(&*field, SPARSE, [1]) } else { batch }
     }
 
@@ -151,6 +152,7 @@ impl<S: Store> Record<S> {
             .into_iter()
             .fold(batch, |batch, version| batch.at_most(&*field, VERSION, version));
         let batch = batch.patch(&*field, SIZE, size.to_be_bytes());
+        let batch = batch.patch(&*field, APPENDS, size.to_be_bytes());
         let batch = match (self.is_to_be_sparse(), size) {
             (true, _) => batch.patch(&*field, SPARSE, [1]),
             (false, 0) => batch.patch(&*field, SPARSE, [0]),
@@ -164,18 +166,26 @@ impl<S: Store> Record<S> {
         }
     }
 
-    /// Makes the file longer by `bytes`, which are zeros until they are written: no other mount
-    /// gets the same range. `None`: it does not reach to `least` any more.
-    pub fn reserve(&self, bytes: u64, least: u64, time: Time) -> Result<Option<Stored>, Error> {
+    /// Hands out a place for `bytes` at the end of the file, behind all others that were handed out. The
+    /// file is not longer before the bytes are there: others would read zeros in their place. `None`: it
+    /// does not reach to `least` any more.
+    pub fn reserve(&self, bytes: u64, least: u64) -> Result<Option<(Stored, u64)>, Error> {
         let field = keys::inode(self.ino);
         let room = FILE_BYTES_MAX.checked_sub(bytes).ok_or(Error::FileTooLarge)?;
-        let batch = Batch::new().present(&*field).at_most(&*field, SIZE, room);
-        let batch = batch.at_least(&*field, SIZE, least).add(&*field, SIZE, bytes as i64);
-        let outcome = self.apply(batch, &field, time)?;
+        let batch = Batch::new().present(&*field).at_most(&*field, APPENDS, room);
+        let batch = batch.at_least(&*field, APPENDS, least).add(&*field, APPENDS, bytes as i64);
+        let outcome = self.noted(self.store.batch(self.home, &batch.read(&*field).reclaims()))?;
         match outcome.refused_by {
+            None => {
+                let end = outcome.values.first().and_then(Option::as_deref);
+                let end = end.filter(|it| it.len() >= BYTES).map(|it| u64_at(it, APPENDS));
+                let stored = self.applied(outcome)?;
+                // A record of fewer bytes does not decode.
+                Ok(end.map(|end| (stored, end.saturating_sub(bytes))))
+            }
+            Some(0) => Err(Error::Stale),
             Some(1) => Err(Error::FileTooLarge),
-            Some(2) => Ok(None),
-            _ => self.applied(outcome).map(Some),
+            Some(_) => Ok(None),
         }
     }
 

@@ -5,9 +5,10 @@
 //! not end a run. Anything else does, and scattered reads never begin one.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use super::ahead::Ahead;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A run counts as one after so many reads in a row, or so many bytes.
 const READS_MIN: u32 = 3;

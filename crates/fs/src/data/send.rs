@@ -35,16 +35,18 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Sends all that is written now and waits until it has arrived or failed.
+    /// Sends all that is written now and waits until it has arrived or failed. Answers where the file
+    /// ended when it began.
     ///
     /// # Errors
     /// When whoever asked does not want to wait any longer; what was written is sent all the same.
-    pub fn drain(self: &Arc<Self>) -> Result<(), Error> {
-        let (youngest, mut groups) = {
+    pub fn drain(self: &Arc<Self>) -> Result<u64, Error> {
+        let (end, youngest, mut groups) = {
             let mut state = self.state();
-            let Some(youngest) = state.youngest() else { return Ok(()) };
+            let end = state.size();
+            let Some(youngest) = state.youngest() else { return Ok(end) };
             let indices: Vec<_> = state.stripes.keys().copied().collect();
-            (youngest, self.call_due(&mut state, indices))
+            (end, youngest, self.call_due(&mut state, indices))
         };
         // The last group is sent from here: for a small file that saves waking another thread.
         let last = groups.pop();
@@ -54,7 +56,8 @@ impl<S: Store> Striped<S> {
             }
         }
         self.send(last.unwrap_or_default());
-        self.wait_for(youngest)
+        self.wait_for(youngest)?;
+        Ok(end)
     }
 
     /// Waits until the buffers that are as old as `birth` have arrived or failed.
@@ -105,6 +108,30 @@ impl<S: Store> Striped<S> {
         dirty.due
     }
 
+    /// Has what arrived long ago counted. `false`: all is counted.
+    pub fn count_aged(self: &Arc<Self>, now: Time) -> bool {
+        let mut state = self.state();
+        if state.arrived_since.is_none() {
+            state.is_listed = false;
+            return false;
+        }
+        if state.has_aged(now, self.path.dirty_age_max) && self.try_commit_aged() {
+            state.arrived_since = Some(now);
+        }
+        true
+    }
+
+    /// `false`: everybody is busy.
+    fn try_commit_aged(self: &Arc<Self>) -> bool {
+        let file = Arc::clone(self);
+        let commit = move || {
+            if let Err(error) = caller::without_waiting(|| file.commit_aged()) {
+                tracing::debug!(%error, ino = %file.ino(), "what arrived is not counted yet");
+            }
+        };
+        self.path.senders.try_push(Box::new(commit)).is_ok()
+    }
+
     /// Makes buffers due; those that need a sender, in groups for one call each.
     fn call_due(&self, state: &mut State, indices: impl IntoIterator<Item = u32>) -> Vec<Vec<u32>> {
         let mut groups: Vec<Vec<u32>> = Vec::new();
@@ -137,7 +164,7 @@ impl<S: Store> Striped<S> {
     /// Sends the due buffers of stripes that nobody else is sending.
     fn send(self: &Arc<Self>, indices: Vec<u32>) {
         if !indices.is_empty() {
-            let sending = self.begin(&indices);
+            let sending = self.begin(&mut self.state(), &indices);
             self.send_begun(sending);
         }
     }
@@ -183,8 +210,8 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    pub fn begin(&self, indices: &[u32]) -> Vec<Sending> {
-        let mut state = self.state();
+    /// Takes the due buffers of stripes that nobody else is sending: they do not change any more.
+    pub fn begin(&self, state: &mut State, indices: &[u32]) -> Vec<Sending> {
         let mut group = Vec::with_capacity(indices.len());
         for &index in indices {
             let Some(stripe) = state.stripes.get_mut(&index) else { continue };
@@ -255,12 +282,18 @@ impl<S: Store> Striped<S> {
     }
 
     /// Takes note of what arrived and what did not.
-    fn note_sends(&self, group: &[Sending], results: Vec<Result<(), Error>>) {
+    fn note_sends(self: &Arc<Self>, group: &[Sending], results: Vec<Result<(), Error>>) {
         let mut state = self.state();
         for ((index, written), result) in group.iter().zip(results) {
             let end = self.path.stripe_size.start_of(*index) + u64::from(written.ranges.end());
             match result {
-                Ok(()) => state.arrived.stripe(*index, end),
+                Ok(()) => {
+                    state.arrived.stripe(*index, end);
+                    state.arrived_since.get_or_insert(written.since);
+                    if !std::mem::replace(&mut state.is_listed, true) {
+                        self.path.counts_later(self);
+                    }
+                }
                 Err(error) => {
                     self.tell(&error, *index);
                     state.failed(end, error);

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tidefs_model::{Piece, StripeSize, Time};
 
@@ -67,12 +68,27 @@ impl Stored {
     }
 }
 
+/// A file ended at `from` when the kernel may have read pages of it, and is longer now. Such a page has
+/// zeros behind that end: they are to be dropped before the kernel is told how long the file is, or it
+/// hands them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgrown {
+    pub from: u64,
+    /// Where it ended when that was asked.
+    pub end: u64,
+    growth: u64,
+}
+
 pub(super) struct State {
     stripe_size: StripeSize,
     pub stored: Stored,
     pub stripes: BTreeMap<u32, Stripe>,
     /// What reached the store since the last commit began.
     pub arrived: Arrived,
+    /// When the first of that was written, or a commit was asked for because of that.
+    pub arrived_since: Option<Time>,
+    /// The mount looks after that now and then.
+    pub is_listed: bool,
     /// What the commit that is under way says, or one that failed would have said.
     committing: Arrived,
     /// One beyond the last byte that a failed send may have left in the store; else 0.
@@ -82,6 +98,15 @@ pub(super) struct State {
     pub errors: ErrorLog,
     /// Others changed the file since the kernel dropped its pages last.
     foreign: bool,
+    /// How often the file was cut from here, or made longer so.
+    cuts: u64,
+    /// The store gives nobody else a place before this, as far as this mount asked for that.
+    reserved: u64,
+    /// Handles that only read.
+    pub readers: u32,
+    outgrown: Option<Outgrown>,
+    /// How often the file outgrew what readers may know of it.
+    growths: u64,
     /// The time of being alone in which the record was read last; `None` with company.
     pub as_of: Option<u64>,
     /// Stripes read ahead. None of them is also in `stripes`: a write forgets what was read.
@@ -95,11 +120,18 @@ impl State {
             stored: Stored::of(inode),
             stripes: BTreeMap::new(),
             arrived: Arrived::default(),
+            arrived_since: None,
+            is_listed: false,
             committing: Arrived::default(),
             residue_end: 0,
             changed: None,
             errors: ErrorLog::default(),
             foreign: false,
+            cuts: 0,
+            reserved: 0,
+            readers: 0,
+            outgrown: None,
+            growths: 0,
             as_of: None,
             ahead: HashMap::new(),
         }
@@ -124,6 +156,19 @@ impl State {
         !self.stripes.is_empty() || self.has_uncommitted()
     }
 
+    /// No other mount appends before this, unless it cuts the file first.
+    pub fn reserved_end(&self) -> u64 {
+        self.stored.size.max(self.reserved)
+    }
+
+    pub fn reserved(&mut self, end: u64) {
+        self.reserved = self.reserved.max(end);
+    }
+
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
     pub fn has_uncommitted(&self) -> bool {
         self.changed.is_some() || !self.arrived.is_empty() || !self.committing.is_empty()
     }
@@ -134,10 +179,40 @@ impl State {
     }
 
     /// What the record is to say now. What arrives from here on is for the next commit: another
-    /// mount may cut the file between the two.
-    pub fn begin_commit(&mut self) -> Arrived {
-        self.committing.join(std::mem::take(&mut self.arrived));
+    /// mount may cut the file between the two. So is what arrived behind bytes that have not, which others
+    /// would read as zeros, unless it lies before `owed`: that much was written when whoever commits began.
+    pub fn begin_commit(&mut self, owed: u64) -> Arrived {
+        let end = self.arrived.end.min(self.missing_from(owed.max(self.stored.size)));
+        self.committing.join(match end < self.arrived.end {
+            true => Arrived { end, ..self.arrived.clone() },
+            false => {
+                self.arrived_since = None;
+                std::mem::take(&mut self.arrived)
+            }
+        });
         self.committing.clone()
+    }
+
+    /// Where the first byte lies, from `from` on, that was written and has not arrived.
+    fn missing_from(&self, from: u64) -> u64 {
+        let Ok(first) = u32::try_from(from / u64::from(self.stripe_size.bytes())) else {
+            return u64::MAX;
+        };
+        let starts = self.stripes.range(first..).filter_map(|(&index, stripe)| {
+            let start = self.stripe_size.start_of(index);
+            let within = if index == first { self.stripe_size.within(from) } else { 0 };
+            let rest = within..self.stripe_size.bytes();
+            let layers = stripe.layers();
+            let missing =
+                layers.filter_map(|it| it.ranges.within(rest.clone()).map(|it| it.start).min());
+            missing.min().map(|at| start + u64::from(at))
+        });
+        starts.min().unwrap_or(u64::MAX)
+    }
+
+    /// What arrived waits for a commit since some bytes were written that are older than `age`.
+    pub fn has_aged(&self, now: Time, age: Duration) -> bool {
+        self.arrived_since.is_some_and(|since| now - since >= age) && !self.arrived.is_empty()
     }
 
     /// The commit that is under way counts up to `end`.
@@ -147,10 +222,32 @@ impl State {
 
     /// The inode is known as of a later version. `by_others`: not only by this file's own changes.
     pub fn adopt(&mut self, stored: Stored, by_others: bool) {
+        let before = self.size();
         self.stored = stored;
         if by_others {
             self.ahead.clear();
             self.foreign = true;
+            self.outgrows(before);
+        }
+    }
+
+    /// Takes note that the file is longer than `before`, if it is.
+    fn outgrows(&mut self, before: u64) {
+        if self.size() > before {
+            self.growths += 1;
+            let from = self.outgrown.map_or(before, |outgrown| outgrown.from.min(before));
+            self.outgrown = Some(Outgrown { from, end: self.size(), growth: self.growths });
+        }
+    }
+
+    pub fn outgrown(&self) -> Option<Outgrown> {
+        Some(Outgrown { end: self.size(), ..self.outgrown? })
+    }
+
+    /// The kernel has dropped what it had read then.
+    pub fn dropped(&mut self, outgrown: Outgrown) {
+        if self.outgrown.is_some_and(|now| now.growth == outgrown.growth) {
+            self.outgrown = None;
         }
     }
 
@@ -181,6 +278,13 @@ impl State {
     /// Copies bytes into the open buffer of their stripe. `true`: it should be sent now, because
     /// the stream has reached the stripe's end or the buffer is too scattered.
     pub fn put(&mut self, piece: &Piece, bytes: &[u8], now: Time) -> bool {
+        let before = (self.readers > 0).then(|| self.size());
+        let due = self.put_in(piece, bytes, now);
+        before.into_iter().for_each(|before| self.outgrows(before));
+        due
+    }
+
+    fn put_in(&mut self, piece: &Piece, bytes: &[u8], now: Time) -> bool {
         self.ahead.remove(&piece.index);
         self.changed = Some(now);
         let stripe = self.stripes.get_mut(&piece.index);
@@ -293,6 +397,8 @@ impl State {
         self.arrived = Arrived::default();
         self.committing = Arrived::default();
         self.residue_end = 0;
+        self.cuts += 1;
+        self.reserved = 0;
         self.changed = self.changed.map(|_| now);
         self.settle_time(self.changed);
     }

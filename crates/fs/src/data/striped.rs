@@ -1,8 +1,8 @@
 //! An open file whose bytes lie in stripes: what its operations share.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidefs_model::{Ino, StripeKey};
 use tidefs_store::Store;
@@ -12,6 +12,7 @@ use super::append::Appends;
 use super::record::Record;
 use super::state::{State, Stored};
 use crate::inode::Inode;
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(super) struct Striped<S: Store> {
     pub path: Arc<DataPath<S>>,
@@ -102,8 +103,11 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// The record was changed from here and reads `stored` now.
+    /// The record was changed from here and read `stored` then; it may be known as of later by now.
     pub fn adopt(&self, state: &mut State, stored: Stored) {
+        if stored.version < state.stored.version {
+            return;
+        }
         let by_others = stored.version != state.stored.version.wrapping_add(1);
         state.adopt(stored, by_others);
         if by_others {

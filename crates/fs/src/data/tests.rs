@@ -8,6 +8,7 @@ mod order;
 mod pinned;
 mod rig;
 mod room;
+mod schedules;
 mod shared;
 mod sparse;
 mod stale;

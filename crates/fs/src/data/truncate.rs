@@ -4,8 +4,8 @@
 //! zeros, and never bytes that turn up again when the file grows.
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use tidefs_store::Store;
 
@@ -15,6 +15,7 @@ use super::regions::{Part, region_of, stripe_count};
 use super::state::State;
 use super::striped::Striped;
 use crate::Error;
+use crate::sync::MutexGuard;
 
 /// How often another mount may change the file while it is truncated.
 const ATTEMPTS: usize = 32;
@@ -45,10 +46,13 @@ impl<S: Store> Striped<S> {
             let now = self.path.clock.now();
             match self.record.resize(size, size_max, version, now)? {
                 Resized::Done(stored) => {
+                    // Both at once: whoever looks for the end finds it where it is now.
+                    let mut appends = self.appends();
                     let mut state = self.state();
                     self.adopt(&mut state, stored);
                     state.truncated(now);
-                    drop(state);
+                    appends.forget_promises();
+                    drop((state, appends));
                     return self.unmark_beyond(size, &parts, stored.version);
                 }
                 Resized::Changed(stored) => {
@@ -70,7 +74,7 @@ impl<S: Store> Striped<S> {
         };
         self.drop_from(0);
         let mut state = self.state();
-        let regions: Vec<_> = state.begin_commit().regions.into_iter().collect();
+        let regions: Vec<_> = state.begin_commit(u64::MAX).regions.into_iter().collect();
         drop(state);
         // Another mount may have removed their marks. Where that fails, or the inode is gone, they
         // are lost memory, as with everything that could not be freed.

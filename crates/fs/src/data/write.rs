@@ -1,6 +1,6 @@
 //! Writing into buffers, and straight through them when the store has been full.
 
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 
 use tidefs_model::{Piece, pieces};
 use tidefs_store::{Store, StoreError, caller};
@@ -8,6 +8,7 @@ use tidefs_store::{Store, StoreError, caller};
 use super::errors::ErrorCursor;
 use super::striped::Striped;
 use crate::Error;
+use crate::sync::RwLockReadGuard;
 
 impl<S: Store> Striped<S> {
     /// How many bytes were taken: all, unless whoever writes has gone meanwhile.
@@ -17,44 +18,64 @@ impl<S: Store> Striped<S> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, Error> {
+        // `None` is for those who ask for it.
+        Ok(self.write_unless_cut(errors, offset, bytes, None)?.unwrap_or(0))
+    }
+
+    /// `None`: the file has been cut more often than `cuts`, and what was written of this is to be written
+    /// anew, elsewhere.
+    pub fn write_unless_cut(
+        self: &Arc<Self>,
+        errors: &ErrorCursor,
+        offset: u64,
+        bytes: &[u8],
+        cuts: Option<u64>,
+    ) -> Result<Option<usize>, Error> {
         self.state().errors.report(errors)?;
         if bytes.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
         self.clear_residue_before(offset)?;
         let mut shared = Some(self.with_others());
         for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
             let length = piece.within.len();
-            match self.write_piece(&piece, &bytes[piece.at..piece.at + length], &mut shared) {
-                Err(error) if piece.at > 0 && is_taken(&error) => return Ok(piece.at),
+            let bytes = &bytes[piece.at..piece.at + length];
+            match self.write_piece(&piece, bytes, cuts, &mut shared) {
+                Err(error) if piece.at > 0 && is_taken(&error) => return Ok(Some(piece.at)),
+                Ok(false) => return Ok(None),
                 done => done?,
-            }
+            };
         }
         drop(shared);
         if self.path.is_in_doubt() {
             match self.drain() {
                 // What becomes of the bytes is for the next call to tell.
-                Err(error) if is_taken(&error) => return Ok(bytes.len()),
-                drained => drained?,
+                Err(error) if is_taken(&error) => return Ok(Some(bytes.len())),
+                drained => drained.map(drop)?,
             }
             self.state().errors.report(errors)?;
             self.path.store_had_room();
         }
-        Ok(bytes.len())
+        Ok(Some(bytes.len()))
     }
 
     /// `shared` is let go of while it waits for a buffer: whoever cuts the file does not wait for room.
+    /// `false`: as with [`Striped::write_unless_cut`].
     fn write_piece<'a>(
         self: &'a Arc<Self>,
         piece: &Piece,
         bytes: &[u8],
+        cuts: Option<u64>,
         shared: &mut Option<RwLockReadGuard<'a, ()>>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut spare = None;
         let mut opened = false;
         let start = self.path.stripe_size.start_of(piece.index) + u64::from(piece.within.start);
         let send = loop {
             let mut state = self.state();
+            if cuts.is_some_and(|cuts| cuts != state.cuts()) {
+                return Ok(false);
+            }
             // A buffer without bytes would count up to its beginning.
             let leaves_gap = start > state.size();
             if state.wants_buffer(piece.index) {
@@ -83,7 +104,7 @@ impl<S: Store> Striped<S> {
         if opened {
             self.path.relieve();
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -7,7 +7,7 @@ use tidefs_model::Ino;
 use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
-use crate::data::{AppendedAt, ErrorCursor, OpenFile, ReadAhead};
+use crate::data::{AppendedAt, ErrorCursor, OpenFile, Outgrown, ReadAhead};
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -140,6 +140,9 @@ impl<S: Store> Fs<S> {
         if mode.read && mode.write {
             file.may_be_mapped();
         }
+        if mode.only_reads() {
+            file.count_reader(true);
+        }
         let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
         if !keep_cache {
             slot.version_cached = Some(file.drop_pages());
@@ -215,7 +218,12 @@ impl<S: Store> Fs<S> {
         if !handle.mode.read {
             return Err(Error::BadHandle);
         }
-        let bytes = handle.file.read(&handle.reader, offset, length)?;
+        let mut bytes = handle.file.read(&handle.reader, offset, length)?;
+        if bytes.as_slice().is_empty() && length > 0 && !self.is_alone() {
+            // Whoever follows a file that grows elsewhere, and whose kernel does not ask where it ends.
+            self.look_again(&handle)?;
+            bytes = handle.file.read(&handle.reader, offset, length)?;
+        }
         self.counters.read(bytes.as_slice().len());
         Ok(bytes)
     }
@@ -272,6 +280,18 @@ impl<S: Store> Fs<S> {
         self.write_back(&handle)
     }
 
+    /// A program has closed a descriptor: as [`Fs::flush`], and then all its record locks on the file
+    /// end, also where bytes were lost. Where they only wait, since nobody waits for them any more, the
+    /// locks stay: whoever gets one is to see the bytes.
+    pub fn close(&self, handle: Handle, owner: u64) -> Result<(), Error> {
+        let flushed = self.flush(handle);
+        if flushed.as_ref().is_err_and(Error::is_interruption) {
+            return flushed;
+        }
+        let ended = self.end_locks(handle, owner);
+        flushed.and(ended)
+    }
+
     pub fn fsync(&self, handle: Handle) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
         self.write_back(&handle)
@@ -282,8 +302,29 @@ impl<S: Store> Fs<S> {
             return handle.errors.report(&handle.file);
         }
         handle.file.flush_at_once(&handle.errors, &self.membership)?;
-        handle.node.slot().version_cached = handle.file.version_kept();
+        let mut slot = handle.node.slot();
+        slot.version_cached = handle.file.version_kept();
         Ok(())
+    }
+
+    /// What the kernel is to drop of an open file before it is told how long that is. To be asked when
+    /// its attributes have been read.
+    pub fn outgrown(&self, ino: Ino) -> Option<Outgrown> {
+        let node = self.table.find(ino).filter(|node| node.is_open())?;
+        let slot = node.slot();
+        slot.file.as_ref()?.outgrown()
+    }
+
+    /// One byte of an open file, if it has that and can be read.
+    pub fn byte_at(&self, ino: Ino, offset: u64) -> Option<u8> {
+        let file = self.table.find(ino)?.slot().file.clone()?;
+        file.read(&ReadAhead::default(), offset, 1).ok()?.as_slice().first().copied()
+    }
+
+    /// The kernel has dropped it.
+    pub fn has_dropped(&self, ino: Ino, outgrown: Outgrown) {
+        let Some(node) = self.table.find(ino) else { return };
+        node.slot().file.iter().for_each(|file| file.dropped(outgrown));
     }
 
     /// Something was written, through this handle or another one, that is not in the store yet.
@@ -293,10 +334,14 @@ impl<S: Store> Fs<S> {
 
     /// When the last descriptor of an open is closed.
     pub fn release(&self, handle: Handle) -> Result<(), Error> {
-        let ended = self.end_locks_through(handle);
         let closing = self.handles.file(handle)?;
         // Known until then: a mount that comes waits until the store knows of what was appended.
+        if closing.mode.only_reads() {
+            closing.file.count_reader(false);
+        }
         let left = self.leave(&closing.node, &closing.file);
+        // Bytes first: whoever gets a lock then sees them.
+        let ended = self.end_locks_through(handle);
         self.handles.remove_file(handle)?;
         left.and(ended)
     }

@@ -33,6 +33,12 @@ pub struct OpenMode {
     pub sync: bool,
 }
 
+impl OpenMode {
+    pub(crate) fn only_reads(&self) -> bool {
+        self.read && !self.write
+    }
+}
+
 /// A file that was opened.
 #[derive(Clone, Debug)]
 pub struct Opened {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Ino, MountId};
-use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError, When};
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError, When};
 
 use super::bed::{Bed, ME, SECOND, WRITE, eventually};
 use crate::data::AppendedAt;
-use crate::{Config, Fs, Handle, OpenMode, SetAttr};
+use crate::inode::{APPENDS, u64_at};
+use crate::{Config, Fs, Handle, OpenMode, SetAttr, keys};
 
 type Line = Faulty<Arc<Embedded>>;
 type Mount = Fs<Line>;
@@ -106,7 +107,7 @@ fn a_file_whose_home_does_not_answer_keeps_nobody_out_and_is_told_later() {
     assert_eq!(second.is_admitted(), Ok(true));
     first.keep_up();
     let found = second.lookup(Ino::ROOT, b"file").expect("found").attr;
-    assert_eq!((found.ino, found.size), (ino, 5));
+    assert_eq!((found.ino, found.size), (ino, 0), "the bytes are on their way");
     let yours = second.open(ino, APPEND).expect("opened").handle;
     append(&second, yours, b"yours");
     second.release(yours).expect("closed");
@@ -145,9 +146,30 @@ fn an_append_that_waits_keeps_its_place_also_where_the_file_was_cut() {
 
 #[test]
 fn an_append_without_a_place_asks_the_store_also_where_the_mount_was_alone() {
-    let (_bed, _, first, (_, handle)) = alone();
+    let (_bed, store, first, (_, handle)) = alone();
     let file = &first.handles.file(handle).expect("open");
     file.file.append(&file.errors, b"0123", &AppendedAt::default()).expect("appended");
     assert!(file.file.has_told_appends());
-    assert_eq!(first.record_as_stored(&file.node).map(|it| it.map(|it| it.size)), Ok(Some(4)));
+    let read = Batch::new().read(keys::inode(file.node.ino));
+    let record = store.batch(file.node.home, &read).expect("read").take(0).expect("there");
+    assert_eq!(u64_at(&record, APPENDS), 4);
+}
+
+#[test]
+fn an_append_after_a_cut_begins_there_also_where_an_earlier_one_is_not_forgotten_yet() {
+    let (_bed, _, first, (ino, handle)) = alone();
+    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+    // As where the answer goes out before what belongs to the request.
+    let earlier = AppendedAt::default();
+    assert_eq!(first.write(handle, 0, b"earlier", Some(&earlier), false), Ok(7));
+    first.setattr(ino, None, &cut).expect("cut");
+    append(&first, handle, b"later");
+    assert_eq!(content(&first), b"later");
+    // And one that had its place before the cut, and no bytes there yet.
+    let waits = AppendedAt::default();
+    first.handles.file(handle).expect("open").file.place_alone(5, &waits);
+    first.setattr(ino, None, &cut).expect("cut");
+    append(&first, handle, b"first");
+    assert_eq!(first.write(handle, 0, b"then ", Some(&waits), false), Ok(5));
+    assert_eq!(content(&first), b"firstthen ");
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Ino, MountId};
-use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError};
+use tidefs_store::caller::{self, Caller};
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError, When};
 
 use super::bed::{Bed, ME, WRITE};
 use crate::LockKind::{Exclusive, Shared};
@@ -408,4 +409,57 @@ fn a_file_counts_as_open_until_what_was_given_up_cannot_arrive_any_more() {
     store.heal();
     house();
     assert!(!is_marked());
+}
+
+/// Two mounts with a file on a store that the first one meets failing or standing still.
+type Line = Faulty<Arc<Embedded>>;
+
+fn two_on_a_line() -> (Arc<Line>, (Mount<Line>, Handle), (Mount, Handle)) {
+    let bed = Bed::new();
+    let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
+    let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+    let first = Fs::mount(store.clone(), config, bed.clock.clone()).expect("mounted");
+    let second = bed.mount(2);
+    assert_eq!((first.is_admitted(), second.is_admitted()), (Ok(true), Ok(true)));
+    let (mine, yours) = (open(&first), open(&second));
+    (store, (first, mine), (second, yours))
+}
+
+#[test]
+fn a_lock_stays_while_bytes_wait_that_were_written_under_it() {
+    let (store, (first, mine), (second, yours)) = two_on_a_line();
+    let held = range(1, Exclusive, 0, 9);
+    assert_eq!(first.lock(mine, &held), TAKEN);
+    assert_eq!(first.write(mine, 0, b"bytes", None, false), Ok(5));
+    let waits = StoreError::Interrupted { endpoint: "the store".into() };
+    store.add(Fault::every(Operation::Write, 1, waits.clone()));
+    // It goes to wait elsewhere, and is killed there.
+    let whether: [fn() -> bool; 2] = [|| true, || false];
+    for begins_again in whether {
+        let gone = Some(Caller { number: 1, has_gone: |_| true, begins_again });
+        let waits = Err(Error::Store(waits.clone()));
+        assert_eq!(caller::serve(gone, || first.close(mine, 1)), waits);
+        assert_eq!(caller::serve(gone, || first.unlock(mine, &held)), waits);
+        assert_eq!(second.lock(yours, &range(2, Shared, 0, 9)), HELD);
+    }
+    store.heal();
+    assert_eq!(first.close(mine, 1), Ok(()));
+    assert_eq!(second.lock(yours, &range(2, Shared, 0, 9)), TAKEN);
+    assert_eq!(second.read(yours, 0, 9).expect("read").as_slice(), b"bytes");
+}
+
+#[test]
+fn a_lock_that_ends_with_the_last_descriptor_ends_after_its_bytes_arrived() {
+    let (store, (first, mine), (second, yours)) = two_on_a_line();
+    assert_eq!(first.lock(mine, &whole(1, Exclusive)), TAKEN);
+    assert_eq!(first.write(mine, 0, b"bytes", None, false), Ok(5));
+    let pause = store.pause(Operation::Write, When::Before);
+    std::thread::scope(|scope| {
+        let closed = scope.spawn(|| first.release(mine));
+        assert!(pause.wait_until_held(1, Duration::from_secs(20)));
+        assert_eq!(second.lock(yours, &whole(2, Exclusive)), HELD);
+        drop(pause);
+        assert_eq!(closed.join().expect("ended"), Ok(()));
+    });
+    assert_eq!(second.lock(yours, &whole(2, Exclusive)), TAKEN);
 }

@@ -123,6 +123,15 @@ impl Kernel {
         }
     }
 
+    /// Has the kernel know that a file reaches so far, of which this is the last byte.
+    pub fn reaches(&self, ino: INodeNo, offset: u64, byte: u8) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.store(ino, offset, &[byte])
+        {
+            tracing::debug!(%error, %ino, "the kernel takes no byte of a file");
+        }
+    }
+
     /// Lets a request in. `None` once the mount is over: what is being left serves nobody.
     pub fn begin(&self) -> Option<UnderWay<'_>> {
         self.requests.fetch_add(1, Ordering::SeqCst);

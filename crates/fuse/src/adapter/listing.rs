@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use fuser::{Errno, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 use tidefs_fs::{Attr, DirectoryEntry, Handle, Standing};
@@ -59,21 +60,22 @@ impl<S: Store> Adapter<S> {
         &self,
         mut reply: ReplyDirectoryPlus,
         before: Standing,
-        entries: &[Gathered],
+        entries: Vec<Gathered>,
     ) {
-        let mut added = 0;
-        self.answers.answer(before, None, |lifetimes| {
+        let inos: Vec<_> = entries.iter().map(|(_, attr)| attr.ino).collect();
+        let fs = Arc::clone(&self.fs);
+        self.answers.answer_of(before, inos, None, move |lifetimes| {
             let lifetime = shorter(lifetimes);
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);
                 let name = OsStr::from_bytes(&entry.name);
                 reply.add(number, entry.next, name, &lifetime, &file_attr(attr), GENERATION)
             };
-            added = entries.iter().position(is_full).unwrap_or(entries.len());
+            let added = entries.iter().position(is_full).unwrap_or(entries.len());
             reply.ok();
+            let left = entries[added..].iter().filter(|(entry, _)| !is_dot(&entry.name));
+            left.for_each(|(entry, _)| fs.forget(entry.ino, 1));
         });
-        let left = entries[added..].iter().filter(|(entry, _)| !is_dot(&entry.name));
-        left.for_each(|(entry, _)| self.fs.forget(entry.ino, 1));
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{
-    BackingId, Errno, FileAttr, FileHandle, FopenFlags, ReplyAttr, ReplyCreate, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
+    BackingId, Errno, FileAttr, FileHandle, FopenFlags, INodeNo, ReplyAttr, ReplyCreate,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
 };
 use tidefs_fs::{
-    Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Standing, StatFs,
+    Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown, Standing, StatFs,
 };
 use tidefs_model::Ino;
 use tidefs_store::Store;
@@ -19,6 +19,7 @@ use tidefs_store::Store;
 use super::Kernel;
 use super::convert::{GENERATION, absence, file_attr, shorter};
 use crate::errno;
+use crate::misplaced::Misplaced;
 use crate::passthrough::Backings;
 
 /// What `statfs` counts in. Small, so that little files show.
@@ -28,19 +29,21 @@ const STATFS_BLOCK_BYTES: u32 = 4096;
 pub struct Answers<S: Store> {
     fs: Arc<Fs<S>>,
     kernel: Arc<Kernel>,
+    misplaced: Arc<Misplaced>,
     backings: Arc<Backings>,
 }
 
 impl<S: Store> Clone for Answers<S> {
     fn clone(&self) -> Answers<S> {
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
-        Answers { fs, kernel, backings: self.backings.clone() }
+        let (misplaced, backings) = (self.misplaced.clone(), self.backings.clone());
+        Answers { fs, kernel, misplaced, backings }
     }
 }
 
 impl<S: Store> Answers<S> {
-    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>) -> Answers<S> {
-        Answers { fs, kernel, backings: Arc::default() }
+    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, misplaced: Arc<Misplaced>) -> Answers<S> {
+        Answers { fs, kernel, misplaced, backings: Arc::default() }
     }
 
     /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
@@ -52,6 +55,40 @@ impl<S: Store> Answers<S> {
             None => self.fs.lifetimes_since(before),
         };
         self.kernel.answer(lifetimes, send);
+    }
+
+    /// As [`Answers::answer`], with the attributes of inodes. The kernel may have pages of them that are to be
+    /// dropped before it learns how long the files are: then the answer waits for that elsewhere.
+    pub(super) fn answer_of(
+        &self,
+        before: Standing,
+        inos: impl IntoIterator<Item = Ino>,
+        kept: Option<Ino>,
+        send: impl FnOnce(&Lifetimes) + Send + 'static,
+    ) {
+        let outgrown = inos.into_iter().filter_map(|ino| Some((ino, self.fs.outgrown(ino)?)));
+        let outgrown: Vec<_> = outgrown.collect();
+        if outgrown.is_empty() {
+            return self.answer(before, kept, send);
+        }
+        let files: Vec<_> =
+            outgrown.iter().map(|(ino, outgrown)| (INodeNo(ino.0), outgrown.from)).collect();
+        let own = self.clone();
+        let answer = move || {
+            outgrown.into_iter().for_each(|(ino, outgrown)| own.has_dropped(ino, outgrown));
+            own.answer(before, kept, send);
+        };
+        self.misplaced.drop_before(&files, Box::new(answer));
+    }
+
+    /// Of an answer to what was asked before its pages were dropped the kernel believes nothing, and hands it
+    /// on to the program all the same, which then must be able to read so far.
+    fn has_dropped(&self, ino: Ino, outgrown: Outgrown) {
+        self.fs.has_dropped(ino, outgrown);
+        let last = outgrown.end.saturating_sub(1);
+        if let Some(byte) = self.fs.byte_at(ino, last) {
+            self.kernel.reaches(INodeNo(ino.0), last, byte);
+        }
     }
 
     /// A handle was closed.
@@ -69,10 +106,12 @@ impl<S: Store> Answers<S> {
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Ok(Entry { attr }) => self.answer(before, Some(attr.ino), |lifetimes| {
-                let attr = file_attr(&attr);
-                reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
-            }),
+            Ok(Entry { attr }) => {
+                self.answer_of(before, [attr.ino], Some(attr.ino), move |lifetimes| {
+                    let attr = file_attr(&attr);
+                    reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
+                })
+            }
             Err(error) => reply.error(error),
         }
     }
@@ -103,7 +142,7 @@ impl<S: Store> Answers<S> {
         result: Result<Attr, Errno>,
     ) {
         match result {
-            Ok(attr) => self.answer(before, Some(attr.ino), |lifetimes| {
+            Ok(attr) => self.answer_of(before, [attr.ino], Some(attr.ino), move |lifetimes| {
                 reply.attr(&lifetimes.attr, &file_attr(&attr));
             }),
             Err(error) => reply.error(error),

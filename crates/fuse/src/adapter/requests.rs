@@ -361,7 +361,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     ) {
         let before = self.fs.standing();
         match self.gather(by, handle(fh), offset) {
-            Ok(entries) => self.reply_gathered(reply, before, &entries),
+            Ok(entries) => self.reply_gathered(reply, before, entries),
             Err(error) => reply.error(error),
         }
     }

@@ -1,5 +1,6 @@
 //! Requests that may have to wait for room on a full store.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyEmpty, ReplyWrite, Request};
@@ -9,9 +10,9 @@ use tidefs_store::Store;
 
 use super::mapped::Pages;
 use super::reply::reply_empty;
-use super::{Adapter, carry_out};
+use super::{Adapter, Kernel, carry_out};
 use crate::errno;
-use crate::waiting_room::{Left, Place};
+use crate::waiting_room::{Left, Place, WaitingRoom};
 
 impl<S: Store> Adapter<S> {
     /// Carries out a request that may be begun again from the start: here or, when it turns out that it has
@@ -96,13 +97,15 @@ impl<S: Store> Adapter<S> {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Bytes first: whoever gets a lock then sees them.
-        let flush = move |fs: &Fs<S>, _: &[u8]| {
-            let flushed = fs.flush(file);
-            flushed.and(fs.end_locks(file, owner.0))
+        let close = move |fs: &Fs<S>, _: &[u8]| fs.close(file, owner.0);
+        let (fs, kernel, room) = (self.fs.clone(), self.kernel.clone(), self.waiting_room.clone());
+        let answer = move |done| {
+            if done == Err(Errno::EINTR) {
+                close_when_stored(fs, kernel, &room, (file, owner));
+            }
+            reply_empty(reply, done);
         };
-        let answer = |done| reply_empty(reply, done);
-        self.write_back(by, file, "flush", flush, answer);
+        self.write_back(by, file, "flush", close, answer);
     }
 
     pub(super) fn sync_file(&self, by: &Request, file: Handle, reply: ReplyEmpty) {
@@ -195,4 +198,21 @@ impl<S: Store> Adapter<S> {
         };
         self.run_or_wait(by, "copy_file_range", &[], copy, answer);
     }
+}
+
+/// The program was killed while its bytes waited for room: its locks end when they have arrived. Where
+/// no place is left to wait they end with the handle, which waits for the bytes, too.
+fn close_when_stored<S: Store>(
+    fs: Arc<Fs<S>>,
+    kernel: Arc<Kernel>,
+    room: &WaitingRoom,
+    (file, owner): (Handle, LockOwner),
+) {
+    let Some(place) = room.enter(0) else { return };
+    place.wait(0, move || {
+        let Some(_under_way) = kernel.begin() else { return };
+        if let Err(error) = fs.close(file, owner.0) {
+            tracing::debug!(%error, "a file of a killed program is closed with an error");
+        }
+    });
 }
