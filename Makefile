@@ -38,6 +38,7 @@ BINARIES_LIMIT = --config "target.'cfg(unix)'.runner = ['timeout', '--foreground
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
+	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
 	$(MAKE) --no-print-directory killed crashed lent suites package level
@@ -107,6 +108,12 @@ crashes: ## kill mounts again and again for ten minutes on each kind of server, 
 	cargo build --release --locked -p tidefs-cli
 	$(CRASHES) --kills 1000 --seconds 600
 	$(CRASHES) --kills 1000 --seconds 600 --seed 2 --server /usr/bin/redis-server
+
+# Another user of the machine learns, changes and stops nothing, nor does who answers on another host.
+.PHONY: intruded
+intruded:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/intruders.py --tidefs $(TIDEFS)
 
 # Hosts on this machine, and a file system on them; `trust/testbed.py down` removes both.
 RATE ?= 100mbit

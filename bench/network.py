@@ -154,7 +154,8 @@ def is_settled(nodes: list[dict], placement: str) -> bool:
 
 
 def once(bed: Bed, tidefs: Path, placement: str, options) -> dict:
-    bed.start(tidefs, "--node-memory", options.node_memory, "--placement", placement)
+    up = ("--node-memory", options.node_memory, "--placement", placement, "--network", "trusted")
+    bed.start(tidefs, *up)
     try:
         status = settled(bed, tidefs, lambda nodes: is_settled(nodes, placement))
         held = {node["endpoint"]: node["partitions"] for node in status["nodes"]}

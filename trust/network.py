@@ -220,12 +220,13 @@ def served(bed: Bed) -> dict[str, int]:
     """How many operations on metadata each node has served."""
     secret = (bed.state / "up" / "secret").read_text()
     nodes = json.loads((bed.state / "up" / "cluster.json").read_text())["nodes"]
-    return {node["id"]: calls(node["address"], secret) for node in nodes}
+    return {node["id"]: calls(node["socket"], secret) for node in nodes}
 
 
-def calls(address: str, secret: str) -> int:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as line:
+def calls(path: str, secret: str) -> int:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(SECONDS_MAX)
+        line.connect(path)
         line.sendall(f"AUTH tidefs {secret}\r\nINFO commandstats\r\n".encode())
         replies = line.makefile("rb")
         assert replies.readline() == b"+OK\r\n"

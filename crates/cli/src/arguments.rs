@@ -182,8 +182,20 @@ pub struct StorageOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
 
+    /// How nodes are reached over a network, and how they reach each other: by TLS with certificates
+    /// that the file system makes for itself, or in clear by whoever is on a network that is trusted
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Network::Encrypted)]
+    pub network: Network,
+
     #[command(flatten)]
     pub elasticity: Elasticity,
+}
+
+/// How nodes are reached over a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    Encrypted,
+    Trusted,
 }
 
 /// When stripes are sealed.

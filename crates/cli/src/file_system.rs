@@ -54,6 +54,8 @@ pub struct Size {
     pub elasticity: Elasticity,
     /// Where lenders and their nodes reach this file system; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// Whoever reaches a node over a network may speak to it, and read along.
+    pub trusts_network: bool,
     /// Where nodes run, in turn; none: on this machine.
     pub hosts: Vec<HostEntry>,
     /// Stripes are sealed.

@@ -9,4 +9,4 @@ mod words;
 pub use channel::{Channel, ChannelError, ChannelKey};
 pub use offers::Offers;
 pub use service::{Identities, Service, listen};
-pub use words::{ANSWER_WAIT, FromBorrower, State, ToBorrower, secret_of};
+pub use words::{ANSWER_WAIT, Certificate, FromBorrower, State, ToBorrower, digits_of, secret_of};

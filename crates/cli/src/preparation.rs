@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tidefs_model::ByteSize;
 use tidefs_valkey::HEAD_ROOM;
 
-use crate::arguments::StorageOptions;
+use crate::arguments::{Network, StorageOptions};
 use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::Size;
@@ -43,9 +43,18 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;
     elasticity.lenders_may_join = listen.is_some();
-    let server = None;
-    let mut size =
-        Size { nodes, each_bytes, head_room_bytes, elasticity, listen, hosts, sealed, server };
+    let trusts_network = options.network == Network::Trusted;
+    let mut size = Size {
+        nodes,
+        each_bytes,
+        head_room_bytes,
+        elasticity,
+        listen,
+        trusts_network,
+        hosts,
+        sealed,
+        server: None,
+    };
     if let Some(nodes) = nodes {
         let nodes_of_hosts = options.nodes.is_none();
         let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };

@@ -8,6 +8,7 @@
 
 mod base;
 mod cluster;
+mod credentials;
 mod find;
 mod instance;
 mod lock;

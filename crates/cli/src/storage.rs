@@ -17,7 +17,7 @@ use tidefs_model::{
 };
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
+    Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options, Pass,
     ProcessError, Secrets, ServerProgram, Valkey,
 };
 
@@ -163,16 +163,17 @@ impl Storage {
             node_memory: size.node_capacity(),
             head_room: ByteSize(size.head_room_bytes),
             secrets: Secrets::from_seed(&seeds[0]),
-            network: match size.hosts.is_empty() && size.listen.is_none() {
-                true => Network::Guarded(Authority::from_seed(&seeds[2])),
-                false => Network::Trusted,
+            network: match size.trusts_network {
+                false => Network::Guarded(Authority::from_seed(&seeds[2])),
+                true => Network::Trusted,
             },
             seed: seeds[1],
             lifetime: Lifetime::Starter,
         };
         let cluster = Cluster::start(&spec)?;
-        ClusterRecord::new(cluster.description()).write(paths, &cluster.secrets().data)?;
-        let data = spec.secrets.data.clone();
+        let (secret, credentials) = (spec.secrets.data.clone(), spec.network.of_client());
+        let data = Pass { secret, credentials };
+        ClusterRecord::new(cluster.description()).write(paths, &data)?;
         let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
@@ -201,10 +202,10 @@ impl Storage {
 
     /// Reaches the nodes that the owner of an instance started.
     pub fn join(paths: &Paths) -> anyhow::Result<Storage> {
-        let (_, secret) = ClusterRecord::read(paths)?;
+        let (_, pass) = ClusterRecord::read(paths)?;
         let key = SealKey::read(paths)?;
         let roster = ClusterRecord::roster(paths);
-        let store = Arc::new(Valkey::follow(roster, secret, Options::default())?);
+        let store = Arc::new(Valkey::follow(roster, pass, Options::default())?);
         let room = nodes::asking(paths.clone(), Arc::clone(&store));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
         Ok(Storage { store, nodes: None, managed: None, takeover: None, direct: false, key })
@@ -256,8 +257,8 @@ impl Storage {
         let (AnyStore::Valkey(_), Some(nodes)) = (&self.store, &self.nodes) else {
             return Ok(self.store());
         };
-        let secret = nodes.secrets().check.clone();
-        let store = Valkey::connect_to_check(nodes.vouched(), secret, Options::default())?;
+        let pass = nodes.pass(nodes.secrets().check.clone());
+        let store = Valkey::connect_to_check(nodes.vouched(), pass, Options::default())?;
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
     }
 

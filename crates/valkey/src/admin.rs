@@ -42,7 +42,7 @@ pub use self::unfinished::{Finished, Unfinished};
 use self::limit::Paid;
 use self::strangers::Vouched;
 use crate::cluster::{ClusterDescription, NodeDescription};
-use crate::endpoint::{Account, Secret, Timeouts};
+use crate::endpoint::{Account, Pass, Timeouts};
 use crate::fault::Fault;
 use crate::function::HEAD_ROOM;
 use crate::pool::{Access, Node};
@@ -81,10 +81,10 @@ impl Admin {
     /// When no node answers or none lets the admin in.
     pub fn connect(
         cluster: &ClusterDescription,
-        secret: Secret,
+        pass: impl Into<Pass>,
         timeouts: Timeouts,
     ) -> Result<Admin, AdminError> {
-        let account = Account::admin(secret);
+        let account = Account::admin(pass);
         let connections_per_node = CONNECTIONS_PER_NODE;
         let access = Arc::new(Access { account, timeouts, connections_per_node });
         let manage = |description: &NodeDescription| Managed::new(description, &access);

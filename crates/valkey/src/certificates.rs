@@ -12,11 +12,14 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SignatureAlgorithm,
 };
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sha2::{Digest as _, Sha256};
 use tidefs_model::NodeId;
 
 use crate::endpoint::Secret;
+use crate::fault::Fault;
 
 /// A private key of Ed25519 in PKCS #8, up to the key itself (RFC 8410).
 const KEY_PREFIX: [u8; 16] =
@@ -116,6 +119,46 @@ impl fmt::Debug for Authority {
     }
 }
 
+/// How clients reach nodes over a network: with this certificate, and no node without one of its own.
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct ClientTls(Result<Arc<ClientConfig>, Box<str>>);
+
+impl ClientTls {
+    /// What is wrong with the credentials is told by whoever uses them.
+    pub fn new(credentials: &Credentials) -> ClientTls {
+        ClientTls(config(credentials).map(Arc::new).map_err(|error| error.to_string().into()))
+    }
+
+    /// A session with the node of this id, and no other.
+    pub fn session(&self, id: NodeId) -> Result<ClientConnection, Fault> {
+        let config = self.0.clone().map_err(Fault::Untrusted)?;
+        let wrong = |error: &dyn fmt::Display| Fault::Untrusted(error.to_string().into());
+        let name = ServerName::try_from(name_of(id)).map_err(|error| wrong(&error))?;
+        ClientConnection::new(config, name).map_err(|error| wrong(&error))
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTls(..)")
+    }
+}
+
+fn config(credentials: &Credentials) -> Result<ClientConfig, Box<dyn std::error::Error>> {
+    let Credentials { authority, certificate, key } = credentials;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())?;
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)?;
+    Ok(config)
+}
+
 /// The name by which a node's certificate calls it.
 pub fn name_of(id: NodeId) -> String {
     format!("{id}.node.tidefs")
@@ -191,6 +234,9 @@ mod tests {
         assert_ne!(one.node(node).key, other.node(node).key);
         assert_ne!(one.client().key, other.client().key);
         assert_ne!(one.certificate(), other.certificate());
+        assert!(ClientTls::new(&one.client()).session(node).is_ok());
+        let broken = Credentials { authority: String::new(), ..one.client() };
+        assert!(ClientTls::new(&broken).session(node).is_err());
         assert!(!format!("{:?} {:?}", one, one.node(node)).contains("PRIVATE"));
     }
 

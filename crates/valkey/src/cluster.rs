@@ -21,7 +21,7 @@ pub use self::newcomer::NewNode;
 pub use self::plan::is_predecessors;
 
 use crate::certificates::Network;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Pass};
 use crate::error::{ClusterError, ConnectError, ProcessError};
 use crate::host::{Host, endpoint, is_here};
 use crate::options::Options;
@@ -86,8 +86,8 @@ impl NodeDescription {
     /// How this machine reaches it.
     pub fn endpoint(&self) -> Endpoint {
         match self.is_elsewhere() {
-            true => Endpoint::Tcp(self.address),
-            false => endpoint(self.address, &self.socket),
+            true => Endpoint::Tcp { address: self.address, id: self.id },
+            false => endpoint(self.address, &self.socket, self.id),
         }
     }
 
@@ -142,6 +142,7 @@ pub struct Cluster {
     processes: Vec<NodeProcess>,
     description: ClusterDescription,
     secrets: Secrets,
+    network: Network,
 }
 
 impl Cluster {
@@ -177,7 +178,8 @@ impl Cluster {
 
     /// A client with the rights of a mount, of these nodes.
     pub fn connect(&self, options: Options) -> Result<Valkey, ConnectError> {
-        Valkey::connect(&self.description, self.secrets.data.clone(), options)
+        let (secret, credentials) = (self.secrets.data.clone(), self.network.of_client());
+        Valkey::connect(&self.description, Pass { secret, credentials }, options)
     }
 
     /// Ends all nodes and removes their folders.

@@ -1,40 +1,31 @@
-//! One connection to one node, over a unix socket or TCP.
+//! One connection to one node, over a unix socket, TLS or plain TCP.
 //!
 //! It sends requests without copying their payloads and receives bulk replies straight into the
 //! caller's buffers. It keeps the order of requests and replies and nothing else: who waits for
 //! what, and what is done about a fault, is decided above. After a fault it is of no more use.
 
 use std::io::IoSlice;
-use std::mem::MaybeUninit;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recv, sendmsg, socket_with,
-};
 
 use crate::awake::{Awake, LOOK_EVERY};
 use crate::endpoint::{Account, Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
+use crate::stream::Stream;
 use crate::wire::{Malformed, Reply, Request};
 
 /// Name of this client in a server's list of clients.
 const CLIENT_NAME: &str = "tidefs";
-/// Slices given to the kernel at once: about 20 requests.
-const SLICES_MAX: usize = 64;
 /// `SIOCOUTQ` in tcp(7).
 const SENT_AND_UNCONFIRMED: Opcode = nix::libc::TIOCOUTQ as Opcode;
 /// Short requests that are sent together: what a server reads at once.
 const TOGETHER_BYTES: usize = 16 << 10;
 
 pub struct Connection {
-    pub(crate) socket: OwnedFd,
+    pub(crate) stream: Stream,
     pub(crate) inbound: Inbound,
     /// What the server calls this connection; never used again while it runs.
     number: u64,
@@ -49,13 +40,12 @@ impl Connection {
         account: &Account,
         timeouts: Timeouts,
     ) -> Result<(Connection, String), Fault> {
-        let socket = dial(endpoint, timeouts.connect)?;
-        set_timeouts(&socket, timeouts.connect.min(LOOK_EVERY))?;
+        let stream = Stream::open(endpoint, account.tls.as_ref(), timeouts.connect)?;
         let (inbound, patience) = (Inbound::default(), timeouts.connect);
-        let mut connection = Connection { socket, inbound, number: 0, patience };
+        let mut connection = Connection { stream, inbound, number: 0, patience };
         let id = connection.introduce(account)?;
         connection.patience = timeouts.reply;
-        set_timeouts(&connection.socket, timeouts.reply.min(LOOK_EVERY))?;
+        connection.stream.set_timeout(timeouts.reply.min(LOOK_EVERY))?;
         Ok((connection, id))
     }
 
@@ -141,7 +131,7 @@ impl Connection {
             if let Some(reply) = self.inbound.take_reply()? {
                 return Ok(reply);
             }
-            self.wait(|it| it.inbound.fill(it.socket.as_fd(), &mut [], false))?;
+            self.wait(|it| it.inbound.fill(&it.stream, &mut [], false))?;
         }
     }
 
@@ -161,68 +151,27 @@ impl Connection {
         }
     }
 
-    /// Gives bytes to the kernel; `None` when it takes none now, or until the next look at the time.
+    /// Takes bytes; `None` when it takes none now, or until the next look at the time.
     pub fn send(&self, slices: &[IoSlice<'_>], at_once: bool) -> Result<Option<usize>, Fault> {
-        let flags = if at_once { SendFlags::DONTWAIT } else { SendFlags::empty() };
-        let slices = &slices[..slices.len().min(SLICES_MAX)];
-        let mut nothing = SendAncillaryBuffer::default();
-        loop {
-            return match sendmsg(&self.socket, slices, &mut nothing, flags | SendFlags::NOSIGNAL) {
-                Ok(sent) => Ok(Some(sent)),
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Ok(None),
-                Err(_) => Err(Fault::Broken),
-            };
-        }
+        self.stream.send(slices, at_once)
     }
 
     /// Bytes that the kernel has taken and whose arrival the other side's has not confirmed. Of a unix
     /// socket, where nothing waits on a link, it says something else.
     pub fn unconfirmed_bytes(&self) -> u32 {
         // SAFETY: for this request the kernel writes one int (tcp(7)).
-        let asked = unsafe { ioctl(&self.socket, Getter::<SENT_AND_UNCONFIRMED, i32>::new()) };
+        let asked = unsafe { ioctl(self.as_fd(), Getter::<SENT_AND_UNCONFIRMED, i32>::new()) };
         asked.map_or(0, |bytes| bytes.max(0) as u32)
     }
 
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.stream.as_fd()
     }
 
     /// The other side is there and has said nothing that nobody asked for.
     pub fn is_quiet(&self) -> bool {
-        let mut byte = [MaybeUninit::<u8>::uninit(); 1];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        self.inbound.is_empty() && matches!(recv(&self.socket, &mut byte, flags), Err(Errno::AGAIN))
+        self.inbound.is_empty() && self.stream.is_quiet()
     }
-}
-
-fn dial(endpoint: &Endpoint, within: Duration) -> Result<OwnedFd, Fault> {
-    match endpoint {
-        Endpoint::Unix(path) => {
-            let kind = SocketType::STREAM;
-            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-                .map_err(Fault::Unreachable)?;
-            set_timeouts(&socket, within)?;
-            let address = SocketAddrUnix::new(path).map_err(Fault::Unreachable)?;
-            connect(&socket, &address).map_err(Fault::Unreachable)?;
-            Ok(socket)
-        }
-        Endpoint::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(address, within).map_err(|error| {
-                Fault::Unreachable(Errno::from_io_error(&error).unwrap_or(Errno::TIMEDOUT))
-            })?;
-            let socket = OwnedFd::from(stream);
-            set_tcp_nodelay(&socket, true).map_err(Fault::Unreachable)?;
-            Ok(socket)
-        }
-    }
-}
-
-fn set_timeouts(socket: &OwnedFd, timeout: Duration) -> Result<(), Fault> {
-    for direction in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(socket, direction, Some(timeout)).map_err(Fault::Unreachable)?;
-    }
-    Ok(())
 }
 
 /// Tells an answer from a refusal.

@@ -5,11 +5,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidefs_model::NodeId;
+
+use crate::certificates::{ClientTls, Credentials};
+
 /// The address of a node: its unix socket on this machine, else TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Unix(PathBuf),
-    Tcp(SocketAddr),
+    /// The node that is to answer there proves it, unless the network is trusted.
+    Tcp {
+        address: SocketAddr,
+        id: NodeId,
+    },
 }
 
 impl Endpoint {
@@ -22,7 +30,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Endpoint::Unix(path) => write!(f, "{}", path.display()),
-            Endpoint::Tcp(address) => write!(f, "{address}"),
+            Endpoint::Tcp { address, .. } => write!(f, "{address}"),
         }
     }
 }
@@ -74,6 +82,22 @@ impl fmt::Debug for Secret {
 pub struct Account {
     pub name: &'static str,
     pub secret: Secret,
+    /// How it is reached over a network; none where that is trusted.
+    pub(crate) tls: Option<ClientTls>,
+}
+
+/// What lets somebody in at the nodes of a file system.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    pub secret: Secret,
+    /// None where the network is trusted.
+    pub credentials: Option<Credentials>,
+}
+
+impl From<Secret> for Pass {
+    fn from(secret: Secret) -> Pass {
+        Pass { secret, credentials: None }
+    }
 }
 
 /// The account of checks: what a mount may do, and listing the keys.
@@ -90,23 +114,28 @@ pub const LENDER_ACCOUNT: &str = "tidefs-lender";
 pub const NEWCOMER_ACCOUNT: &str = "tidefs-newcomer";
 
 impl Account {
-    pub fn newcomer(secret: Secret) -> Account {
-        Account { name: NEWCOMER_ACCOUNT, secret }
+    fn new(name: &'static str, pass: Pass) -> Account {
+        let tls = pass.credentials.as_ref().map(ClientTls::new);
+        Account { name, secret: pass.secret, tls }
     }
 
-    pub fn lender(secret: Secret) -> Account {
-        Account { name: LENDER_ACCOUNT, secret }
+    pub fn newcomer(pass: impl Into<Pass>) -> Account {
+        Account::new(NEWCOMER_ACCOUNT, pass.into())
     }
 
-    pub fn data(secret: Secret) -> Account {
-        Account { name: DATA_ACCOUNT, secret }
+    pub fn lender(pass: impl Into<Pass>) -> Account {
+        Account::new(LENDER_ACCOUNT, pass.into())
     }
 
-    pub fn admin(secret: Secret) -> Account {
-        Account { name: ADMIN_ACCOUNT, secret }
+    pub fn data(pass: impl Into<Pass>) -> Account {
+        Account::new(DATA_ACCOUNT, pass.into())
     }
 
-    pub fn check(secret: Secret) -> Account {
-        Account { name: CHECK_ACCOUNT, secret }
+    pub fn admin(pass: impl Into<Pass>) -> Account {
+        Account::new(ADMIN_ACCOUNT, pass.into())
+    }
+
+    pub fn check(pass: impl Into<Pass>) -> Account {
+        Account::new(CHECK_ACCOUNT, pass.into())
     }
 }

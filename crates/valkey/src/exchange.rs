@@ -38,7 +38,13 @@ fn wait_and_receive(lane: &mut Lane<'_, '_>) -> Result<(), Fault> {
 fn wait_and_move(lanes: &mut Vec<Lane<'_, '_>>) {
     let now = Awake::now();
     let nearest = lanes.iter().map(Lane::deadline).min().unwrap_or(now);
-    let ready = wait(lanes, now.until(nearest));
+    let any_has_more = lanes.iter().any(Lane::may_have_more);
+    let within = if any_has_more { Duration::ZERO } else { now.until(nearest) };
+    let mut ready = wait(lanes, within);
+    if any_has_more {
+        let more = ready.iter_mut().zip(&*lanes).filter(|(_, lane)| lane.may_have_more());
+        more.for_each(|(flags, _)| *flags |= PollFlags::IN);
+    }
     let now = Awake::now();
     // From the last to the first, so that a lane that ends does not shift those ahead.
     for at in (0..lanes.len()).rev() {

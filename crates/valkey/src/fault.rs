@@ -19,6 +19,8 @@ pub enum Fault {
     /// Another life of a process answers at the node's address.
     #[error("another node answers at its address")]
     Stranger,
+    #[error("what answers at its address does not prove to be it: {0}")]
+    Untrusted(Box<str>),
     #[error("access denied: {0}")]
     Denied(Box<str>),
     #[error("{0}")]
@@ -38,7 +40,11 @@ impl Fault {
                 matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR)
             }
             Fault::Refused(said) => crate::said::said(said.as_bytes()) == crate::said::Said::Later,
-            Fault::Busy | Fault::Stranger | Fault::Denied(_) | Fault::Malformed(_) => false,
+            Fault::Busy
+            | Fault::Stranger
+            | Fault::Untrusted(_)
+            | Fault::Denied(_)
+            | Fault::Malformed(_) => false,
         }
     }
 
@@ -51,7 +57,8 @@ impl Fault {
             | Fault::TimedOut
             | Fault::Busy
             | Fault::Broken
-            | Fault::Stranger => StoreError::Unavailable { endpoint },
+            | Fault::Stranger
+            | Fault::Untrusted(_) => StoreError::Unavailable { endpoint },
         }
     }
 }

@@ -6,6 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use tidefs_model::NodeId;
+
 use crate::endpoint::Endpoint;
 
 /// A host that nodes may be started on.
@@ -53,11 +55,11 @@ fn addresses() -> Vec<IpAddr> {
 
 /// How this process reaches a node: a node of the same host by its socket, another one by its
 /// address, also where the folder is shared and the socket could be opened.
-pub fn endpoint(address: std::net::SocketAddr, socket: &Path) -> Endpoint {
+pub fn endpoint(address: std::net::SocketAddr, socket: &Path, id: NodeId) -> Endpoint {
     if is_here(address.ip()) {
         Endpoint::Unix(PathBuf::from(socket))
     } else {
-        Endpoint::Tcp(address)
+        Endpoint::Tcp { address, id }
     }
 }
 
@@ -86,7 +88,8 @@ mod tests {
         let here = "127.0.0.1:7000".parse().unwrap();
         // Set aside for documentation, so nobody has it.
         let elsewhere = "192.0.2.7:7000".parse().unwrap();
-        assert_eq!(endpoint(here, &socket), Endpoint::Unix(socket.clone()));
-        assert_eq!(endpoint(elsewhere, &socket), Endpoint::Tcp(elsewhere));
+        let id = NodeId([7; 20]);
+        assert_eq!(endpoint(here, &socket, id), Endpoint::Unix(socket.clone()));
+        assert_eq!(endpoint(elsewhere, &socket, id), Endpoint::Tcp { address: elsewhere, id });
     }
 }

@@ -4,12 +4,9 @@
 //! bytes arrived together with its header; the rest is received into place.
 
 use std::io::IoSliceMut;
-use std::os::fd::BorrowedFd;
-
-use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
 use crate::fault::Fault;
+use crate::stream::Stream;
 use crate::wire::{BulkStart, Malformed, Reply, Scanner, bulk_start, parse};
 
 /// Room for new bytes before each receive: many small replies, or the start of a large one.
@@ -99,7 +96,7 @@ impl Inbound {
     /// `buffer` is where the next reply is to land, or empty. `None`: nothing came.
     pub fn fill(
         &mut self,
-        socket: BorrowedFd<'_>,
+        stream: &Stream,
         buffer: &mut [u8],
         at_once: bool,
     ) -> Result<Option<usize>, Fault> {
@@ -109,12 +106,11 @@ impl Inbound {
             Landing::Ahead => &mut [],
         };
         let wanted = rest.len();
-        let flags = if at_once { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let received = {
             let room = &mut self.buffer[self.end..];
             let mut both = [IoSliceMut::new(rest), IoSliceMut::new(room)];
             let slices = if wanted == 0 { &mut both[1..] } else { &mut both[..] };
-            receive(socket, slices, flags)?
+            stream.receive(slices, at_once)?
         };
         let Some(received) = received else { return Ok(None) };
         if let Landing::Under { done, .. } = &mut self.landing {
@@ -145,21 +141,5 @@ impl Inbound {
 
     fn consume(&mut self, bytes: usize) {
         self.start += bytes;
-    }
-}
-
-fn receive(
-    socket: BorrowedFd<'_>,
-    slices: &mut [IoSliceMut<'_>],
-    flags: RecvFlags,
-) -> Result<Option<usize>, Fault> {
-    loop {
-        return match recvmsg(socket, slices, &mut RecvAncillaryBuffer::default(), flags) {
-            Ok(message) if message.bytes == 0 => Err(Fault::Broken),
-            Ok(message) => Ok(Some(message.bytes)),
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Ok(None),
-            Err(_) => Err(Fault::Broken),
-        };
     }
 }

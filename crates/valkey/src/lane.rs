@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::inbound::Landed;
 use crate::job::{Answer, Job, JobResult};
 use crate::pool::{Lease, Patience};
+use crate::stream::Stream;
 use crate::wire::Request;
 
 /// Bytes in flight on a lane: four stripes keep a server busy while replies travel.
@@ -73,12 +74,23 @@ impl<'j, 'a> Lane<'j, 'a> {
     }
 
     pub fn wants_to_send(&self) -> bool {
-        self.sent < self.begun || self.may_begin()
+        self.sent < self.begun || self.may_begin() || self.stream().is_behind()
     }
 
     /// All is sent, and the replies are a matter of microseconds.
     pub fn is_about_to_end(&self) -> bool {
-        self.sent == self.jobs.len() && self.in_flight_bytes <= SOON_BYTES_MAX
+        self.sent == self.jobs.len()
+            && self.in_flight_bytes <= SOON_BYTES_MAX
+            && !self.stream().is_behind()
+    }
+
+    fn stream(&self) -> &Stream {
+        &self.lease.connection().stream
+    }
+
+    /// There may be more to receive than a poll of the socket tells of.
+    pub fn may_have_more(&self) -> bool {
+        self.stream().may_have_more()
     }
 
     pub fn deadline(&self) -> Awake {
@@ -132,7 +144,7 @@ impl<'j, 'a> Lane<'j, 'a> {
                 self.begun += 1;
             }
             if self.sent == self.begun {
-                return Ok(());
+                return self.stream().catch_up();
             }
             let asking = Request::of(&["ASKING"]);
             let mut slices = Vec::with_capacity(8);

@@ -1,14 +1,14 @@
 //! A node as whoever lends it has it: its process, and the right to ask how full it is and to have it
 //! hold less. The cluster's secrets are not needed for that.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeId};
 
+use crate::certificates::Credentials;
 use crate::cluster::{NewNode, NodeDescription};
 use crate::connection::Connection;
-use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::endpoint::{Account, Endpoint, Pass, Secret, Timeouts};
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::probe::info_number;
@@ -145,10 +145,13 @@ impl Countersign {
 }
 
 /// The id of the node that answers at an address; `None` where it does not know the countersign.
-pub fn proven_at(address: SocketAddr, countersign: &Countersign) -> Result<Option<NodeId>, Fault> {
-    let account = Account::newcomer(countersign.challenge.clone());
-    let (endpoint, timeouts) = (Endpoint::Tcp(address), Timeouts::default());
-    let (mut connection, id) = Connection::open(&endpoint, &account, timeouts)?;
+pub fn proven_at(
+    endpoint: &Endpoint,
+    countersign: &Countersign,
+    credentials: Option<Credentials>,
+) -> Result<Option<NodeId>, Fault> {
+    let account = Account::newcomer(Pass { secret: countersign.challenge.clone(), credentials });
+    let (mut connection, id) = Connection::open(endpoint, &account, Timeouts::default())?;
     let names = connection.ask(&Request::of(&["ACL", "USERS"]))?.into_array()?;
     let answer = countersign.answer();
     let is_its = names.iter().any(|name| name.text().is_ok_and(|name| name == answer));
@@ -156,8 +159,7 @@ pub fn proven_at(address: SocketAddr, countersign: &Countersign) -> Result<Optio
 }
 
 /// The id of the node that answers the admin at an address.
-pub fn identity_at(address: SocketAddr, admin: Secret) -> Result<NodeId, Fault> {
-    let endpoint = Endpoint::Tcp(address);
-    let (_, id) = Connection::open(&endpoint, &Account::admin(admin), Timeouts::default())?;
+pub fn identity_at(endpoint: &Endpoint, admin: impl Into<Pass>) -> Result<NodeId, Fault> {
+    let (_, id) = Connection::open(endpoint, &Account::admin(admin), Timeouts::default())?;
     id.parse().map_err(|_| Malformed::Unexpected.into())
 }

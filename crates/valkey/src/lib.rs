@@ -5,8 +5,8 @@
 //! use them. Partition *p* is slot *p*. This crate alone speaks the protocol of the servers; it
 //! knows keys and bytes, and no files.
 //!
-//! From the wire upwards: `wire` lays out requests and takes replies apart; `connection` and
-//! `inbound` move them over one socket, and `spin` waits for what comes soon; `pool` lends a node's connections; `lane` and `exchange`
+//! From the wire upwards: `wire` lays out requests and takes replies apart; `connection`,
+//! `inbound` and `stream` move them over one socket, and `spin` waits for what comes soon; `pool` lends a node's connections; `lane` and `exchange`
 //! keep several nodes busy from one thread; `topology` knows who holds what; `client` follows
 //! partitions that move and repeats what may be repeated; `store` turns the trait's calls into all
 //! that.
@@ -44,6 +44,7 @@ mod said;
 mod slot;
 mod spin;
 mod store;
+mod stream;
 mod told;
 mod topology;
 mod verdict;
@@ -60,7 +61,7 @@ pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
     find_nodes,
 };
-pub use endpoint::{Account, Secret, Timeouts};
+pub use endpoint::{Account, Endpoint, Pass, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
 pub use function::HEAD_ROOM;

@@ -9,7 +9,6 @@
 //! back for any time. So nothing more is sent to the node before it has ended that connection on its side:
 //! a request that was given up is carried out before the next one, or never.
 
-use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -177,7 +176,12 @@ impl Node {
     ) -> Result<T, Fault> {
         let mut lease = self.lease()?;
         match talk(lease.connection_mut()) {
-            Err(fault @ (Fault::TimedOut | Fault::Broken | Fault::Malformed(_))) => {
+            Err(
+                fault @ (Fault::TimedOut
+                | Fault::Broken
+                | Fault::Untrusted(_)
+                | Fault::Malformed(_)),
+            ) => {
                 lease.discard(&fault);
                 Err(fault)
             }
@@ -336,9 +340,9 @@ impl Lease {
     /// Receives into the connection's own bytes, or into `buffer` where a reply is to land.
     pub fn fill(&mut self, buffer: &mut [u8], patience: Patience) -> Result<Option<usize>, Fault> {
         let Lease { node, connection, .. } = self;
-        let Connection { inbound, socket, .. } =
+        let Connection { inbound, stream, .. } =
             connection.as_mut().expect("a lease in use has its connection");
-        let mut ask = |at_once| inbound.fill(socket.as_fd(), buffer, at_once);
+        let mut ask = |at_once| inbound.fill(stream, buffer, at_once);
         match patience {
             Patience::None => ask(true),
             Patience::Long => ask(false),

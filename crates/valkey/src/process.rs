@@ -79,6 +79,7 @@ pub struct NodeSpec {
 pub struct NodeProcess {
     child: Child,
     process: ProcessId,
+    id: NodeId,
     server: PathBuf,
     address: SocketAddr,
     directory: PathBuf,
@@ -101,13 +102,14 @@ impl NodeProcess {
         });
         let (child, process) = started.inspect_err(|_| remove(&spec.directory))?;
         let directory = spec.directory.clone();
-        let (server, address) = (spec.server.clone(), spec.address);
-        Ok(NodeProcess { child, process, server, address, directory, is_left: false })
+        let NodeSpec { id, address, .. } = *spec;
+        let server = spec.server.clone();
+        Ok(NodeProcess { child, process, id, server, address, directory, is_left: false })
     }
 
     /// Waits until the process answers whoever asks, and lends the connection.
     pub fn wait_until_ready(&mut self, account: &Account) -> Result<Connection, ProcessError> {
-        let endpoint = endpoint(self.address, &self.socket());
+        let endpoint = endpoint(self.address, &self.socket(), self.id);
         let deadline = Instant::now() + START_MAX;
         loop {
             let fault = match Connection::open(&endpoint, account, Timeouts::default()) {

@@ -16,7 +16,7 @@ use tidefs_store::{
 use crate::batches;
 use crate::client::Client;
 use crate::cluster::ClusterDescription;
-use crate::endpoint::{Account, Secret};
+use crate::endpoint::{Account, Pass};
 use crate::error::ConnectError;
 use crate::function;
 use crate::job::{Answer, Job};
@@ -49,10 +49,10 @@ impl Valkey {
     /// When no node answers, none lets the client in, or the servers are too old.
     pub fn connect(
         cluster: &ClusterDescription,
-        secret: Secret,
+        pass: impl Into<Pass>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::follow(Arc::new(cluster.clone()), secret, options)
+        Valkey::follow(Arc::new(cluster.clone()), pass, options)
     }
 
     /// The same where nodes come and go: those on the roster are used, and no others.
@@ -61,19 +61,19 @@ impl Valkey {
     /// As [`Valkey::connect`].
     pub fn follow(
         roster: Arc<dyn Roster>,
-        secret: Secret,
+        pass: impl Into<Pass>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::data(secret), roster, options)
+        Valkey::connect_as(Account::data(pass), roster, options)
     }
 
     /// The same with the secret of the account that may also list [`keys`](Store::keys).
     pub fn connect_to_check(
         roster: Arc<dyn Roster>,
-        secret: Secret,
+        pass: impl Into<Pass>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::check(secret), roster, options)
+        Valkey::connect_as(Account::check(pass), roster, options)
     }
 
     fn connect_as(

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use tidefs_control::{Answer, Refused, Request, Settings};
 use tidefs_manager::{Handle, Manager, Parts};
-use tidefs_valkey::{Admin, MoveOptions, Options, Secret, Timeouts, Valkey};
+use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Timeouts, Valkey};
 
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
@@ -39,11 +39,11 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let _ = std::fs::remove_file(paths.manager());
     let listener = UnixListener::bind(paths.manager()).context("cannot listen")?;
 
-    let (description, secret) = ClusterRecord::read(&paths)?;
+    let (description, data) = ClusterRecord::read(&paths)?;
     let key = StripeKey::read(&paths)?;
     let store =
-        Arc::new(Valkey::follow(ClusterRecord::roster(&paths), secret, Options::default())?);
-    let admin = Secret::from_text(&order.secret);
+        Arc::new(Valkey::follow(ClusterRecord::roster(&paths), data.clone(), Options::default())?);
+    let admin = Pass { secret: Secret::from_text(&order.secret), ..data };
     let admin = Admin::connect(&description, admin, Timeouts::default())?;
     let admin = admin.with_head_room(settings.head_room);
     let (urgency, steps) = (Urgency::default(), Steps::from_environment());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, Secret};
+use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, NodeKey, Secret};
 
 use super::errands::Errands;
 use super::manners::Manners;
@@ -16,7 +16,9 @@ use super::resuming::{Again, Resuming};
 use super::tenant::Resident;
 use super::{Folder, Group};
 use crate::failure::Failure;
-use crate::lending::{ANSWER_WAIT, Channel, ChannelError, FromBorrower, State, ToBorrower};
+use crate::lending::{
+    ANSWER_WAIT, Certificate, Channel, ChannelError, FromBorrower, State, ToBorrower, digits_of,
+};
 use crate::say;
 
 /// The borrower asks the node who it is before it answers.
@@ -75,26 +77,34 @@ impl Loan {
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
         let mut channel = Channel::connect(address, secret).map_err(refused)?;
-        channel.say(&ToBorrower::Offer { memory_bytes: memory.0 }).map_err(refused)?;
-        let accounts = match channel.hear().map_err(refused)? {
-            FromBorrower::Terms { accounts } => Accounts::from_text(&accounts),
+        let (mut id, mut seed) = ([0; 20], [0; 32]);
+        getrandom::fill(&mut id)?;
+        getrandom::fill(&mut seed)?;
+        let (id, key) = (NodeId(id), NodeKey::from_seed(&seed));
+        let (offered, public) = (id.to_string(), digits_of(&key.public()));
+        let offer = ToBorrower::Offer { memory_bytes: memory.0, id: offered, key: public };
+        channel.say(&offer).map_err(refused)?;
+        let (accounts, certificate) = match channel.hear().map_err(refused)? {
+            FromBorrower::Terms { accounts, certificate } => {
+                (Accounts::from_text(&accounts), certificate)
+            }
             other => return Err(unwanted(address, other).into()),
         };
+        let signed = |signed: Certificate| key.with(signed.authority, signed.certificate);
+        let credentials = certificate.map(signed);
         let folder = Folder::make()?;
         let lender = random_secret()?;
         // The node inherits them.
         Manners::Patient.have(std::process::id());
-        let mut id = [0; 20];
-        getrandom::fill(&mut id)?;
         let node = LentNode::start(&NewNode {
             server: server.to_owned(),
             directory: folder.path().to_owned(),
-            id: NodeId(id),
+            id,
             class: NodeClass::Victim,
             memory,
             host: Host::here(channel.addresses()?.0),
             accounts: accounts.with_lender(&lender).with_countersign(&channel.key().countersign()),
-            credentials: None,
+            credentials,
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,
         })?;

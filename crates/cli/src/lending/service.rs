@@ -10,11 +10,13 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{NODE_MEMORY_MIN, NodeDescription, ProcessId, identity_at, proven_at};
+use tidefs_valkey::{
+    Endpoint, NODE_MEMORY_MIN, Network, NodeDescription, ProcessId, identity_at, proven_at,
+};
 
 use super::channel::{Channel, ChannelError, ChannelKey};
 use super::offers::Offers;
-use super::words::{FromBorrower, LEASE, State, ToBorrower};
+use super::words::{Certificate, FromBorrower, LEASE, State, ToBorrower, secret_of};
 use crate::nodes::{LocalNodes, Supervision, ToManager};
 
 /// Lenders at the same time.
@@ -121,7 +123,10 @@ impl Service {
             };
             channel.patience(LEASE)?;
             let answer = match (word, *lent) {
-                (ToBorrower::Offer { memory_bytes }, _) => self.terms(ByteSize(memory_bytes)),
+                (ToBorrower::Offer { memory_bytes, id, key }, _) => {
+                    let terms = self.terms(ByteSize(memory_bytes), &id, &key);
+                    terms.unwrap_or_else(FromBorrower::Refused)
+                }
                 (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),
                 (ToBorrower::Join { id, port, bus_port, memory_bytes }, None) => {
                     let address = SocketAddr::new(peer, port);
@@ -152,11 +157,25 @@ impl Service {
         }
     }
 
-    fn terms(&self, memory: ByteSize) -> FromBorrower {
+    /// Nobody gets a certificate of a node that there is or was.
+    fn terms(&self, memory: ByteSize, id: &str, key: &str) -> Result<FromBorrower, String> {
         if memory < NODE_MEMORY_MIN {
-            return refused(&format!("{memory} is too little; {NODE_MEMORY_MIN} is the least"));
+            return Err(format!("{memory} is too little; {NODE_MEMORY_MIN} is the least"));
         }
-        FromBorrower::Terms { accounts: self.nodes.secrets().accounts().text().to_owned() }
+        let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
+        if self.nodes.identities().ids.contains(&id) || self.offers.waits(id) {
+            return Err(format!("{id} is the identity of another node"));
+        }
+        let key = secret_of(key).map_err(|_| "64 hexadecimal digits are a key".to_owned())?;
+        let certificate = match self.nodes.network() {
+            Network::Trusted => None,
+            Network::Guarded(authority) => Some(Certificate {
+                authority: authority.certificate(),
+                certificate: authority.certify(id, key),
+            }),
+        };
+        let accounts = self.nodes.secrets().accounts().text().to_owned();
+        Ok(FromBorrower::Terms { accounts, certificate })
     }
 
     /// Nobody's word is taken for who it is: the node itself is asked.
@@ -200,10 +219,13 @@ impl Service {
             true => Ok(()),
             false => Err(format!("what answers at {at} is {found}, which is not {id}")),
         };
-        let proven = proven_at(at, &key.countersign()).map_err(shut_out)?;
+        let endpoint = Endpoint::Tcp { address: at, id };
+        let credentials = self.nodes.network().of_client();
+        let proven = proven_at(&endpoint, &key.countersign(), credentials).map_err(shut_out)?;
         let not_proven = || format!("what answers at {at} does not prove to be what is lent");
         is_it(proven.ok_or_else(not_proven)?)?;
-        is_it(identity_at(at, self.nodes.secrets().admin.clone()).map_err(shut_out)?)
+        let admin = self.nodes.pass(self.nodes.secrets().admin.clone());
+        is_it(identity_at(&endpoint, admin).map_err(shut_out)?)
     }
 
     fn resume(&self, channel: &Channel, id: &str, proof: &str) -> Option<Lent> {

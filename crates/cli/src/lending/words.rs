@@ -19,8 +19,9 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(12);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToBorrower {
-    /// Would a node with this much memory be welcome?
-    Offer { memory_bytes: u64 },
+    /// Would a node with this much memory be welcome? Its id, and the public half of a key that stays
+    /// with it, in hexadecimal digits.
+    Offer { memory_bytes: u64, id: String, key: String },
     /// It runs, and answers there, as seen from the borrower's end of this connection.
     Join { id: String, port: u16, bus_port: u16, memory_bytes: u64 },
     /// The connection of a loan broke, and this one goes on with it; only who had that one's key can
@@ -38,6 +39,8 @@ pub enum FromBorrower {
     /// used, its clients send it the secrets themselves.
     Terms {
         accounts: String,
+        /// By which the node and others know each other; none where the network is trusted.
+        certificate: Option<Certificate>,
     },
     Standing {
         state: State,
@@ -45,6 +48,13 @@ pub enum FromBorrower {
         why: Option<String>,
     },
     Refused(String),
+}
+
+/// Of the node that was offered, and of who signed it; in PEM.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Certificate {
+    pub authority: String,
+    pub certificate: String,
 }
 
 /// How it stands with a lent node.
@@ -58,6 +68,11 @@ pub enum State {
     Leaving,
     /// It is not in use any more.
     Free,
+}
+
+/// Bytes as digits, as [`secret_of`] reads them.
+pub fn digits_of(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A file or a variable holds no secret.

@@ -16,7 +16,7 @@ use tidefs_manager::{Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
     Account, ClusterDescription, ClusterSpec, Host, Lifetime, Network, NewNode, NodeDescription,
-    ProcessError, ProcessId, Secrets,
+    Pass, ProcessError, ProcessId, Secret, Secrets,
 };
 
 use crate::lending::{Identities, Offers};
@@ -118,6 +118,15 @@ impl LocalNodes {
         &self.0.secrets
     }
 
+    /// With a secret of theirs.
+    pub fn pass(&self, secret: Secret) -> Pass {
+        Pass { secret, credentials: self.0.network.of_client() }
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.0.network
+    }
+
     /// Nodes that lenders offer.
     pub fn offers(&self) -> &Offers {
         &self.0.offers
@@ -199,7 +208,7 @@ impl LocalNodes {
             memory: wanted.memory,
             accounts: self.0.secrets.accounts(),
             credentials: self.0.network.of_node(NodeId(id)),
-            asker: Account::admin(self.0.secrets.admin.clone()),
+            asker: Account::admin(self.pass(self.0.secrets.admin.clone())),
             lifetime: Lifetime::Starter,
         };
         node.start().map_err(Failure::new)

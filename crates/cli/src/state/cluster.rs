@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidefs_model::{ByteSize, NodeClass};
-use tidefs_valkey::{ClusterDescription, NodeDescription, Roster, Secret};
+use tidefs_valkey::{ClusterDescription, NodeDescription, Pass, Roster, Secret};
 
+use super::credentials;
 use super::instance::Paths;
 use super::record::{read_json, write_json};
 use crate::failure::Failure;
@@ -58,11 +59,15 @@ impl ClusterRecord {
         nodes.flat_map(of).flatten().collect()
     }
 
-    pub fn write(&self, paths: &Paths, secret: &Secret) -> Result<(), Failure> {
+    pub fn write(&self, paths: &Paths, pass: &Pass) -> Result<(), Failure> {
         let unusable = |cause| Failure::StateUnusable { path: paths.directory.clone(), cause };
         let mut options = fs::File::options();
         let file = options.write(true).create_new(true).mode(0o600).open(paths.secret());
-        file.and_then(|mut file| file.write_all(secret.reveal().as_bytes())).map_err(unusable)?;
+        file.and_then(|mut file| file.write_all(pass.secret.reveal().as_bytes()))
+            .map_err(unusable)?;
+        let credentials = pass.credentials.iter();
+        let written = credentials.map(|credentials| credentials::write(credentials, paths));
+        written.collect::<io::Result<()>>().map_err(unusable)?;
         write_json(&paths.cluster(), self).map_err(unusable)
     }
 
@@ -79,7 +84,7 @@ impl ClusterRecord {
         })
     }
 
-    pub fn read(paths: &Paths) -> Result<(ClusterDescription, Secret), Failure> {
+    pub fn read(paths: &Paths) -> Result<(ClusterDescription, Pass), Failure> {
         let unusable = |path: PathBuf| {
             move |cause: io::Error| match cause.kind() {
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
@@ -94,7 +99,8 @@ impl ClusterRecord {
         let nodes = record.nodes.into_iter().map(NodeDescription::try_from);
         let nodes = nodes.collect::<Result<_, tidefs_model::ParseNodeIdError>>();
         let nodes = nodes.map_err(|_| Failure::RecordDamaged(paths.cluster()))?;
-        Ok((ClusterDescription { nodes }, Secret::from_text(&secret)))
+        let (secret, credentials) = (Secret::from_text(&secret), credentials::read(paths)?);
+        Ok((ClusterDescription { nodes }, Pass { secret, credentials }))
     }
 }
 
@@ -162,11 +168,15 @@ mod tests {
             process: tidefs_valkey::ProcessId { pid: 42, started_ticks: 99 },
         };
         let written = ClusterDescription { nodes: vec![node] };
-        ClusterRecord::new(&written).write(&paths, &Secret::from_text("words")).unwrap();
-        let (read, secret) = ClusterRecord::read(&paths).unwrap();
+        let credentials = tidefs_valkey::Authority::from_seed(&[1; 32]).client();
+        let secret = Secret::from_text("words");
+        let pass = Pass { secret, credentials: Some(credentials) };
+        ClusterRecord::new(&written).write(&paths, &pass).unwrap();
+        let (read, again) = ClusterRecord::read(&paths).unwrap();
         assert_eq!(read, written);
-        assert_eq!(secret.reveal(), "words");
-        for path in [paths.secret(), paths.cluster()] {
+        assert_eq!(again.secret.reveal(), "words");
+        assert_eq!(again.credentials, pass.credentials);
+        for path in [paths.secret(), paths.cluster(), paths.credentials()] {
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert!(!fs::read_to_string(paths.cluster()).unwrap().contains("words"));

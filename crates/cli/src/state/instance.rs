@@ -43,6 +43,11 @@ impl Paths {
         self.directory.join("secret")
     }
 
+    /// With what nodes are reached over a network.
+    pub fn credentials(&self) -> PathBuf {
+        self.directory.join("credentials")
+    }
+
     /// What lenders show that they know.
     pub fn lend_secret(&self) -> PathBuf {
         self.directory.join("lend-secret")

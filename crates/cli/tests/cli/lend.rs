@@ -134,6 +134,7 @@ while True:
             words.append(lines.read(length + 2)[:-2].decode())
         print(*words, flush=True)
         said = {"CLUSTER": f"+{sys.argv[1]}", "ACL": "*1\r\n+default"}.get(words[0], "+OK")
+        said = ":1" if words[1:] == ["ID"] else said
         lines.write(said.encode() + b"\r\n")
         lines.flush()
 "#;
@@ -405,10 +406,26 @@ fn claims_another_identity(borrower: &Borrower) {
     borrower.is_untouched();
 }
 
-/// It has the node's identity, and lets everybody in.
+/// Nobody talks to it before it has proved what it is.
+#[test]
+fn whoever_is_not_the_node_that_is_lent_hears_nothing() {
+    let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
+    let id = "cd".repeat(20);
+    let (impostor, port) = borrower.impostor(&id);
+    let said = borrower.claim(&[json!({"id": id, "port": port})]);
+    assert!(said[0].contains("does not let this file system in"), "{}", said[0]);
+    // What it hears is no request, and it says so and ends.
+    let heard = impostor.end();
+    assert!(heard.stdout.lines().count() <= 1, "{}", heard.stdout);
+    borrower.is_untouched();
+    borrower.ends();
+}
+
+/// On a network that is trusted; it has the node's identity, and lets everybody in.
 #[test]
 fn whoever_is_not_the_node_that_is_lent_sees_no_secret_of_the_cluster() {
-    let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
+    let options = ["--nodes", "1", "--network", "trusted"];
+    let Some(borrower) = Borrower::start("valkey", &options) else { return };
     let id = "cd".repeat(20);
     let (mut impostor, port) = borrower.impostor(&id);
     let said = borrower.claim(&[json!({"id": id, "port": port})]);

@@ -6,7 +6,6 @@
 //! link that is faster than this host's own is seen as fast as that.
 
 use std::io::IoSlice;
-use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use tidefs_model::NodeId;
@@ -107,8 +106,7 @@ fn echo(mut connection: Connection, probe: Probe) -> Result<Echoed, Fault> {
             accepted(reply)?;
             replies.push(Instant::now());
         }
-        let socket = connection.socket.as_fd();
-        connection.inbound.fill(socket, &mut [], false)?;
+        connection.inbound.fill(&connection.stream, &mut [], false)?;
     }
     let bytes = (whole * request.bytes() + part) as u64;
     Ok(Echoed { rate: rate(&replies), bytes })

@@ -11,7 +11,7 @@ use tidefs_model::NodeClass;
 use super::plan::{PlannedNode, plan};
 use super::{Cluster, ClusterDescription, ClusterSpec, NodeDescription};
 use crate::connection::Connection;
-use crate::endpoint::Account;
+use crate::endpoint::{Account, Pass};
 use crate::error::ClusterError;
 use crate::fault::Fault;
 use crate::function::library;
@@ -33,7 +33,8 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
     // All are started before the first is waited for; those that run end with an early return.
     let starts = planned.iter().map(|node| NodeProcess::start(&node.spec));
     let mut processes = starts.collect::<Result<Vec<_>, _>>()?;
-    let admin = Account::admin(spec.secrets.admin.clone());
+    let (secret, credentials) = (spec.secrets.admin.clone(), spec.network.of_client());
+    let admin = Account::admin(Pass { secret, credentials });
     let ready = processes.iter_mut().map(|node| node.wait_until_ready(&admin));
     let mut admins = ready.collect::<Result<Vec<_>, _>>()?;
 
@@ -47,7 +48,12 @@ pub fn start(spec: &ClusterSpec, attempt: u8) -> Result<Cluster, ClusterError> {
 
     let nodes = planned.iter().zip(&processes).map(|(node, process)| describe(&node.spec, process));
     let description = ClusterDescription { nodes: nodes.collect() };
-    Ok(Cluster { processes, description, secrets: spec.secrets.clone() })
+    Ok(Cluster {
+        processes,
+        description,
+        secrets: spec.secrets.clone(),
+        network: spec.network.clone(),
+    })
 }
 
 /// Takes the slots over from the predecessor that never was.

@@ -14,6 +14,18 @@ fn three_nodes_pass_the_suite(kind: Kind) {
     conformance::check_all(&|| Arc::clone(&store));
 }
 
+/// By TLS: nobody knows the nodes' sockets.
+fn two_nodes_over_a_network_pass_the_suite(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let mut nodes = running.nodes().to_vec();
+    nodes.iter_mut().for_each(|node| node.socket = "".into());
+    let pass = running.pass(&running.cluster().secrets().data);
+    let roster = Arc::new(tidefs_valkey::ClusterDescription { nodes });
+    let store = Valkey::follow(roster, pass, Options::default()).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    conformance::check_all(&|| Arc::clone(&store));
+}
+
 fn the_keys_of_three_nodes_are_listed_with_the_account_of_checks(kind: Kind) {
     let Some(running) = start(kind, 3) else { return };
     let (description, secrets) = (running.cluster().description(), running.cluster().secrets());
@@ -38,6 +50,7 @@ fn a_full_node_passes_the_suite(kind: Kind) {
 
 on_each_server![
     three_nodes_pass_the_suite,
+    two_nodes_over_a_network_pass_the_suite,
     the_keys_of_three_nodes_are_listed_with_the_account_of_checks,
     a_full_node_passes_the_suite,
 ];

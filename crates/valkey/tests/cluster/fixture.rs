@@ -11,7 +11,7 @@ use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, Partition, ShardKey, Stripe
 use tidefs_store::{Store, StripeRead, StripeWrite};
 use tidefs_valkey::{
     Account, Authority, Cluster, ClusterSpec, Lifetime, Network, NewNode, NodeDescription, Options,
-    Secrets, Timeouts, Valkey,
+    Pass, Secret, Secrets, Timeouts, Valkey,
 };
 
 pub const NODE_MEMORY: ByteSize = ByteSize::mib(256);
@@ -87,9 +87,18 @@ impl Running {
     }
 
     pub fn connect_with(&self, options: Options) -> Valkey {
-        let (roster, secret) = (Arc::clone(&self.roster), self.cluster().secrets().data.clone());
+        let (roster, pass) = (Arc::clone(&self.roster), self.pass(&self.cluster().secrets().data));
         let roster = move || roster.lock().unwrap().clone();
-        Valkey::follow(Arc::new(roster), secret, options).unwrap()
+        Valkey::follow(Arc::new(roster), pass, options).unwrap()
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// With a secret of this cluster.
+    pub fn pass(&self, secret: &Secret) -> Pass {
+        Pass { secret: secret.clone(), credentials: self.network.of_client() }
     }
 
     /// A client that does not wait long.
@@ -136,8 +145,8 @@ impl Running {
     pub fn changer(&self, added: &[&Newcomer]) -> tidefs_valkey::Admin {
         let mut description = self.cluster().description().clone();
         description.nodes.extend(added.iter().map(|node| node.0.clone()));
-        let secret = self.cluster().secrets().admin.clone();
-        tidefs_valkey::Admin::connect(&description, secret, Timeouts::default()).unwrap()
+        let pass = self.pass(&self.cluster().secrets().admin);
+        tidefs_valkey::Admin::connect(&description, pass, Timeouts::default()).unwrap()
     }
 
     /// Starts a node of its own beside the others; it is not yet a member.
@@ -199,12 +208,6 @@ pub fn spec(kind: Kind, nodes: usize) -> Option<(ClusterSpec, TempDir)> {
 pub fn start(kind: Kind, nodes: usize) -> Option<Running> {
     let (spec, directory) = spec(kind, nodes)?;
     Some(Running::start(&spec, directory))
-}
-
-/// One whose nodes are reached over a network without certificates.
-pub fn start_trusted(kind: Kind, nodes: usize) -> Option<Running> {
-    let (spec, directory) = spec(kind, nodes)?;
-    Some(Running::start(&ClusterSpec { network: Network::Trusted, ..spec }, directory))
 }
 
 /// Makes a test on each server of a function that takes the [`Kind`].

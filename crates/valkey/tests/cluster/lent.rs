@@ -6,11 +6,11 @@ use tempfile::TempDir;
 use tidefs_model::{ByteSize, NodeClass, NodeId, StripeKey};
 use tidefs_store::StoreError;
 use tidefs_valkey::{
-    Account, ClusterDescription, Countersign, Host, LentNode, Lifetime, NewNode, NodeDescription,
-    Secret, Timeouts, identity_at, proven_at,
+    Account, ClusterDescription, Countersign, Endpoint, Fault, Host, LentNode, Lifetime, NewNode,
+    NodeDescription, Secret, Timeouts, identity_at, proven_at,
 };
 
-use crate::fixture::{Kind, Running, on_each_server, read, start_trusted, write};
+use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain, shares};
 
 fn countersign(challenge: u8, answer: u8) -> Countersign {
@@ -36,7 +36,7 @@ fn lend(running: &Running, kind: Kind, secret: &Secret) -> (LentNode, TempDir) {
             .accounts()
             .with_lender(secret)
             .with_countersign(&countersign(6, 7)),
-        credentials: None,
+        credentials: running.network().of_node(NodeId(id)),
         asker: Account::lender(secret.clone()),
         lifetime: Lifetime::Starter,
     };
@@ -50,14 +50,21 @@ fn seen(lent: &LentNode) -> NodeDescription {
 }
 
 fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
-    let Some(running) = start_trusted(kind, 2) else { return };
+    let Some(running) = start(kind, 2) else { return };
     let secret = Secret::from_bytes(&[5; 32]);
     let (lent, _directory) = lend(&running, kind, &secret);
     let (admin, node) = (running.changer(&[]), seen(&lent));
     running.vouch_for(&node);
-    let of_admin = running.cluster().secrets().admin.clone();
-    assert_eq!(identity_at(node.address, of_admin), Ok(node.id));
-    assert!(identity_at(node.address, secret.clone()).is_err(), "the lender is no admin");
+    let of_admin = running.pass(&running.cluster().secrets().admin);
+    assert_eq!(identity_at(&node.endpoint(), of_admin.clone()), Ok(node.id));
+    let of_lender = running.pass(&secret);
+    assert!(identity_at(&node.endpoint(), of_lender).is_err(), "the lender is no admin");
+    // Nobody is heard without a certificate, whatever secret he has, nor a node that is another.
+    let unheard = identity_at(&node.endpoint(), of_admin.secret.clone());
+    assert!(matches!(unheard, Err(Fault::Broken | Fault::Malformed(_))), "{unheard:?}");
+    let other = Endpoint::Tcp { address: node.address, id: running.node(0).id };
+    let untrusted = identity_at(&other, of_admin);
+    assert!(matches!(untrusted, Err(Fault::Untrusted(_))), "{untrusted:?}");
     admin.add_node(&node).unwrap();
     assert_whole(&admin, &carry_out(&admin, &shares(&admin, node.id, 2)));
 
@@ -100,17 +107,21 @@ fn a_lent_node_comes_and_goes_and_its_lender_sees_no_data(kind: Kind) {
 }
 
 fn whoever_has_no_secret_of_this_cluster_does_not_get_in(kind: Kind) {
-    let Some(running) = start_trusted(kind, 1) else { return };
+    let Some(running) = start(kind, 1) else { return };
     let (lent, _directory) = lend(&running, kind, &Secret::from_bytes(&[5; 32]));
     let node = seen(&lent);
     for secret in ["", "guessed", &"0".repeat(64)] {
-        let error = identity_at(node.address, Secret::from_text(secret)).unwrap_err();
+        let pass = running.pass(&Secret::from_text(secret));
+        let error = identity_at(&node.endpoint(), pass).unwrap_err();
         assert!(error.to_string().contains("access denied"), "{error}");
     }
     // Nor is it taken for another loan's node, and who asks it may do nothing else.
-    assert_eq!(proven_at(node.address, &countersign(6, 7)), Ok(Some(node.id)));
-    assert_eq!(proven_at(node.address, &countersign(6, 8)), Ok(None));
-    assert!(proven_at(node.address, &countersign(8, 7)).is_err());
+    let proven = |countersign: Countersign| {
+        proven_at(&node.endpoint(), &countersign, running.network().of_client())
+    };
+    assert_eq!(proven(countersign(6, 7)), Ok(Some(node.id)));
+    assert_eq!(proven(countersign(6, 8)), Ok(None));
+    assert!(proven(countersign(8, 7)).is_err());
     let socket = &lent.description().socket;
     let challenge = countersign(6, 7).challenge;
     let mut asker = crate::fixture::Admin::log_in(socket, "tidefs-newcomer", challenge.reveal());
@@ -118,7 +129,7 @@ fn whoever_has_no_secret_of_this_cluster_does_not_get_in(kind: Kind) {
         assert!(asker.say(words).starts_with("-NOPERM"), "{words}");
     }
     let description = ClusterDescription { nodes: vec![node] };
-    let other = Secret::from_text("of another file system");
+    let other = running.pass(&Secret::from_text("of another file system"));
     let admin = tidefs_valkey::Admin::connect(&description, other, Timeouts::default());
     assert!(admin.is_err());
 }
