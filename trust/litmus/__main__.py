@@ -30,6 +30,7 @@ import locks  # noqa: E402
 import names  # noqa: E402
 import rest  # noqa: E402
 import stopped  # noqa: E402
+import trees  # noqa: E402
 import winners  # noqa: E402
 from host_clock import stepping  # noqa: E402
 from mounted import STORES, TIDEFS, Mounted  # noqa: E402
@@ -44,7 +45,7 @@ EARLY_NS = {"embedded": 10_000_000}
 # How many nodes there are at most while they come and go.
 NODES_MAX = 3
 
-FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, stopped]
+FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, trees, stopped]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
 
 

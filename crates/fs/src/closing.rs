@@ -57,6 +57,7 @@ impl<S: Store> Fs<S> {
             .absent(keys::CLOSED)
             .at_most(keys::HEADER, header::ENTRIES, 0)
             .put(keys::CLOSED, record.clone())
+            .delete(keys::OPENING)
             .reclaims();
         let shards: Vec<_> = self.shards_of(directory).collect();
         let batches: Vec<_> = shards.iter().map(|shard| (*shard, batch.clone())).collect();
@@ -117,7 +118,8 @@ impl<S: Store> Fs<S> {
 
     /// Clears what a removed directory leaves in its shards. Inodes that live there stay.
     fn clear_shards(&self, directory: Ino) -> Result<(), Error> {
-        let batch = Batch::new().delete(keys::CLOSED).delete(keys::HEADER).reclaims();
+        let batch = Batch::new().delete(keys::CLOSED).delete(keys::HEADER);
+        let batch = batch.delete(keys::OPENING).reclaims();
         let batches: Vec<_> =
             self.shards_of(directory).map(|shard| (shard, batch.clone())).collect();
         self.store.batches(&batches)?;

@@ -113,7 +113,7 @@ fn decode(record: &[u8]) -> Option<EntryRecord> {
     Some(EntryRecord { reference, passage: Some(passage) })
 }
 
-fn put_reference(record: &mut Vec<u8>, reference: &Reference) {
+pub(crate) fn put_reference(record: &mut Vec<u8>, reference: &Reference) {
     record.push(kind_byte(reference.kind));
     record.extend(reference.ino.0.to_be_bytes());
     put_shard(record, reference.home);
@@ -134,7 +134,7 @@ fn put_passage(record: &mut Vec<u8>, transaction: u64, instead: Option<&Referenc
     record.extend(&place.name);
 }
 
-fn take_reference(record: &[u8]) -> Option<(Reference, &[u8])> {
+pub(crate) fn take_reference(record: &[u8]) -> Option<(Reference, &[u8])> {
     let (reference, rest) = record.split_at_checked(REFERENCE_BYTES)?;
     let kind = kind_of_byte(reference[0])?;
     let ino = Ino(u64_at(reference, INO_AT));

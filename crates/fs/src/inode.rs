@@ -1,11 +1,13 @@
 //! The record of an inode, as it lies in its home shard.
 //!
 //! The layout is fixed and its numbers are big-endian, so that a batch can change one of them in
-//! place: the offsets below are part of the format. A symbolic link's target follows the record.
+//! place: the offsets below are part of the format. A symbolic link's target follows the record, and a
+//! directory's parent.
 
-use tidefs_model::{Ino, Time};
+use tidefs_model::{Ino, ShardKey, Time};
 
 use crate::attr::{Attr, Kind};
+use crate::entry::{SHARD_BYTES, put_shard, shard_of};
 use crate::error::Error;
 use crate::layout::Layout;
 
@@ -35,6 +37,35 @@ pub const LAYOUT: u32 = 76;
 pub const APPENDS: u32 = 80;
 /// Bytes of the fixed part.
 pub const BYTES: usize = 88;
+/// Of every directory but the root, behind the fixed part; its term comes first.
+pub const PARENT: u32 = BYTES as u32;
+const PARENT_BYTES: usize = 16 + SHARD_BYTES;
+
+/// The directory in which a directory has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Counts the renames that gave any directory another parent: which of them gave it this one.
+    pub term: u64,
+    pub ino: Ino,
+    /// Where its record lives.
+    pub home: ShardKey,
+}
+
+impl Parent {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut record = Vec::with_capacity(PARENT_BYTES);
+        record.extend(self.term.to_be_bytes());
+        record.extend(self.ino.0.to_be_bytes());
+        put_shard(&mut record, self.home);
+        record
+    }
+
+    fn decode(record: &[u8]) -> Option<Parent> {
+        let home = shard_of(record.get(16..PARENT_BYTES)?);
+        let ino = Ino(u64_at(record, 8));
+        (record.len() == PARENT_BYTES).then(|| Parent { term: u64_at(record, 0), ino, home })
+    }
+}
 
 /// An inode as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +88,8 @@ pub struct Inode {
     pub rdev: u32,
     /// Of a directory: where the stripes of files go that are made in it.
     pub layout: Layout,
+    /// Of a directory; the root has none.
+    pub parent: Option<Parent>,
     /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
 }
@@ -74,6 +107,7 @@ impl Inode {
             record.extend(number.to_be_bytes());
         }
         record.extend(self.size.to_be_bytes());
+        record.extend(self.parent.iter().flat_map(Parent::encode));
         record.extend(&self.target);
         record
     }
@@ -84,7 +118,13 @@ impl Inode {
             return Err(corrupt);
         }
         let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt.clone())?;
-        let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt)?;
+        let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt.clone())?;
+        let (parent, target) = match &record[BYTES..] {
+            parent if kind == Kind::Directory && !parent.is_empty() => {
+                (Some(Parent::decode(parent).ok_or(corrupt)?), Vec::new())
+            }
+            target => (None, target.to_vec()),
+        };
         Ok(Inode {
             kind,
             sparse: record[SPARSE as usize] != 0,
@@ -101,7 +141,8 @@ impl Inode {
             gid: u32_at(record, GID),
             rdev: u32_at(record, RDEV),
             layout,
-            target: record[BYTES..].to_vec(),
+            parent,
+            target,
         })
     }
 
@@ -185,6 +226,7 @@ mod tests {
             gid: 100,
             rdev: 0x0102,
             layout: Layout::Local,
+            parent: None,
             target: b"a/b/c".to_vec(),
         };
         let record = inode.encode();
@@ -192,7 +234,15 @@ mod tests {
         assert_eq!(u64_at(&record, NLINK), 2);
         assert_eq!(u64_at(&record, CTIME), 12);
         assert_eq!(u32_at(&record, GID), 100);
-        assert_eq!(Inode::decode(Ino(3), &record), Ok(inode));
+        assert_eq!(Inode::decode(Ino(3), &record), Ok(inode.clone()));
+        let home = ShardKey { directory: Ino(5), index: 2 };
+        let parent = Some(Parent { term: 77, ino: Ino(6), home });
+        let directory = Inode { kind: Kind::Directory, parent, target: Vec::new(), ..inode };
+        let record = directory.encode();
+        assert_eq!(u64_at(&record, PARENT), 77);
+        assert_eq!(Inode::decode(Ino(3), &record), Ok(directory));
+        let cut = Inode::decode(Ino(3), &record[..record.len() - 1]);
+        assert_eq!(cut, Err(Error::Corrupt { what: "inode", ino: 3 }));
     }
 
     #[test]

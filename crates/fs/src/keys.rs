@@ -11,6 +11,8 @@ pub const HEADER: &[u8] = b"h";
 pub const CLOSED: &[u8] = b"x";
 /// The mounts that keep what they read in this shard; see [`crate::leases`].
 pub const KEEPERS: &[u8] = b"k";
+/// A rename is finding out whether the directory is there; see [`crate::entering`].
+pub const OPENING: &[u8] = b"n";
 /// First letter of the fields that hold entries.
 pub const ENTRY_PREFIX: u8 = b'e';
 /// First letter of the fields that hold inodes.
@@ -32,11 +34,17 @@ pub mod header {
     pub const SUBDIRECTORIES: u32 = 8;
     /// When the shard's entries last changed.
     pub const CHANGED: u32 = 16;
+    /// 1 once somebody has made sure that the directory was there, for as long as it is.
+    pub const ALIVE: u32 = 24;
 }
 
 /// Shards of the file system as a whole, by index under [`Ino::NONE`]. Index 3 is the manager's
 /// journal.
 pub const SUPERBLOCK: ShardKey = ShardKey { directory: Ino::NONE, index: 0 };
+/// The rename under way that gives a directory another parent, and how many have begun; in the superblock's
+/// shard. See [`crate::rename_lock`].
+pub const RENAME_LOCK: &[u8] = b"directory-rename";
+pub const RENAME_TERM: &[u8] = b"directory-renames";
 /// The mounts that are there.
 pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };
 /// What a check asks all mounts, and what they answer.

@@ -81,6 +81,7 @@ impl<S: Store> Fs<S> {
                 None => return Ok(Some(Settled { reference: record.reference, record: raw })),
                 Some(Passage::Arrived { transaction, from, instead }) => {
                     self.finish_old(from, *transaction, *instead)?;
+                    self.finish_parents(&record, place)?;
                     self.clear_mark(place, &record)?;
                 }
                 Some(Passage::Leaving { transaction, to, instead }) => {
@@ -190,11 +191,6 @@ pub(crate) enum Resolved {
     Is(Option<Reference>),
     /// The record is no longer what was read.
     Changed,
-}
-
-/// Whether a shard can still take entries is checked by this; see `remove`.
-pub(crate) fn open_for_entries(batch: Batch) -> Batch {
-    batch.absent(keys::CLOSED)
 }
 
 /// Counts an entry that appears and one that goes in the shard's header.

@@ -17,7 +17,7 @@ use crate::leases::LAPSE;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
-const FORMAT_VERSION: u32 = 6;
+const FORMAT_VERSION: u32 = 7;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
 /// The serial number of the next local file.
@@ -43,7 +43,8 @@ pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
         .put(NEXT_INO, FIRST_INO.to_be_bytes())
-        .put(NEXT_SERIAL, 0_u64.to_be_bytes());
+        .put(NEXT_SERIAL, 0_u64.to_be_bytes())
+        .put(keys::RENAME_TERM, 0_u64.to_be_bytes());
     store.batch(keys::SUPERBLOCK, &superblock)?;
     Ok(())
 }
@@ -65,6 +66,7 @@ fn root(format: &Format, now: Time) -> Inode {
         gid: format.root_gid,
         rdev: 0,
         layout: Layout::Striped,
+        parent: None,
         target: Vec::new(),
     }
 }
@@ -132,7 +134,8 @@ pub fn recreate(
         .absent(FORMAT)
         .put(FORMAT, encode(&format))
         .put(NEXT_INO, granted.inos.to_be_bytes())
-        .put(NEXT_SERIAL, granted.serials.to_be_bytes());
+        .put(NEXT_SERIAL, granted.serials.to_be_bytes())
+        .put(keys::RENAME_TERM, 0_u64.to_be_bytes());
     store.batch(keys::SUPERBLOCK, &lost_below(superblock, granted).reclaims())?;
     // Nobody was asked who keeps that there is no root.
     count_loss(store)

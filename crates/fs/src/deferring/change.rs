@@ -3,10 +3,11 @@
 use tidefs_model::{Ino, Time};
 use tidefs_store::Batch;
 
+use crate::entering::open_for_entries;
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::inode::{self, Inode};
 use crate::keys;
-use crate::names::{date, open_for_entries, recount, touch};
+use crate::names::{date, recount, touch};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Change {

@@ -6,15 +6,16 @@ use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::{Caller, Kind};
 use crate::deferring::{Change, Creation};
+use crate::entering::{Entered, Entering};
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::inode::Inode;
+use crate::inode::{Inode, Parent};
 use crate::layout::Layout;
-use crate::names::{ATTEMPTS, check_name, open_for_entries, recount, touch};
+use crate::names::{ATTEMPTS, check_name, recount, touch};
 use crate::ops::{Entry, OpenMode, Opened};
-use crate::table::Inherited;
-use crate::{SYMLINK_BYTES_MAX, inode, keys};
+use crate::table::Node;
+use crate::{SYMLINK_BYTES_MAX, keys};
 
 const SET_GROUP_ID: u32 = 0o2000;
 const MODE_BITS: u32 = 0o7777;
@@ -138,10 +139,10 @@ impl<S: Store> Fs<S> {
     ) -> Result<(Reference, Inode), Error> {
         check_name(name)?;
         let place = self.place(parent, name);
-        let inherited = self.table.get(parent)?.inherited();
-        let ino = self.new_ino(new.kind, inherited.layout)?;
+        let parent = self.table.get(parent)?;
+        let ino = self.new_ino(new.kind, parent.inherited().layout)?;
         let reference = Reference { kind: new.kind, ino, home: place.shard };
-        let inode = self.new_inode(caller, inherited, new);
+        let inode = self.new_inode(caller, &parent, new);
         let alone = self.time_alone();
         self.add_entry(&place, reference, |batch| {
             batch.put(keys::inode(reference.ino), inode.encode())
@@ -167,10 +168,10 @@ impl<S: Store> Fs<S> {
         if !self.may_defer() || !self.is_surely_free(&place) {
             return Ok(None);
         }
-        let inherited = self.table.get(parent)?.inherited();
-        let ino = self.new_ino(new.kind, inherited.layout)?;
+        let parent = self.table.get(parent)?;
+        let ino = self.new_ino(new.kind, parent.inherited().layout)?;
         let reference = Reference { kind: new.kind, ino, home: place.shard };
-        let inode = self.new_inode(caller, inherited, new);
+        let inode = self.new_inode(caller, &parent, new);
         let creation = Creation { place: place.clone(), reference, inode: inode.clone() };
         let Some(alone) = self.defer(Change::Creation(creation)) else { return Ok(None) };
         self.hints.made(&place, reference, Some(alone));
@@ -178,10 +179,12 @@ impl<S: Store> Fs<S> {
         Ok(Some((reference, inode)))
     }
 
-    fn new_inode(&self, caller: Caller, parent: Inherited, new: &New<'_>) -> Inode {
+    fn new_inode(&self, caller: Caller, directory: &Node<S>, new: &New<'_>) -> Inode {
+        let parent = directory.inherited();
+        let is_directory = new.kind == Kind::Directory;
         let inherits_group = parent.mode & SET_GROUP_ID != 0;
         let mut mode = new.mode & MODE_BITS;
-        if inherits_group && new.kind == Kind::Directory {
+        if inherits_group && is_directory {
             mode |= SET_GROUP_ID;
         }
         let layout = match new.kind {
@@ -195,7 +198,7 @@ impl<S: Store> Fs<S> {
             capable: false,
             mode,
             // A directory is also its own "."; its subdirectories are counted in its shards.
-            nlink: if new.kind == Kind::Directory { 2 } else { 1 },
+            nlink: if is_directory { 2 } else { 1 },
             size: new.target.len() as u64,
             version: 0,
             mtime: now,
@@ -206,6 +209,11 @@ impl<S: Store> Fs<S> {
             gid: if inherits_group { parent.gid } else { caller.gid },
             rdev: new.rdev,
             layout,
+            parent: is_directory.then_some(Parent {
+                term: 0,
+                ino: directory.ino,
+                home: directory.home,
+            }),
             target: new.target.to_vec(),
         }
     }
@@ -220,12 +228,10 @@ impl<S: Store> Fs<S> {
         let entry = keys::entry(&place.name);
         let record = EntryRecord::settled(reference).encode();
         for attempt in 0..ATTEMPTS {
-            let batch = open_for_entries(Batch::new())
-                .absent(entry.clone())
-                .put(entry.clone(), record.clone());
+            let batch = Batch::new().absent(entry.clone()).put(entry.clone(), record.clone());
             let batch = touch(recount(also(batch), Some(reference), None), self.now());
             let before = self.data.freed();
-            let outcome = match self.change_entries(place.shard, batch) {
+            let entered = match self.add_name(place, batch, Entering::New(reference)) {
                 Err(Error::Store(lost @ StoreError::Indeterminate { .. })) => {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
@@ -236,14 +242,10 @@ impl<S: Store> Fs<S> {
                 }
                 other => other?,
             };
-            match outcome.refused_by {
-                None => return self.verify_parent(place, reference, outcome.shard_was_empty),
-                Some(0) => self.reopen_or_fail(place)?,
-                Some(_) => {
-                    if self.settle(place)?.is_some() {
-                        return Err(Error::Exists);
-                    }
-                }
+            match entered {
+                Entered::Done => return Ok(()),
+                Entered::Refused if self.settle(place)?.is_some() => return Err(Error::Exists),
+                Entered::Refused | Entered::NotYet => {}
             }
         }
         Err(Error::Contended)
@@ -260,35 +262,5 @@ impl<S: Store> Fs<S> {
             Some(there) if there == record => Ok(()),
             _ => Err(lost.into()),
         }
-    }
-
-    /// A directory that was removed leaves its shards empty in the end; an entry that is the
-    /// first of its shard may have come too late.
-    fn verify_parent(
-        &self,
-        place: &Place,
-        reference: Reference,
-        shard_was_empty: bool,
-    ) -> Result<(), Error> {
-        if !shard_was_empty || self.is_alone() {
-            return Ok(());
-        }
-        let parent = self.table.get(place.shard.directory)?.reference();
-        let batch = Batch::new().at_least(keys::inode(parent.ino), inode::NLINK, 1);
-        if self.store.batch(parent.home, &batch)?.applied() {
-            return Ok(());
-        }
-        let entry = keys::entry(&place.name);
-        let undo = Batch::new()
-            .equals(entry.clone(), EntryRecord::settled(reference).encode())
-            .delete(entry)
-            .delete(keys::HEADER)
-            .reclaims();
-        let undo = match reference.home == place.shard {
-            true => undo.delete(keys::inode(reference.ino)),
-            false => undo,
-        };
-        self.change_entries(place.shard, undo)?;
-        Err(Error::NotFound)
     }
 }

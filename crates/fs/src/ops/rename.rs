@@ -1,17 +1,20 @@
 //! Renaming. Inside one shard it is one batch; between two it takes the steps that `entry`
-//! describes, any of which somebody else can finish or undo.
+//! describes, any of which somebody else can finish or undo. One that gives a directory another parent
+//! holds a lock meanwhile; see `rename_lock`.
 
 use tidefs_model::Ino;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::Kind;
+use crate::entering::{Entered, Entering};
 use crate::entry::{EntryRecord, Passage, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode;
 use crate::keys;
-use crate::names::{ATTEMPTS, Settled, check_name, date, open_for_entries, recount, touch};
+use crate::names::{ATTEMPTS, Settled, check_name, date, recount, touch};
 use crate::ops::RenameMode;
+use crate::rename_lock::{Intent, changes_parents};
 
 /// A rename whose entries have been found and may take place.
 struct Rename {
@@ -21,7 +24,12 @@ struct Rename {
     /// Who has the new name now.
     replaced: Option<Settled>,
     mode: RenameMode,
+    /// Between two shards.
+    transaction: u64,
 }
+
+/// Under the lock for directories' renames: what is said there, and the term.
+type Locked<'a> = (&'a Intent, u64);
 
 impl Rename {
     /// What takes another file's name, or one that is no longer, takes no more room than it frees.
@@ -65,10 +73,11 @@ impl<S: Store> Fs<S> {
     fn rename_places(&self, old: &Place, new: &Place, mode: RenameMode) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             let Some(rename) = self.prepare(old, new, mode)? else { return Ok(()) };
-            let dropped = rename.dropped().filter(|dropped| dropped.kind == Kind::Directory);
-            let happened = match dropped {
-                Some(directory) => self.replace_directory(&rename, directory)?,
-                None => self.carry_out(&rename, None)?,
+            let happened = match self.intent_of(&rename)? {
+                Some(intent) => self.with_rename_lock(&intent, |term| {
+                    self.carry_out_or_replace(&rename, Some((&intent, term)))
+                })?,
+                None => self.carry_out_or_replace(&rename, None)?,
             };
             if happened {
                 self.follow_up(&rename);
@@ -76,6 +85,37 @@ impl<S: Store> Fs<S> {
             }
         }
         Err(Error::Contended)
+    }
+
+    /// What a rename does to directories' parents; `None`: nothing.
+    fn intent_of(&self, rename: &Rename) -> Result<Option<Intent>, Error> {
+        let (from, to) = (&rename.old, &rename.new);
+        let (moved, instead) = (rename.moved.reference, rename.instead());
+        if !changes_parents(from, to, Some(moved), instead) {
+            return Ok(None);
+        }
+        let home = |directory| Ok::<_, Error>(self.table.get(directory)?.home);
+        Ok(Some(Intent {
+            transaction: rename.transaction,
+            from_home: home(from.shard.directory)?,
+            from: from.clone(),
+            to_home: home(to.shard.directory)?,
+            to: to.clone(),
+            moved,
+            instead,
+        }))
+    }
+
+    /// `false`: an entry changed meanwhile and nothing happened.
+    fn carry_out_or_replace(
+        &self,
+        rename: &Rename,
+        locked: Option<Locked<'_>>,
+    ) -> Result<bool, Error> {
+        match rename.dropped().filter(|dropped| dropped.kind == Kind::Directory) {
+            Some(directory) => self.replace_directory(rename, directory, locked),
+            None => self.carry_out(rename, None, locked),
+        }
     }
 
     /// What follows a rename that has happened, and makes it no failure any more: each step is tried.
@@ -124,11 +164,18 @@ impl<S: Store> Fs<S> {
                 self.clear_closings(settled.reference)?;
             }
         }
-        Ok(Some(Rename { old: old.clone(), new: new.clone(), moved, replaced, mode }))
+        let transaction = self.new_transaction();
+        let (old, new) = (old.clone(), new.clone());
+        Ok(Some(Rename { old, new, moved, replaced, mode, transaction }))
     }
 
-    fn replace_directory(&self, rename: &Rename, replaced: Reference) -> Result<bool, Error> {
-        let step = |fence| self.carry_out(rename, fence);
+    fn replace_directory(
+        &self,
+        rename: &Rename,
+        replaced: Reference,
+        locked: Option<Locked<'_>>,
+    ) -> Result<bool, Error> {
+        let step = |fence| self.carry_out(rename, fence, locked);
         match self.while_empty(replaced, &rename.new, step) {
             Err(Error::NotEmpty) if self.settle_leavers(replaced.ino)? => Ok(false),
             Err(Error::Contended) => Ok(false),
@@ -136,13 +183,17 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// `false`: an entry changed meanwhile and nothing happened.
-    fn carry_out(&self, rename: &Rename, fence: Option<u64>) -> Result<bool, Error> {
+    fn carry_out(
+        &self,
+        rename: &Rename,
+        fence: Option<u64>,
+        locked: Option<Locked<'_>>,
+    ) -> Result<bool, Error> {
         if rename.old.shard == rename.new.shard {
             return self.rename_in_shard(rename, fence);
         }
-        let transaction = self.new_transaction();
-        let leaving = self.leaving(rename, transaction);
+        let transaction = rename.transaction;
+        let leaving = self.leaving(rename);
         if !self.mark_leaving(rename, &leaving)? {
             return Ok(false);
         }
@@ -154,17 +205,20 @@ impl<S: Store> Fs<S> {
                 instead: rename.instead(),
             }),
         };
-        let happened = self.arrive(rename, &arrived, transaction, fence);
+        let happened = self.arrive(rename, &arrived, fence);
         match happened {
             Ok(true) => {
                 let finished = self
                     .finish_old(&rename.old, transaction, rename.instead())
+                    .and_then(|()| {
+                        locked.map_or(Ok(()), |(intent, term)| self.set_parents(intent, term))
+                    })
                     .and_then(|()| self.clear_mark(&rename.new, &arrived));
                 if let Err(error) = finished {
                     tracing::debug!(%error, "a rename is left for the next reader to finish");
                 }
             }
-            Ok(false) => self.clear_mark(&rename.old, &leaving)?,
+            Ok(false) | Err(Error::NotFound) => self.clear_mark(&rename.old, &leaving)?,
             // A full store did nothing, and nobody has to find that out.
             Err(Error::Store(StoreError::Full { .. } | StoreError::Interrupted { .. })) => {
                 if let Err(error) = self.clear_mark(&rename.old, &leaving) {
@@ -180,7 +234,7 @@ impl<S: Store> Fs<S> {
     fn rename_in_shard(&self, rename: &Rename, fence: Option<u64>) -> Result<bool, Error> {
         let (old, new) = (keys::entry(&rename.old.name), keys::entry(&rename.new.name));
         let moved = EntryRecord::settled(rename.moved.reference).encode();
-        let batch = open_for_entries(Batch::new()).equals(old.clone(), rename.moved.record.clone());
+        let batch = Batch::new().equals(old.clone(), rename.moved.record.clone());
         let batch = expect(batch, new.clone(), rename.replaced.as_ref());
         let batch = fence
             .into_iter()
@@ -194,7 +248,8 @@ impl<S: Store> Fs<S> {
             _ => recount(batch, Some(rename.moved.reference), rename.dropped()),
         };
         let batch = rename.reclaims(touch(batch.put(new, moved), self.now()));
-        self.applied_or_reopen(&rename.new, batch)
+        let entered = self.add_name(&rename.new, batch, Entering::Within)?;
+        Ok(entered == Entered::Done)
     }
 
     /// The first step: the old entry says where it goes.
@@ -207,11 +262,11 @@ impl<S: Store> Fs<S> {
         Ok(self.store.batch(rename.old.shard, &batch)?.applied())
     }
 
-    fn leaving(&self, rename: &Rename, transaction: u64) -> EntryRecord {
+    fn leaving(&self, rename: &Rename) -> EntryRecord {
         EntryRecord {
             reference: rename.moved.reference,
             passage: Some(Passage::Leaving {
-                transaction,
+                transaction: rename.transaction,
                 to: rename.new.clone(),
                 instead: rename.instead(),
             }),
@@ -223,11 +278,11 @@ impl<S: Store> Fs<S> {
         &self,
         rename: &Rename,
         arrived: &EntryRecord,
-        transaction: u64,
         fence: Option<u64>,
     ) -> Result<bool, Error> {
         let entry = keys::entry(&rename.new.name);
-        let batch = expect(open_for_entries(Batch::new()), entry.clone(), rename.replaced.as_ref());
+        let transaction = rename.transaction;
+        let batch = expect(Batch::new(), entry.clone(), rename.replaced.as_ref());
         let batch = [Some(transaction), fence]
             .into_iter()
             .flatten()
@@ -235,21 +290,18 @@ impl<S: Store> Fs<S> {
         let goes = rename.replaced.as_ref().map(|settled| settled.reference);
         let batch = recount(batch, Some(rename.moved.reference), goes);
         let batch = rename.reclaims(touch(batch.put(entry, arrived.encode()), self.now()));
-        let happened = self.applied_or_reopen(&rename.new, batch)?;
-        if !happened {
+        let is_within = rename.old.shard.directory == rename.new.shard.directory;
+        let name = if is_within { Entering::Within } else { Entering::FromElsewhere };
+        let happened = match self.add_name(&rename.new, batch, name) {
+            // It is surely not there.
+            Err(Error::NotFound) => Err(Error::NotFound),
+            entered => Ok(entered? == Entered::Done),
+        };
+        if happened != Ok(true) {
             let fence = Batch::new().delete(keys::aborted(transaction)).reclaims();
             self.store.batch(rename.new.shard, &fence)?;
         }
-        Ok(happened)
-    }
-
-    /// Applies a batch whose first check is that the shard takes entries.
-    fn applied_or_reopen(&self, place: &Place, batch: Batch) -> Result<bool, Error> {
-        let outcome = self.change_entries(place.shard, batch)?;
-        if outcome.refused_by == Some(0) {
-            self.reopen_or_fail(place)?;
-        }
-        Ok(outcome.applied())
+        happened
     }
 
     fn touch_inode(&self, reference: Reference) -> Result<(), Error> {

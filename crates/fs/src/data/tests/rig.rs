@@ -128,6 +128,7 @@ pub fn empty_inode() -> Inode {
         gid: 0,
         rdev: 0,
         layout: crate::Layout::Striped,
+        parent: None,
         target: Vec::new(),
     }
 }
