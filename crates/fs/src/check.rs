@@ -7,7 +7,7 @@
 //! was under way at the first can take, and no living mount says that it has the inode in use. `docs/decisions/checking.md` says why that suffices.
 //!
 //! Memory: what is known of [`INODES_AT_A_TIME`] inodes, the records of a few shards, the names of
-//! all shards (16 bytes each), and [`FINDINGS_MAX`] findings. A file system with more inodes is
+//! all shards and the parents of all directories (some 16 bytes each), and [`FINDINGS_MAX`] findings. A file system with more inodes is
 //! walked several times.
 
 mod confirm;
@@ -18,8 +18,10 @@ mod judge;
 mod keepers;
 mod living;
 mod paths;
+mod reconnect;
 mod repair;
 mod stripes;
+mod tree;
 mod walk;
 
 use std::collections::HashSet;
@@ -143,6 +145,7 @@ struct Look {
     stripes: u64,
     suspects: HashSet<Finding>,
     more: bool,
+    tree: tree::Tree,
 }
 
 impl Look {

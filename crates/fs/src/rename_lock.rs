@@ -143,6 +143,36 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// Gives a directory that has no name one, if `is_so` once no directory gets another parent.
+    pub(crate) fn attach(
+        &self,
+        directory: Reference,
+        place: &Place,
+        is_so: impl FnOnce() -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let (ino, home) = (place.shard.directory, self.table.get(place.shard.directory)?.home);
+        let intent = Intent {
+            transaction: self.new_transaction(),
+            from: place.clone(),
+            from_home: home,
+            to: place.clone(),
+            to_home: home,
+            moved: directory,
+            instead: None,
+        };
+        let term = self.lock_renames(&intent)?;
+        let attached = is_so().and_then(|is_so| {
+            if is_so {
+                let term = self.above_known_terms(&intent, term)?;
+                self.set_parent(directory, &Parent { term, ino, home })?;
+                self.add_entry(place, directory, |batch| batch)?;
+            }
+            Ok(is_so)
+        });
+        self.unlock_renames(&intent);
+        attached
+    }
+
     /// Whether it has happened, and then its parents are right.
     fn end_rename(
         &self,
@@ -214,6 +244,24 @@ impl<S: Store> Fs<S> {
                 break;
             }
         }
+    }
+
+    /// What the lock says, if anything.
+    pub(crate) fn rename_lock(&self) -> Result<Option<Bytes>, Error> {
+        let read = Batch::new().read(RENAME_LOCK);
+        Ok(self.store.batch(keys::SUPERBLOCK, &read)?.take(0))
+    }
+
+    /// Ends what the lock says and takes it away. `false`: the lock says something else meanwhile.
+    pub(crate) fn break_rename_lock(&self, record: &[u8]) -> Result<bool, Error> {
+        let read = Batch::new().read(RENAME_LOCK).read(RENAME_TERM);
+        let held = Held::of(self.store.batch(keys::SUPERBLOCK, &read)?);
+        if held.record.as_deref() != Some(record) {
+            return Ok(false);
+        }
+        self.end_left_by(record, held.term)?;
+        let unlock = Batch::new().equals(RENAME_LOCK, record).delete(RENAME_LOCK).reclaims();
+        Ok(self.store.batch(keys::SUPERBLOCK, &unlock)?.applied())
     }
 
     fn end_left_by(&self, record: &[u8], term: u64) -> Result<(), Error> {

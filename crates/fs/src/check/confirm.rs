@@ -135,7 +135,10 @@ pub fn used_inode(finding: &Finding) -> Option<Ino> {
 /// that is by the clock of another host.
 pub fn seen_for(finding: &Finding) -> Duration {
     match finding {
-        Finding::Unreachable(_) | Finding::BeyondEnd { .. } | Finding::Husk { .. } => INODE_AGE_MIN,
+        Finding::Unreachable(_)
+        | Finding::BeyondEnd { .. }
+        | Finding::Unconnected { .. }
+        | Finding::Husk { .. } => INODE_AGE_MIN,
         _ => GAP,
     }
 }

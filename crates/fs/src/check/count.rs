@@ -16,6 +16,8 @@ use crate::error::Error;
 use crate::inode::{Inode, u64_at};
 use crate::keys::{self, header};
 
+/// Fields that are about no inode and no name.
+const OF_A_DIRECTORY: [&[u8]; 4] = [keys::HEADER, keys::CLOSED, keys::KEEPERS, keys::OPENING];
 /// Classes into which inodes are divided anew when those of one class are too many.
 const CLASSES_MORE: u64 = 4;
 
@@ -79,6 +81,9 @@ impl<S: Store> Check<'_, S> {
     fn count_in(&self, classes: u64) -> Result<Option<Look>, Error> {
         let mut look = Look::default();
         let tenures = self.tenures(&mut look)?;
+        if let Some(record) = self.hands.rename_lock()? {
+            look.suspect(Finding::RenameLock { record });
+        }
         for number in 0..classes {
             let mut class = Class { number, classes, seen: HashMap::new() };
             self.each_shard(|shard| {
@@ -90,6 +95,9 @@ impl<S: Store> Check<'_, S> {
                 }
                 Ok(())
             })?;
+            if class.is_first() {
+                look.tree.find_loops();
+            }
             if !class.is_full() {
                 self.count_stripes(&mut class, &mut look)?;
             }
@@ -117,7 +125,7 @@ impl<S: Store> Check<'_, S> {
                     self.count_entry(shard, field, record, class, look, &mut counted)?;
                 }
                 Some(&keys::INODE_PREFIX) => count_inode(key, field, record, class, look),
-                _ if [keys::HEADER, keys::CLOSED, keys::KEEPERS].contains(&&field[..]) => {}
+                _ if OF_A_DIRECTORY.contains(&&field[..]) => {}
                 _ => count_other(shard, field, class, look),
             }
         }
@@ -149,6 +157,11 @@ impl<S: Store> Check<'_, S> {
             if class.is_first() {
                 look.suspect(Finding::Rename { place, entry: record.to_vec() });
             }
+        }
+        if let Some(reference) = stands_for.filter(|it| it.kind == Kind::Directory)
+            && class.is_first()
+        {
+            look.tree.add(reference.ino, shard.key.directory);
         }
         if let Some(seen) = stands_for.and_then(|reference| class.of(reference.ino)) {
             seen.names += 1;
@@ -251,7 +264,8 @@ fn count_directory(shard: &Shard, counted: &Counted, class: &mut Class, look: &m
         let (directory, closing) = (shard.key.directory, closing.clone());
         look.suspect(Finding::Removal { directory, closing });
     }
-    if counted.entries == 0 && (header.is_some() || closed.is_some()) {
+    let is_there = header.is_some() || closed.is_some() || shard.fields.contains_key(keys::OPENING);
+    if counted.entries == 0 && is_there {
         seen.husks.push((shard.key, closed.cloned().unwrap_or_default()));
     }
 }

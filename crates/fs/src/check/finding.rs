@@ -39,7 +39,11 @@ pub enum Finding {
     Keeper { shard: ShardKey, keeper: Keeper },
     /// A name whose inode is gone.
     NoInode { ino: Ino },
-    /// A directory that no path reaches, or that is gone, with entries in it.
+    /// A directory with entries that no path from the root reaches: it has no name, or leads to itself.
+    Unconnected { record: Record, in_loop: bool },
+    /// A rename of a directory that its mount has not brought to an end holds the lock for such.
+    RenameLock { record: Vec<u8> },
+    /// A directory that is gone, with entries in it.
     Stranded { directory: Ino, entries: u64 },
     /// A record that is not what its field's name says.
     Unreadable { shard: ShardKey, field: Vec<u8>, what: &'static str },
@@ -82,6 +86,8 @@ impl Finding {
             Finding::Tenure { .. } => "tenure",
             Finding::Keeper { .. } => "keeper",
             Finding::NoInode { .. } => "no-inode",
+            Finding::Unconnected { .. } => "unconnected",
+            Finding::RenameLock { .. } => "rename-lock",
             Finding::Stranded { .. } => "stranded",
             Finding::Unreadable { .. } => "unreadable",
         }
@@ -170,8 +176,15 @@ impl fmt::Display for Finding {
                 )
             }
             Finding::NoInode { ino } => write!(f, "inode {ino} is gone and has a name"),
+            Finding::Unconnected { record, in_loop } => {
+                let why = if *in_loop { "lies below itself" } else { "has no name" };
+                write!(f, "no path leads to directory {}, which {why}", record.ino)
+            }
+            Finding::RenameLock { .. } => {
+                write!(f, "a rename that gives a directory another parent stopped")
+            }
             Finding::Stranded { directory, entries } => {
-                write!(f, "no path leads to directory {directory} with {entries} entries")
+                write!(f, "directory {directory} with {entries} entries is gone")
             }
             Finding::Unreadable { shard, field, what } => {
                 write!(f, "{what} does not decode: record {} in {}", shown(field), named(*shard))

@@ -17,6 +17,9 @@ impl<S: Store> Check<'_, S> {
             match seen.record.clone() {
                 _ if seen.unreadable => {}
                 None => without_record(ino, seen, look),
+                Some(record) if look.tree.is_loop(ino) => {
+                    look.suspect(Finding::Unconnected { record, in_loop: true });
+                }
                 Some(record) => with_record(record, &seen, look),
             }
         }
@@ -45,6 +48,7 @@ fn with_record(record: Record, seen: &Seen, look: &mut Look) {
     if names == 0 {
         look.suspect(match seen.entries {
             0 => Finding::Unreachable(record),
+            _ if is_directory => Finding::Unconnected { record, in_loop: false },
             entries => Finding::Stranded { directory: record.ino, entries },
         });
         return;

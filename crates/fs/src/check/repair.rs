@@ -97,6 +97,8 @@ impl<S: Store> Check<'_, S> {
                 }
                 None => false,
             },
+            Finding::Unconnected { record, in_loop } => self.reconnect(record, *in_loop)?,
+            Finding::RenameLock { record } => self.hands.break_rename_lock(record)?,
             Finding::Counters { shard, header, entries, subdirectories } => {
                 self.set_counters(*shard, header, *entries, *subdirectories)?
             }
@@ -152,6 +154,7 @@ impl<S: Store> Check<'_, S> {
         let batch = batch
             .at_most(keys::HEADER, header::ENTRIES, 0)
             .delete(keys::CLOSED)
+            .delete(keys::OPENING)
             .delete(keys::HEADER)
             .reclaims();
         Ok(self.hands.store.batch(shard, &batch)?.applied())
