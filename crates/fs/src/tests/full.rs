@@ -88,7 +88,8 @@ fn frees(company: bool) {
         let second = world.mount(2);
         for _ in 0..100 {
             world.clock.advance(Duration::from_millis(500));
-            (fs.tick().unwrap(), second.tick().unwrap());
+            fs.tick().unwrap();
+            second.tick().unwrap();
         }
         assert_eq!(second.is_admitted(), Ok(true));
         second
@@ -100,7 +101,7 @@ fn frees(company: bool) {
     world.faulty.set_full(true);
     on_a_thread_that_serves(|| {
         is_to_wait(fs.mkdir(ME, dir, b"no room", 0o755));
-        for number in 0..8 {
+        for (number, opened) in opened.iter().enumerate() {
             let name = |name: &str| format!("{name}{number}").into_bytes();
             fs.unlink(dir, &name("gone")).unwrap();
             let cut = SetAttr { size: Some(1), ..SetAttr::default() };
@@ -115,7 +116,7 @@ fn frees(company: bool) {
                 |error| is_to_wait::<()>(Err(error)),
             );
             fs.unlink(dir, &name("open")).unwrap();
-            fs.release(opened[number]).unwrap();
+            fs.release(*opened).unwrap();
             let truncate = OpenMode { truncate: true, ..WRITE };
             let there = fs.lookup(other, &name("there")).unwrap().attr.ino;
             let again = fs.open(there, truncate).unwrap().handle;
