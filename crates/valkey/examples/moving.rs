@@ -4,6 +4,7 @@
 //! gentle or urgent).
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,11 @@ fn main() -> anyhow::Result<()> {
     let cluster = Cluster::start(&spec)?;
     let admin = spec.secrets.admin.clone();
     let admin = Admin::connect(cluster.description(), admin, Timeouts::default())?;
-    let store = cluster.connect(Options::default())?;
+    // The owner's list, to which the newcomer is added.
+    let roster = Arc::new(Mutex::new(cluster.description().nodes.clone()));
+    let known = Arc::clone(&roster);
+    let known = move || known.lock().expect("nobody panics with it").clone();
+    let store = Valkey::follow(Arc::new(known), spec.secrets.data.clone(), Options::default())?;
     println!("{}, {stripes} MiB", admin.server());
     for index in 0..stripes {
         write(&store, index)?;
@@ -69,6 +74,7 @@ fn main() -> anyhow::Result<()> {
         lifetime: Lifetime::Starter,
     };
     let newcomer = newcomer.start()?;
+    roster.lock().expect("nobody panics with it").push(newcomer.clone());
     let joined =
         felt(&store, stripes, "a node joins", || Ok(admin.add_node(&newcomer).map(|()| 0)?));
     let moved = joined
