@@ -274,7 +274,7 @@ mod tests {
         let found = (mounted("victim/point"), mounted("elsewhere/point"), point.place());
         drop(device);
         for name in ["victim/point", "elsewhere/point"].into_iter().filter(|name| mounted(name)) {
-            rustix::mount::unmount(&at(name), rustix::mount::UnmountFlags::DETACH).unwrap();
+            rustix::mount::unmount(at(name), rustix::mount::UnmountFlags::DETACH).unwrap();
         }
         assert_eq!(found, (false, true, at("elsewhere/point")));
     }
