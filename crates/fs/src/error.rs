@@ -85,6 +85,7 @@ impl Error {
             StoreError::Full { .. }
             | StoreError::Interrupted { .. }
             | StoreError::Indeterminate { .. }
+            | StoreError::Expelled
             | StoreError::Forged { .. }
             | StoreError::TooLarge { .. } => false,
         }

@@ -62,6 +62,7 @@ fn of_store(error: &StoreError) -> Errno {
         // The mount's own credentials are wrong, which no program that reads a file can mend;
         // still the number that says where to look.
         StoreError::Denied { .. } => Errno::EACCES,
+        StoreError::Expelled => Errno::EIO,
         // Callers cut to stripes, so this is a mistake in this program.
         StoreError::TooLarge { .. } => Errno::EIO,
     }

@@ -1,5 +1,7 @@
 //! Who waits for what this thread does. It may be told to stop waiting, and then what it waits for
-//! is of no use to it any more. Work may be called off as well, whoever waits for it.
+//! is of no use to it any more. Work may be called off as well, whoever waits for it. And work may belong
+//! to a term of its client: once the client has been expelled and let in again, nothing of it is done any
+//! more.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ pub trait Work: Send + Sync {
 thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
     static IS_PATIENT: Cell<bool> = const { Cell::new(true) };
+    static TERM: Cell<Option<u64>> = const { Cell::new(None) };
     static WORK: RefCell<Option<Arc<dyn Work>>> = const { RefCell::new(None) };
 }
 
@@ -31,6 +34,15 @@ struct PatienceBefore(bool);
 impl Drop for PatienceBefore {
     fn drop(&mut self) {
         IS_PATIENT.set(self.0);
+    }
+}
+
+/// Puts back which term it was before.
+struct TermBefore(Option<u64>);
+
+impl Drop for TermBefore {
+    fn drop(&mut self) {
+        TERM.set(self.0);
     }
 }
 
@@ -72,6 +84,18 @@ pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Does work that belongs to a term of the client: in another one, a store that has terms refuses each call
+/// of it.
+pub fn in_term<T>(term: u64, work: impl FnOnce() -> T) -> T {
+    let _before = TermBefore(TERM.replace(Some(term)));
+    work()
+}
+
+/// The term to which the work of this thread belongs; `None`: to whichever there is.
+pub fn term() -> Option<u64> {
+    TERM.get()
+}
+
 /// Calls of a store may wait for room.
 pub fn may_wait() -> bool {
     IS_PATIENT.get()
@@ -103,6 +127,11 @@ mod tests {
             assert!(begins_again());
             without_waiting(|| assert!(!may_wait()));
             assert!(may_wait());
+            in_term(1, || {
+                in_term(2, || assert_eq!(term(), Some(2)));
+                assert_eq!(term(), Some(1));
+            });
+            assert_eq!(term(), None);
             serve(Some(Caller { number: 3, ..even }), || assert!(!has_gone()));
             assert!(has_gone());
         });

@@ -19,6 +19,9 @@ pub enum StoreError {
     /// The node refuses this client's name or secret, or a command to it.
     #[error("{endpoint} refuses access; check the secret in the state directory")]
     Denied { endpoint: Box<str> },
+    /// This client was expelled, and what it had begun is not done any more.
+    #[error("this mount was expelled: it was silent for too long")]
+    Expelled,
     /// The node's answer makes no sense.
     #[error("{endpoint} answered with something that is not understood")]
     Malformed { endpoint: Box<str> },

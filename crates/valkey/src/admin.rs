@@ -45,6 +45,7 @@ use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Pass, Timeouts};
 use crate::fault::Fault;
 use crate::function::HEAD_ROOM;
+use crate::login::Login;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::view::{Row, ViewNode, rows_of, view_of};
@@ -84,9 +85,9 @@ impl Admin {
         pass: impl Into<Pass>,
         timeouts: Timeouts,
     ) -> Result<Admin, AdminError> {
-        let account = Account::admin(pass);
+        let login = Login::lasting(Account::admin(pass));
         let connections_per_node = CONNECTIONS_PER_NODE;
-        let access = Arc::new(Access { account, timeouts, connections_per_node });
+        let access = Arc::new(Access { login, timeouts, connections_per_node });
         let manage = |description: &NodeDescription| Managed::new(description, &access);
         let nodes: Vec<_> = cluster.nodes.iter().map(manage).collect();
         let mut server = Err(AdminError::NoNodes);

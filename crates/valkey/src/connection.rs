@@ -51,7 +51,7 @@ impl Connection {
 
     fn introduce(&mut self, account: &Account) -> Result<String, Fault> {
         let requests = [
-            Request::of(&["AUTH", account.name, account.secret.reveal()]),
+            Request::of(&["AUTH", &account.name, account.secret.reveal()]),
             Request::of(&["CLIENT", "SETNAME", CLIENT_NAME]),
             Request::of(&["CLIENT", "ID"]),
             Request::of(&["CLUSTER", "MYID"]),

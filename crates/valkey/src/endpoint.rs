@@ -1,5 +1,6 @@
 //! Where a node is reached, who asks there, and for how long.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ impl fmt::Debug for Secret {
 /// Who asks: the name of an account of the servers, and its secret.
 #[derive(Clone, Debug)]
 pub struct Account {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub secret: Secret,
     /// How it is reached over a network; none where that is trusted.
     pub(crate) tls: Option<ClientTls>,
@@ -114,9 +115,14 @@ pub const LENDER_ACCOUNT: &str = "tidefs-lender";
 pub const NEWCOMER_ACCOUNT: &str = "tidefs-newcomer";
 
 impl Account {
-    fn new(name: &'static str, pass: Pass) -> Account {
+    fn new(name: impl Into<Cow<'static, str>>, pass: Pass) -> Account {
         let tls = pass.credentials.as_ref().map(ClientTls::new);
-        Account { name, secret: pass.secret, tls }
+        Account { name: name.into(), secret: pass.secret, tls }
+    }
+
+    /// Of one mount, in one of its terms.
+    pub fn mount(name: String, pass: impl Into<Pass>) -> Account {
+        Account::new(name, pass.into())
     }
 
     pub fn newcomer(pass: impl Into<Pass>) -> Account {

@@ -23,6 +23,12 @@ pub enum Fault {
     Untrusted(Box<str>),
     #[error("access denied: {0}")]
     Denied(Box<str>),
+    /// The work belongs to a term that is over: the client's account was ended on all nodes.
+    #[error("this client was expelled")]
+    Expelled,
+    /// The client was expelled and is being let in again.
+    #[error("this client is not let in again yet")]
+    Outside,
     #[error("{0}")]
     Malformed(#[from] Malformed),
     /// The server refuses for a reason of its own.
@@ -34,7 +40,7 @@ impl Fault {
     /// Of a connection that could not be made: somebody listens there, and has no time now.
     pub fn is_of_a_busy_node(&self) -> bool {
         match self {
-            Fault::TimedOut | Fault::Broken => true,
+            Fault::TimedOut | Fault::Broken | Fault::Outside => true,
             // A queue of new connections that stays full, or a stop of this process meanwhile.
             Fault::Unreachable(errno) => {
                 matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR)
@@ -44,6 +50,7 @@ impl Fault {
             | Fault::Stranger
             | Fault::Untrusted(_)
             | Fault::Denied(_)
+            | Fault::Expelled
             | Fault::Malformed(_) => false,
         }
     }
@@ -52,10 +59,12 @@ impl Fault {
     pub fn into_store_error(self, endpoint: Box<str>) -> StoreError {
         match self {
             Fault::Denied(_) => StoreError::Denied { endpoint },
+            Fault::Expelled => StoreError::Expelled,
             Fault::Malformed(_) | Fault::Refused(_) => StoreError::Malformed { endpoint },
             Fault::Unreachable(_)
             | Fault::TimedOut
             | Fault::Busy
+            | Fault::Outside
             | Fault::Broken
             | Fault::Stranger
             | Fault::Untrusted(_) => StoreError::Unavailable { endpoint },

@@ -31,7 +31,9 @@ mod key_listing;
 mod lane;
 mod lent;
 mod listing;
+mod login;
 mod losses;
+mod mount_accounts;
 mod near;
 mod once;
 mod options;
@@ -67,6 +69,7 @@ pub use fault::Fault;
 pub use function::HEAD_ROOM;
 pub use host::Host;
 pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
+pub use mount_accounts::MountAccounts;
 pub use options::Options;
 pub use probe::{Abilities, Server, Version};
 pub use process::{

@@ -19,9 +19,10 @@ use tidefs_store::StoreError;
 
 use crate::awake::{Awake, LOOK_EVERY, Last};
 use crate::connection::Connection;
-use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::endpoint::{Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
+use crate::login::Login;
 use crate::spin::{Waits, Way, spin};
 use crate::wire::{Reply, Request};
 
@@ -33,9 +34,9 @@ const ENDING_LOOKS: u32 = 5;
 const ENDING_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What all nodes of a client have in common.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Access {
-    pub account: Account,
+    pub login: Login,
     pub timeouts: Timeouts,
     pub connections_per_node: usize,
 }
@@ -132,7 +133,19 @@ impl Node {
         Ok(())
     }
 
+    /// The client logs in with another account from now on. Connections of before are not used again.
+    pub fn begin_anew(&self) {
+        let mut gate = self.gate();
+        gate.generation += 1;
+        gate.open -= gate.idle.len();
+        gate.idle.clear();
+        gate.down = None;
+        self.tell_a_waiter(gate);
+    }
+
     fn any_connection(self: &Arc<Node>) -> Result<Lease, Fault> {
+        // Also where there is one: what is of another term must not use it.
+        self.access.login.for_this_work()?;
         let deadline = Awake::now() + self.access.timeouts.reply;
         let mut gate = self.gate();
         loop {
@@ -214,8 +227,9 @@ impl Node {
                 gate.open -= 1;
                 let now = Instant::now();
                 let since = gate.down.as_ref().map_or(now, |down| down.since);
+                let is_of_a_term = matches!(fault, Fault::Expelled | Fault::Outside);
                 // Where others get through, there was no room on the link.
-                if !(fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
+                if !is_of_a_term && !(fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
                     gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
                 }
                 self.tell_a_waiter(gate);
@@ -226,13 +240,15 @@ impl Node {
     }
 
     fn open(&self) -> Result<Connection, Fault> {
-        let Access { account, timeouts, .. } = &*self.access;
+        let Access { login, timeouts, .. } = &*self.access;
+        let account = login.for_this_work()?;
         let mut timeouts = *timeouts;
         if self.is_heard(Awake::now()) {
             // What others send is ahead of it on the link.
             timeouts.connect = timeouts.connect.max(timeouts.reply);
         }
-        let (connection, id) = Connection::open(&self.endpoint, account, timeouts)?;
+        let (connection, id) = Connection::open(&self.endpoint, &account, timeouts)
+            .map_err(|fault| login.refused(fault))?;
         if id.parse() == Ok(self.id) { Ok(connection) } else { Err(Fault::Stranger) }
     }
 

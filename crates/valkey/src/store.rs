@@ -22,6 +22,7 @@ use crate::function;
 use crate::job::{Answer, Job};
 use crate::key_listing;
 use crate::listing;
+use crate::login::Login;
 use crate::losses;
 use crate::near::Nearest;
 use crate::options::Options;
@@ -64,7 +65,7 @@ impl Valkey {
         pass: impl Into<Pass>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::data(pass), roster, options)
+        Valkey::connect_as(Login::lasting(Account::data(pass)), roster, options)
     }
 
     /// The same with the secret of the account that may also list [`keys`](Store::keys).
@@ -73,16 +74,44 @@ impl Valkey {
         pass: impl Into<Pass>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
-        Valkey::connect_as(Account::check(pass), roster, options)
+        Valkey::connect_as(Login::lasting(Account::check(pass)), roster, options)
+    }
+
+    /// The same with the account of one mount, which may be ended and [replaced](Valkey::log_in_as).
+    pub fn connect_as_mount(
+        roster: Arc<dyn Roster>,
+        account: Account,
+        options: Options,
+    ) -> Result<Valkey, ConnectError> {
+        Valkey::connect_as(Login::for_a_term(account), roster, options)
+    }
+
+    /// The term whose account this client logs in with.
+    pub fn term(&self) -> u64 {
+        self.client.access.login.term()
+    }
+
+    /// The account of before has been ended on all nodes; begins the next term with another one. Until
+    /// [`Valkey::admit`] only work of that term is served, other callers wait, and work of terms before is
+    /// refused for good.
+    pub fn log_in_as(&self, account: Account) {
+        self.client.access.login.begin_term(account);
+        let map = self.client.topology.map();
+        map.members.iter().for_each(|member| member.node.begin_anew());
+    }
+
+    /// Everybody is served in this term.
+    pub fn admit(&self) {
+        self.client.access.login.admit();
     }
 
     fn connect_as(
-        account: Account,
+        login: Login,
         roster: Arc<dyn Roster>,
         options: Options,
     ) -> Result<Valkey, ConnectError> {
         let Options { timeouts, connections_per_node, stripe_size } = options;
-        let access = Arc::new(Access { account, timeouts, connections_per_node });
+        let access = Arc::new(Access { login, timeouts, connections_per_node });
         let topology = Topology::new(roster, Arc::clone(&access));
         let nodes = topology.map();
         let mut found = Err(ConnectError::NoNodes);

@@ -55,7 +55,7 @@ impl Admin {
 
     /// `None` where too little came back to tell.
     fn measure_one(&self, managed: &Managed, probe: Probe) -> Result<Option<u64>, Fault> {
-        let (account, timeouts) = (&self.access.account, self.access.timeouts);
+        let (account, timeouts) = (&self.access.login.account(), self.access.timeouts);
         let (connection, _) = Connection::open(&managed.node.endpoint, account, timeouts)?;
         let before = readings(managed).ok();
         let begun = Instant::now();

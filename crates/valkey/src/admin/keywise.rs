@@ -139,7 +139,8 @@ fn migrate(carriage: &Carriage<'_>, keys: &[&[u8]], room: &mut Room<'_>) -> Resu
     let within = CALL_WITHIN.min(access.timeouts.reply / 2).as_millis() as u64;
     let address = carriage.to.description.address;
     let (ip, port) = (address.ip().to_string(), u64::from(address.port()));
-    let secret = access.account.secret.reveal().as_bytes();
+    let account = access.login.account();
+    let secret = account.secret.reveal().as_bytes();
     let mut tries = 0;
     loop {
         let request = Request::new("MIGRATE").word(ip.as_bytes()).number(port).word(b"").number(0);

@@ -112,7 +112,8 @@ fn run_jobs(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<(), Ad
 
 /// The source needs the admin's secret to be let in by the target; it keeps it in memory only.
 fn prepare(carriage: &Carriage<'_>) -> Result<(), AdminError> {
-    let secret = carriage.admin.access.account.secret.reveal();
+    let account = carriage.admin.access.login.account();
+    let secret = account.secret.reveal();
     let orders = [
         Request::of(&["CONFIG", "SET", "masteruser", ADMIN_ACCOUNT, "masterauth", secret]),
         Request::of(&["CONFIG", "SET", "cluster-slot-migration-log-max-len", JOBS_REMEMBERED]),

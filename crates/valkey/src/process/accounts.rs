@@ -9,10 +9,11 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::endpoint::{
-    ADMIN_ACCOUNT, CHECK_ACCOUNT, DATA_ACCOUNT, LENDER_ACCOUNT, NEWCOMER_ACCOUNT, Secret,
+    ADMIN_ACCOUNT, Account, CHECK_ACCOUNT, DATA_ACCOUNT, LENDER_ACCOUNT, NEWCOMER_ACCOUNT, Secret,
 };
 use crate::lent::Countersign;
 use crate::slot::KEY_PATTERNS;
+use crate::wire::Request;
 
 pub const FILE_NAME: &str = "accounts";
 
@@ -139,8 +140,8 @@ impl Accounts {
     }
 }
 
-/// The file that the server takes its accounts from. It holds no secret, only hashes.
-fn accounts(secrets: &Secrets) -> String {
+/// What the account of a mount may do, in the words of the server.
+fn data_rules() -> String {
     let mut data = String::from("resetchannels -@all");
     for pattern in KEY_PATTERNS {
         write!(data, " ~{pattern}").expect("a string takes all");
@@ -148,6 +149,24 @@ fn accounts(secrets: &Secrets) -> String {
     for command in DATA_COMMANDS {
         write!(data, " +{command}").expect("a string takes all");
     }
+    data
+}
+
+/// The order that makes an account for one mount, or leaves it as it is.
+pub fn make_account(account: &Account) -> Request<'static> {
+    let rules = format!("reset on #{} {}", hashed(&account.secret), data_rules());
+    let words = ["ACL", "SETUSER", &account.name];
+    Request::of(&words.into_iter().chain(rules.split(' ')).collect::<Vec<_>>())
+}
+
+/// The order that ends an account, with all connections that logged in with it.
+pub fn end_account(name: &str) -> Request<'static> {
+    Request::of(&["ACL", "DELUSER", name])
+}
+
+/// The file that the server takes its accounts from. It holds no secret, only hashes.
+fn accounts(secrets: &Secrets) -> String {
+    let data = data_rules();
     let check = CHECK_COMMANDS.map(|command| format!("+{command}")).join(" ");
     format!(
         "user default off\n\

@@ -17,6 +17,7 @@ mod leaving;
 mod lent;
 mod load;
 mod marks;
+mod mounts;
 mod moving;
 mod near;
 mod rate;

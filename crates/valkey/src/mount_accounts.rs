@@ -1,0 +1,82 @@
+//! The accounts of mounts on nodes: made before a mount starts, and ended before anybody acts on its end.
+//!
+//! Whoever has the admin's secret does that. An order that was given up is not carried out behind a later
+//! one, as with everything that is asked of a node through the pool: an account that was ended is not made
+//! again by an order of before.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tidefs_model::NodeId;
+
+use crate::cluster::NodeDescription;
+use crate::endpoint::{Account, Pass, Timeouts};
+use crate::login::Login;
+use crate::pool::{Access, Node};
+use crate::process::{end_account, make_account};
+use crate::wire::Request;
+
+/// A node that takes longer is asked again later.
+const TIMEOUTS: Timeouts =
+    Timeouts { connect: Duration::from_secs(1), reply: Duration::from_secs(2) };
+const CONNECTIONS_PER_NODE: usize = 2;
+
+pub struct MountAccounts {
+    access: Arc<Access>,
+    nodes: Mutex<BTreeMap<NodeId, Arc<Node>>>,
+}
+
+impl MountAccounts {
+    pub fn new(admin: impl Into<Pass>) -> MountAccounts {
+        let login = Login::lasting(Account::admin(admin));
+        let (timeouts, connections_per_node) = (TIMEOUTS, CONNECTIONS_PER_NODE);
+        let access = Arc::new(Access { login, timeouts, connections_per_node });
+        MountAccounts { access, nodes: Mutex::default() }
+    }
+
+    /// Has nodes let mounts in. Answers those that did not do so: they do not answer, or refuse.
+    pub fn let_in(&self, nodes: &[NodeDescription], accounts: &[Account]) -> Vec<NodeId> {
+        let orders: Vec<_> = accounts.iter().map(make_account).collect();
+        self.order(nodes, &orders)
+    }
+
+    /// Has nodes let somebody in no more. On those that are not in the answer nothing of that account is
+    /// carried out from here on.
+    pub fn shut_out(&self, nodes: &[NodeDescription], name: &str) -> Vec<NodeId> {
+        self.order(nodes, &[end_account(name)])
+    }
+
+    fn order(&self, nodes: &[NodeDescription], orders: &[Request<'_>]) -> Vec<NodeId> {
+        let ways: Vec<_> = nodes.iter().map(|node| self.way_to(node)).collect();
+        let ask = |node: &Arc<Node>| {
+            let replies = node.ask_all(orders)?;
+            replies.into_iter().try_for_each(|reply| crate::connection::accepted(reply).map(drop))
+        };
+        let done: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = ways.iter().map(|node| scope.spawn(move || ask(node))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("asking a node")).collect()
+        });
+        let failed = ways.iter().zip(done).filter_map(|(node, done)| {
+            let fault = done.err()?;
+            tracing::debug!(node = %node.id, %fault, "a node has yet to hear who is let in");
+            Some(node.id)
+        });
+        failed.collect()
+    }
+
+    /// The same each time: it knows what was given up on the way.
+    fn way_to(&self, node: &NodeDescription) -> Arc<Node> {
+        let NodeDescription { id, class, memory, .. } = *node;
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Node::new(id, class, node.endpoint(), memory, Arc::clone(&self.access));
+        Arc::clone(nodes.entry(id).or_insert_with(new))
+    }
+
+    /// Nodes that are gone.
+    pub fn forget(&self, is_gone: impl Fn(NodeId) -> bool) {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|id, _| !is_gone(*id));
+    }
+}
