@@ -1,6 +1,7 @@
-"""A mount whose process is stopped for so long that the others take it for dead, and goes on (promises
-2, 7, 10, 11 and 12, and what docs/SEMANTICS.md says of it where it stops)."""
+"""A mount whose process is stopped for so long that it is expelled, and goes on (promises 2, 7, 10, 11,
+12 and 19)."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -33,8 +34,8 @@ def try_lock(file) -> bool:
 
 def stopped(race: Race) -> int:
     """While a mount stands still the others make, remove, replace and write files, append, and want its
-    lock; when it goes on it sees all that at once, appends where nobody else did, and gives nobody a
-    lock that is taken. Only where a mount is a process of its own."""
+    lock; when it goes on it sees all that at once, appends where nobody else did, is told that its lock is
+    gone, and gives nobody one that is taken. Only where a mount is a process of its own."""
     with race.mounted.one_more() as extra:
         if extra is None:
             return 0
@@ -55,20 +56,24 @@ def play(race: Race, extra, there) -> int:
         (here / name).touch()
     begun, still, goes_on, over, taken = flag(), flag(), flag(), flag(), flag()
 
-    def resident(_) -> list[bytes]:
-        """Through the mount that is stopped: has a lock, and appends all the time."""
-        records = []
+    def resident(_) -> tuple[list[bytes], list[bytes], bool]:
+        """Through the mount that is stopped: has a lock, and appends all the time. What was synced is
+        there, what failed is or is not."""
+        number, synced, doubtful = 0, [], []
         with open(there / "lock", "r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             look(there, "before")
             log = os.open(there / "log", os.O_WRONLY | os.O_APPEND)
             while not over.is_set():
-                records.append(b"0 %d\n" % len(records))
-                os.write(log, records[-1])
+                record = b"0 %d\n" % number
+                number += 1
+                written = is_done(lambda: (os.write(log, record), os.fsync(log)))
+                (synced if written else doubtful).append(record)
                 begun.set()
                 time.sleep(0.001)
             os.close(log)
-        return records
+            is_told = not is_done(lambda: os.pwrite(lock.fileno(), b"late", 0))
+        return synced, doubtful, is_told
 
     def others(chance) -> list[bytes]:
         """Through the other mounts, while that one stands still."""
@@ -113,18 +118,33 @@ def play(race: Race, extra, there) -> int:
                     raise Broken(f"a lock is given twice, through {view}")
         return looks + meet(race, there)
 
-    appended, others_appended, looks = race.run(resident, others, conductor)
+    (appended, doubtful, is_told), others_appended, looks = race.run(resident, others, conductor)
     if not appended or not others_appended:
         raise Broken("nothing was appended")
+    if taken.is_set() != is_told:
+        raise Broken(f"whether the lock is lost: {taken.is_set()}, and told: {is_told}")
     for view in [there, *race.views]:
-        found = (view / "log").read_bytes().splitlines(keepends=True)
+        # The place of an append that failed reads as zeros.
+        found = (view / "log").read_bytes().replace(b"\0", b"").splitlines(keepends=True)
+        sure = [line for line in found if line not in doubtful]
         for kind, records in ((b"0", appended), (b"1", others_appended)):
-            kept = [line for line in found if line.startswith(kind)]
+            kept = [line for line in sure if line.startswith(kind)]
             if kept != records:
                 raise Broken(f"{len(records)} records were appended, {view} has {len(kept)}")
-        if len(found) != len(appended) + len(others_appended):
+        if len(sure) != len(appended) + len(others_appended):
             raise Broken(f"{view} has records that nobody appended")
     return looks + len(appended) + len(others_appended)
+
+
+def is_done(work) -> bool:
+    """Or its bytes were lost with the mount's earlier term."""
+    try:
+        work()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return False
+    return True
 
 
 def look(view, when: str) -> int:

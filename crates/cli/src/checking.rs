@@ -10,6 +10,7 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{Clock, MountId};
 use tidefs_store::Store;
 
+use crate::admission::Doorkeeper;
 use crate::check_view::CheckView;
 use crate::nodes::Supervision;
 use crate::state::Paths;
@@ -19,13 +20,31 @@ use crate::storage::AnyStore;
 pub fn check(
     store: &AnyStore,
     manager: Option<Arc<Supervision>>,
+    doorkeeper: Option<&Doorkeeper>,
     paths: &Paths,
     repair: bool,
 ) -> anyhow::Result<CheckView> {
     let name = MountId(getrandom::u64().context("no random numbers")?);
+    if let Some(keeper) = doorkeeper {
+        // Others act on the end of a mount only when it is not let in any more, and a check comes as one.
+        keeper.end_killed();
+        keeper.let_guest_in(name)?;
+    }
+    let found = check_all(store, manager, paths, name, repair);
+    doorkeeper.iter().for_each(|keeper| keeper.has_left(name));
+    found
+}
+
+fn check_all(
+    store: &AnyStore,
+    manager: Option<Arc<Supervision>>,
+    paths: &Paths,
+    name: MountId,
+    repair: bool,
+) -> anyhow::Result<CheckView> {
     let records = paths.mount_records().into_iter().map(|(_, record)| record);
     let dead = records.filter(|record| !record.owner.is_running());
-    let dead = dead.map(|record| MountId(record.id)).collect();
+    let dead = dead.map(|record| record.name()).collect();
     let around = Around { store, manager, dead };
     match store {
         AnyStore::Embedded(store) => check_one(store, &around, name, repair),

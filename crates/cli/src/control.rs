@@ -32,6 +32,14 @@ pub enum Request {
     Full {
         node: Option<String>,
     },
+    /// A mount is about to join, or to come back, as this one.
+    Join {
+        mount: u64,
+    },
+    /// A mount has left.
+    Left {
+        mount: u64,
+    },
     /// Have so many nodes; answered when there are.
     Scale(u16),
     /// Empty and remove a node, by number, endpoint or id; answered when that is done.
@@ -48,6 +56,11 @@ pub enum Answer {
         hope: Hope,
     },
     Checked(Box<CheckView>),
+    /// With what a mount logs in to the nodes.
+    Account {
+        name: String,
+        secret: String,
+    },
     /// The nodes were changed.
     Changed(ChangeView),
     /// The text says why not and what to do.

@@ -7,17 +7,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use tidefs_control::{Settings, SettingsError};
 use tidefs_fs::Format;
 use tidefs_fuse::Requests;
-use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
+use tidefs_model::{ByteSize, Ino, MountId, NodeId, ShardKey, StripeKey};
 use tidefs_report::Losses;
 use tidefs_store::{NodeOverview, Overview};
 
+use crate::admission::{Door, Doorkeeper};
 use crate::check_view::CheckView;
 use crate::checking;
 use crate::cleanup::unmount_left;
@@ -89,6 +90,8 @@ pub struct FileSystem {
     limits: Option<LimitsView>,
     server: Option<ServerView>,
     storage: Mutex<Option<Storage>>,
+    /// Of the nodes, where there are any.
+    doorkeeper: Option<Weak<Doorkeeper>>,
     parts: Mutex<Parts>,
     /// Held by a check.
     checking: Mutex<()>,
@@ -187,12 +190,17 @@ impl FileSystem {
             earlier_requests: Requests::default(),
             instance: Some(instance),
         };
+        let doorkeeper = match storage.door() {
+            Some(Door::Here(keeper)) => Some(Arc::downgrade(keeper)),
+            _ => None,
+        };
         let file_system = FileSystem {
             paths,
             kind,
             limits: LimitsView::of(size),
             server: size.server.clone(),
             storage: Mutex::new(Some(storage)),
+            doorkeeper,
             parts: Mutex::new(parts),
             checking: Mutex::default(),
         };
@@ -232,6 +240,20 @@ impl FileSystem {
                 Ok(status) => Answer::Status(Box::new(status)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
+            Request::Join { mount } => match self.doorkeeper() {
+                Some(keeper) => match keeper.let_in(MountId(mount)) {
+                    Ok(account) => Answer::Account {
+                        name: account.name.into_owned(),
+                        secret: account.secret.reveal().to_owned(),
+                    },
+                    Err(error) => Answer::Refused(format!("{error:#}")),
+                },
+                None => Answer::Refused("there are no nodes to let anybody in to".to_owned()),
+            },
+            Request::Left { mount } => {
+                self.doorkeeper().iter().for_each(|keeper| keeper.has_left(MountId(mount)));
+                Answer::Done
+            }
             Request::Mount(point) => done(self.mount(point)),
             Request::Unmount(path) => done(self.unmount(&path)),
             Request::Stop if self.kind == Kind::Up => {
@@ -286,6 +308,11 @@ impl FileSystem {
         parts.write()
     }
 
+    /// Asked without waiting for a mount that is being made.
+    fn doorkeeper(&self) -> Option<Arc<Doorkeeper>> {
+        self.doorkeeper.as_ref()?.upgrade()
+    }
+
     /// How many nodes there are.
     pub fn node_count(&self) -> usize {
         self.nodes().len()
@@ -312,7 +339,8 @@ impl FileSystem {
             let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
             storage.as_ref().context("the file system is stopping")?.store_to_check()?
         };
-        let found = checking::check(&store, self.manager(), &self.paths, repair);
+        let keeper = self.doorkeeper();
+        let found = checking::check(&store, self.manager(), keeper.as_deref(), &self.paths, repair);
         if self.dead_nodes().is_empty() {
             return found;
         }

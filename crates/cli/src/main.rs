@@ -6,6 +6,7 @@
 //! of the command line. Everything that is started is noted first, and undone in the end,
 //! whatever happens in between.
 
+mod admission;
 mod arguments;
 mod change;
 mod change_view;

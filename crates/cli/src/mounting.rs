@@ -4,15 +4,16 @@
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Context;
-use tidefs_fs::{Config, Counters, Fs};
+use tidefs_fs::{Admission, Config, Counters, Fs};
 use tidefs_fuse::{MountOptions, Requests, Session, SystemClock};
 use tidefs_model::MountId;
 use tidefs_store::Store;
 
-use crate::cleanup::unmount_left;
+use crate::admission::Entrance;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::process::ProcessId;
@@ -62,6 +63,8 @@ pub struct ServedMount {
     /// What tells it from all others.
     number: u64,
     record: PathBuf,
+    /// How it got in, where there are nodes.
+    entrance: Option<Arc<Entrance>>,
 }
 
 impl ServedMount {
@@ -73,27 +76,41 @@ impl ServedMount {
     ) -> anyhow::Result<ServedMount> {
         let owner = ProcessId::current();
         let number = getrandom::u64().context("no random numbers")?;
-        let note = |point: &MountPoint| {
-            paths.note_mount(&MountRecord { point: point.clone(), owner, id: number })
-        };
+        let noted = |point: &MountPoint| MountRecord::new(point.clone(), owner, number);
         // Again when it is known which directory was made.
-        let record = note(&point)?;
-        let made = point.make().and_then(|()| note(&point));
+        let record = paths.note_mount(&noted(&point))?;
+        let made = point.make().and_then(|()| paths.note_mount(&noted(&point)));
         let id = MountId(number);
+        let mut let_in_at = None;
         let begun = made.map_err(anyhow::Error::from).and_then(|_| {
             let direct = storage.direct();
-            let store = storage.store().for_a_mount();
             let mut config = Config::new(id);
             (config.passthrough, config.sealing) = (direct, storage.sealing()?);
-            strike_off_dead(&store, paths);
-            match store {
-                AnyStore::Embedded(store) => mount(store, config, &point.path),
-                AnyStore::Valkey(store) => mount(store, config, &point.path),
+            if let Some(door) = storage.door() {
+                let account = door.let_in(id)?;
+                let_in_at = Some(door.clone());
+                let store = storage.store_for(account)?;
+                let entrance = Arc::new(Entrance {
+                    door: door.clone(),
+                    store: Arc::clone(store.inner()),
+                    mount: AtomicU64::new(id.0),
+                    paths: paths.clone(),
+                    record: noted(&point),
+                });
+                let mount = mount(store, config, &point.path, Some(entrance.clone()))?;
+                return Ok((mount, Some(entrance)));
             }
+            let store = storage.store().for_a_mount();
+            let mount = match store {
+                AnyStore::Embedded(store) => mount(store, config, &point.path, None),
+                AnyStore::Valkey(store) => mount(store, config, &point.path, None),
+            };
+            Ok((mount?, None))
         });
         match begun {
-            Ok(mount) => Ok(ServedMount { mount, point, number, record }),
+            Ok((mount, entrance)) => Ok(ServedMount { mount, point, number, record, entrance }),
             Err(error) => {
+                let_in_at.iter().for_each(|door| door.has_left(id));
                 point.remove();
                 let _ = std::fs::remove_file(record);
                 Err(error.context(format!("cannot mount on {}", point.path.display())))
@@ -144,6 +161,7 @@ impl ServedMount {
     /// Writes back and unmounts.
     pub fn end(self) -> anyhow::Result<()> {
         let ended = self.mount.end();
+        self.entrance.iter().for_each(|entrance| entrance.door.has_left(entrance.mount()));
         self.point.remove();
         let _ = std::fs::remove_file(self.record);
         ended
@@ -155,28 +173,16 @@ struct Served<S: Store> {
     session: Session,
 }
 
-/// Mounts whose processes were killed delay nobody: the register of mounts forgets them. What their
-/// kernels kept is gone with what they are mounted on.
-fn strike_off_dead(store: &AnyStore, paths: &Paths) {
-    for (note, record) in paths.mount_records() {
-        if record.owner.is_running() {
-            continue;
-        }
-        unmount_left(&record.point.path, Some(record.id));
-        if mount_table::has(&record.point.path, record.id) {
-            continue;
-        }
-        match store.strike_off(MountId(record.id)) {
-            Ok(()) => drop(std::fs::remove_file(note)),
-            Err(error) => tracing::info!(%error, "a dead mount is still on the list of mounts"),
-        }
-    }
-}
-
-fn mount<S: Store>(store: Arc<S>, config: Config, path: &Path) -> anyhow::Result<Box<dyn Mount>> {
+fn mount<S: Store>(
+    store: Arc<S>,
+    config: Config,
+    path: &Path,
+    entrance: Option<Arc<Entrance>>,
+) -> anyhow::Result<Box<dyn Mount>> {
     let mut options = MountOptions::new(path, config.mount.0);
     options.passthrough = config.passthrough;
-    let fs = Arc::new(Fs::mount(store, config, Arc::new(SystemClock))?);
+    let admission = entrance.map(|entrance| entrance as Arc<dyn Admission>);
+    let fs = Arc::new(Fs::mount_let_in(store, config, Arc::new(SystemClock), admission)?);
     let session = Session::mount(Arc::clone(&fs), &options)?;
     Ok(Box::new(Served { fs, session }))
 }

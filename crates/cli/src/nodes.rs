@@ -1,6 +1,7 @@
 //! The nodes of a file system that this process owns: their processes, and the manager that adds
 //! and removes them, which is a process of its own.
 
+mod accounts;
 mod hands;
 mod lent;
 mod link;

@@ -12,15 +12,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
 use tidefs_fuse::SystemClock;
-use tidefs_model::{
-    ByteSize, Granted, MountId, NodeClass, NodeId, Partition, StripeKey, StripeSize,
-};
+use tidefs_model::{ByteSize, Granted, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options, Pass,
-    ProcessError, Secrets, ServerProgram, Valkey,
+    Account, Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
+    Pass, ProcessError, Secrets, ServerProgram, Valkey,
 };
 
+use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::Size;
@@ -72,14 +71,6 @@ impl AnyStore {
 }
 
 impl AnyStore {
-    /// Takes a mount that died off the list of mounts.
-    pub fn strike_off(&self, mount: MountId) -> Result<(), tidefs_fs::Error> {
-        match self {
-            AnyStore::Embedded(store) => Fs::strike_off(&**store, mount),
-            AnyStore::Valkey(store) => Fs::strike_off(&**store, mount),
-        }
-    }
-
     /// Partitions that were lost with a node once, and are held by others now: what they held of
     /// inodes that had been granted is gone.
     pub fn losses(&self) -> BTreeMap<u16, Granted> {
@@ -113,6 +104,9 @@ pub struct Storage {
     direct: bool,
     /// With what stripes are sealed.
     key: Option<SealKey>,
+    /// Where mounts are let in to the nodes, where there are any.
+    door: Option<Door>,
+    paths: Paths,
 }
 
 impl Storage {
@@ -140,7 +134,17 @@ impl Storage {
         };
         format(&store, key.as_ref())?;
         let store = AnyStore::Embedded(Arc::new(store));
-        Ok(Storage { store, nodes: None, managed: None, takeover: None, direct, key })
+        let paths = paths.clone();
+        Ok(Storage {
+            store,
+            nodes: None,
+            managed: None,
+            takeover: None,
+            direct,
+            key,
+            door: None,
+            paths,
+        })
     }
 
     fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
@@ -192,12 +196,21 @@ impl Storage {
         if let (Some(lenders), Some(managed)) = (lenders, &managed) {
             lenders.serve(&nodes, managed.supervision(), paths)?;
         }
-        let room: Arc<dyn Room> = match &managed {
-            Some(managed) => managed.room(&store),
-            None => Arc::new(NoRoom),
-        };
+        let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
+        let door = Some(Door::Here(keeper));
+        let room = room(managed.as_ref(), &store);
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: Some(nodes), managed, takeover, direct: false, key })
+        let paths = paths.clone();
+        Ok(Storage {
+            store,
+            nodes: Some(nodes),
+            managed,
+            takeover,
+            direct: false,
+            key,
+            door,
+            paths,
+        })
     }
 
     /// Reaches the nodes that the owner of an instance started.
@@ -208,7 +221,17 @@ impl Storage {
         let store = Arc::new(Valkey::follow(roster, pass, Options::default())?);
         let room = nodes::asking(paths.clone(), Arc::clone(&store));
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
-        Ok(Storage { store, nodes: None, managed: None, takeover: None, direct: false, key })
+        let (door, paths) = (Some(Door::Elsewhere(paths.clone())), paths.clone());
+        Ok(Storage {
+            store,
+            nodes: None,
+            managed: None,
+            takeover: None,
+            direct: false,
+            key,
+            door,
+            paths,
+        })
     }
 
     /// The nodes that this process started and has not stopped, with their numbers.
@@ -262,6 +285,26 @@ impl Storage {
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
     }
 
+    /// Where mounts are let in, where there are nodes.
+    pub fn door(&self) -> Option<&Door> {
+        self.door.as_ref()
+    }
+
+    /// The store for one mount that was let in with an account.
+    pub fn store_for(&self, account: Account) -> anyhow::Result<Arc<Patient<Arc<Valkey>>>> {
+        let roster = match &self.nodes {
+            Some(nodes) => nodes.vouched(),
+            None => ClusterRecord::roster(&self.paths),
+        };
+        let store = Valkey::connect_as_mount(roster, account, Options::default())?;
+        let store = Arc::new(store);
+        let room = match &self.nodes {
+            Some(_) => room(self.managed.as_ref(), &store),
+            None => nodes::asking(self.paths.clone(), Arc::clone(&store)),
+        };
+        Ok(Arc::new(Patient::new(store, room)))
+    }
+
     /// What one more mount seals with, where stripes are sealed.
     pub fn sealing(&self) -> anyhow::Result<Option<Sealing>> {
         self.key.as_ref().map(SealKey::for_a_mount).transpose()
@@ -309,6 +352,11 @@ impl Lenders {
         lending::Service { nodes, manager, offers, secret }.serve(self.0);
         Ok(())
     }
+}
+
+/// What writers of this process wait at.
+fn room(managed: Option<&Managed>, store: &Arc<Valkey>) -> Arc<dyn Room> {
+    managed.map_or_else(|| Arc::new(NoRoom) as _, |managed| managed.room(store))
 }
 
 /// A number of nodes that nothing can change needs no manager.

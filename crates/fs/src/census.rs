@@ -83,7 +83,7 @@ impl<S: Store> Fs<S> {
             let used: Vec<_> = inos.into_iter().filter(|&ino| self.is_in_use(ino)).collect();
             self.census.let_go(&used);
             let answer = encode(number, used);
-            let batch = Batch::new().put(keys::answer(self.config.mount), answer).reclaims();
+            let batch = Batch::new().put(keys::answer(self.me()), answer).reclaims();
             self.store.batch(keys::CENSUS, &batch)?;
         }
         self.census.answered.store(question, Ordering::SeqCst);

@@ -16,11 +16,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, Run, ShardKey, StripeKey};
+use tidefs_model::{Ino, MountId, Run, ShardKey, StripeKey};
 use tidefs_sealed::Sealed;
 use tidefs_store::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
-    StripeWrite,
+    StripeWrite, caller,
 };
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
@@ -31,6 +31,7 @@ pub(crate) use publish::{Made, Making};
 use crate::error::Error;
 use crate::known_fields::KnownFields;
 use crate::leases::Leases;
+use crate::terms::EXPELLED;
 
 /// So many changes are worth a round of their own.
 pub(crate) const GROUP: usize = 64;
@@ -101,6 +102,18 @@ impl<S: Store> Deferring<S> {
     /// Nothing waits, nor is anything under way that other mounts would have to know of.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty() && self.store.is_settled()
+    }
+
+    /// The term of the mount.
+    pub fn term(&self) -> u64 {
+        self.leases.identity().term()
+    }
+
+    /// Begins a term, under another name. What was answered before and is not made never is.
+    pub fn begin_term(&self, mount: MountId, term: u64) {
+        // Nobody gets this far with them any more.
+        caller::in_term(self.term(), || self.give_up_all(&EXPELLED));
+        self.leases.begin_term(mount, term);
     }
 
     /// To be called now and then: see [`Sealed::tidy`].

@@ -1,13 +1,13 @@
 //! The file system as one mount sees it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Granted, Ino, MountId, Partition, ShardKey, Time};
 use tidefs_sealed::{Circumstances, Sealed};
-use tidefs_store::{Overview, Store, caller};
+use tidefs_store::{Overview, Store, StoreError, caller};
 
 use crate::attr::StatFs;
 use crate::census::Census;
@@ -28,7 +28,7 @@ use crate::leases::{self, Leases};
 use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
-use crate::membership::{Membership, Solitude};
+use crate::membership::{Admission, Membership, Solitude};
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 use crate::unfinished::Unfinished;
@@ -46,6 +46,9 @@ pub struct Fs<S: Store> {
     pub(crate) hints: Hints,
     pub(crate) listed: Listed,
     pub(crate) membership: Membership,
+    /// Where the owner of the file system may expel this mount.
+    pub(crate) admission: Option<Arc<dyn Admission>>,
+    pub(crate) stale_pages: Mutex<BTreeSet<Ino>>,
     pub(crate) locks: Locks,
     pub(crate) holding: Holding,
     pub(crate) counters: Counters,
@@ -136,28 +139,29 @@ impl<S: Store> Fs<S> {
         superblock::recreate(store, format, granted, now)
     }
 
-    /// Takes a mount off the list of mounts of which the caller knows that its process has ended,
-    /// and that no kernel answers from what it kept: others need not wait for it to be silent.
-    pub fn strike_off(store: &S, mount: MountId) -> Result<(), Error> {
-        Membership::outside(mount).leave(store)?;
-        if let Err(error) = leases::forget_gone(store) {
-            tracing::debug!(%error, "what mounts left that are gone stays in the store");
-        }
-        Ok(())
-    }
-
     /// Joins the file system in the store as one more mount. It may serve once it is
     /// [admitted](Fs::is_admitted).
     pub fn mount(store: Arc<S>, config: Config, clock: Arc<dyn Clock>) -> Result<Fs<S>, Error> {
+        Fs::mount_let_in(store, config, clock, None)
+    }
+
+    /// The same for one whom the owner of the file system has let in, and may expel.
+    pub fn mount_let_in(
+        store: Arc<S>,
+        config: Config,
+        clock: Arc<dyn Clock>,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
         if format.cipher.is_some() && config.sealing.is_none() {
             return Err(Error::NoKey);
         }
         let membership = Membership::join(&store, config.mount, clock.steady())?;
+        let membership = if admission.is_some() { membership.owned() } else { membership };
         if let Err(error) = leases::forget_gone(&store) {
             tracing::debug!(%error, "what mounts left that are gone stays in the store");
         }
-        Ok(Fs::with(store, config, clock, format, membership))
+        Ok(Fs::with(store, config, clock, format, membership, admission))
     }
 
     /// Hands that work on a file system without being a mount of it.
@@ -167,7 +171,7 @@ impl<S: Store> Fs<S> {
         clock: Arc<dyn Clock>,
         format: Format,
     ) -> Fs<S> {
-        Fs::with(store, config, clock, format, Membership::outside(config.mount))
+        Fs::with(store, config, clock, format, Membership::outside(config.mount), None)
     }
 
     fn with(
@@ -176,8 +180,10 @@ impl<S: Store> Fs<S> {
         clock: Arc<dyn Clock>,
         format: Format,
         membership: Membership,
+        admission: Option<Arc<dyn Admission>>,
     ) -> Fs<S> {
-        let leases = Arc::new(Leases::new(&config, clock.clone(), membership.solitude()));
+        let (identity, solitude) = (membership.identity(), membership.solitude());
+        let leases = Arc::new(Leases::new(&config, identity.clone(), clock.clone(), solitude));
         let known = config.remembers().then(|| KnownFields::new(leases.clone(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
         let store = Deferring::over(Arc::new(store), known, leases);
@@ -193,7 +199,9 @@ impl<S: Store> Fs<S> {
             hints: Hints::new(),
             listed: Listed::default(),
             membership,
-            locks: Locks::default(),
+            admission,
+            stale_pages: Mutex::default(),
+            locks: Locks::new(identity),
             holding: Holding::default(),
             counters: Counters::default(),
             foresight: Foresight::default(),
@@ -271,6 +279,16 @@ impl<S: Store> Fs<S> {
     /// start, and before the next call the kernel must have dropped every name and attribute that it
     /// keeps.
     pub fn beat(&self) -> Result<bool, Error> {
+        match self.in_this_term(|| self.beat_on()) {
+            Err(Error::Store(StoreError::Expelled)) => self.begin_term(),
+            news => {
+                self.open_term();
+                news
+            }
+        }
+    }
+
+    fn beat_on(&self) -> Result<bool, Error> {
         self.data.flush_aged(self.steady());
         self.data.free_waiting();
         if self.membership.is_about_to_share() && !self.is_settled() {
@@ -287,6 +305,10 @@ impl<S: Store> Fs<S> {
     /// The rest of the housekeeping, to be called as often; without it no other mount can start. A node
     /// that does not answer may hold it up, so the registration must not wait for it.
     pub fn keep_up(&self) {
+        self.in_this_term(|| self.keep_up_with_all());
+    }
+
+    fn keep_up_with_all(&self) {
         self.store.let_go_of_lapsed();
         self.store.publish();
         self.tell_appends();
@@ -320,7 +342,7 @@ impl<S: Store> Fs<S> {
     /// it answers `true`, and as often as [`Fs::beat`] otherwise, by a thread that nothing else holds up;
     /// without it this mount asks the store for everything while there is company.
     pub fn heed(&self) -> Result<bool, Error> {
-        self.store.heed()
+        self.in_this_term(|| self.store.heed())
     }
 
     /// The store has all that others must find there, but for locks.
@@ -402,6 +424,11 @@ impl<S: Store> Fs<S> {
         self.membership.time_alone(self.steady())
     }
 
+    /// What this mount calls itself.
+    pub(crate) fn me(&self) -> MountId {
+        self.store.leases.identity().mount()
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
@@ -415,7 +442,7 @@ impl<S: Store> Fs<S> {
     /// odd factor walks through all 64-bit numbers before it repeats one.
     pub(crate) fn new_transaction(&self) -> u64 {
         let count = self.transactions.fetch_add(1, Ordering::Relaxed);
-        self.config.mount.0.wrapping_add(count.wrapping_mul(TRANSACTION_STEP))
+        self.me().0.wrapping_add(count.wrapping_mul(TRANSACTION_STEP))
     }
 
     /// The shard that holds a name of a directory.

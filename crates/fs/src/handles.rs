@@ -30,6 +30,8 @@ pub struct FileHandle<S: Store> {
     pub mode: OpenMode,
     pub reader: ReadAhead,
     pub errors: ErrorCursor,
+    /// The term in which it was used last; what came with an earlier one may be lost.
+    pub term: AtomicU64,
     /// It was written to once while the file was new, and not closed or written to since.
     pub wrote_once: AtomicBool,
 }

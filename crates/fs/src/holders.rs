@@ -84,6 +84,12 @@ impl Holding {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// This mount is in no record any more, under its present name.
+    pub fn forget_all(&self) {
+        let files = std::mem::take(&mut *self.files());
+        self.noted().extend(files);
+    }
+
     fn files(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +170,7 @@ impl<S: Store> Fs<S> {
         let (mut noted, mut failures) = (Ok(()), FAILURES_MAX);
         for files in files.chunks(ENTERED_AT_ONCE) {
             // Most files are open on one mount.
-            let own = self.config.mount.0.to_be_bytes().to_vec();
+            let own = self.me().0.to_be_bytes().to_vec();
             let guess = if wish == Wish::Enter { None } else { Some(own) };
             let mut left: Vec<_> = files.iter().map(|file| (*file, guess.clone())).collect();
             for _ in 0..ATTEMPTS {
@@ -219,7 +225,7 @@ impl<S: Store> Fs<S> {
     }
 
     fn change_of(&self, wish: Wish, ino: Ino, known: Option<&[u8]>) -> Batch {
-        let (field, own) = (keys::holders(ino), self.config.mount);
+        let (field, own) = (keys::holders(ino), self.me());
         let mut holders: Vec<_> = decode(known).filter(|holder| *holder != own).collect();
         if wish == Wish::Enter {
             holders.push(own);

@@ -13,6 +13,8 @@ pub const CLOSED: &[u8] = b"x";
 pub const KEEPERS: &[u8] = b"k";
 /// A rename is finding out whether the directory is there; see [`crate::entering`].
 pub const OPENING: &[u8] = b"n";
+/// Present beside the registrations where their owner has said who is let in.
+pub const ADMITS: &[u8] = b"admits";
 /// First letter of the fields that hold entries.
 pub const ENTRY_PREFIX: u8 = b'e';
 /// First letter of the fields that hold inodes.
@@ -97,6 +99,17 @@ pub fn answer(mount: MountId) -> Vec<u8> {
 /// The registration of a mount.
 pub fn mount(mount: MountId) -> Vec<u8> {
     prefixed(b'm', &mount.0.to_be_bytes())
+}
+
+/// Of a mount that is let in, where the file system has an owner.
+pub fn admitted(mount: MountId) -> Vec<u8> {
+    prefixed(b'a', &mount.0.to_be_bytes())
+}
+
+/// The mount that a field says is let in.
+pub fn admitted_in(field: &[u8]) -> Option<MountId> {
+    let mount = field.strip_prefix(b"a")?.try_into().ok()?;
+    Some(MountId(u64::from_be_bytes(mount)))
 }
 
 /// The tenure in which a mount takes leases, in the superblock's shard.

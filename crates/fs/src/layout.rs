@@ -82,7 +82,7 @@ impl<S: Store> Fs<S> {
     /// Each file has its own run of the nearest node's partitions, so that they fill evenly and what
     /// has to move can move in small pieces.
     fn near(&self) -> Option<Run> {
-        let mount = self.config.mount.0;
+        let mount = self.me().0;
         let count = self.local_files.fetch_add(1, Ordering::Relaxed);
         self.store.near(mount, mount.wrapping_add(count.wrapping_mul(CHANCE_STEP)))
     }

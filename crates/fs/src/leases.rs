@@ -30,6 +30,7 @@ use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
 use tidefs_store::{Cursor, Page};
 
 use crate::config::Config;
+use crate::identity::Identity;
 use crate::keys;
 use crate::known_fields::AGE_MAX;
 use crate::membership::Solitude;
@@ -54,7 +55,7 @@ const LISTED_BYTES_MAX: usize = 4_096;
 const OTHERS_MAX: usize = 4_096;
 
 pub(crate) struct Leases {
-    me: MountId,
+    identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
     solitude: Arc<Solitude>,
     /// It keeps itself what it reads, until it ends.
@@ -93,9 +94,14 @@ enum Struck {
 }
 
 impl Leases {
-    pub fn new(config: &Config, clock: Arc<dyn Clock>, solitude: Arc<Solitude>) -> Leases {
+    pub fn new(
+        config: &Config,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+        solitude: Arc<Solitude>,
+    ) -> Leases {
         Leases {
-            me: config.mount,
+            identity,
             clock,
             solitude,
             keeps: AtomicBool::new(config.remembers()),
@@ -115,7 +121,8 @@ impl Leases {
     #[cfg(test)]
     pub fn none() -> Leases {
         let clock = Arc::new(tidefs_model::ManualClock::default());
-        Leases::new(&Config::new(MountId(0)), clock, Arc::default())
+        let identity = Arc::new(Identity::new(MountId(0)));
+        Leases::new(&Config::new(MountId(0)), identity, clock, Arc::default())
     }
 
     /// What everything that was read of a shard since it began is still right in: a time of being alone,
@@ -134,6 +141,25 @@ impl Leases {
     /// Nobody looks at these shards any more: their directory was removed.
     pub fn watch_no_more(&self, shards: impl Iterator<Item = ShardKey>) {
         shards.for_each(|shard| self.shards.watch_no_more(shard));
+    }
+
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Begins a term of the mount, which has no lease in it, under another name.
+    pub fn begin_term(&self, mount: MountId, term: u64) {
+        // No look is under way meanwhile.
+        let _heed = self.heed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.valid_until.store(0, Ordering::SeqCst);
+        self.end_all();
+        self.identity.begin(mount, term);
+        // Whoever was about to enter under the name of before is too late.
+        self.end_all();
+    }
+
+    fn me(&self) -> MountId {
+        self.identity.mount()
     }
 
     pub fn now(&self) -> Time {
@@ -195,7 +221,7 @@ impl Leases {
     }
 
     fn myself(&self) -> Keeper {
-        Keeper { mount: self.me, tenure: self.tenure.load(Ordering::SeqCst) }
+        Keeper { mount: self.me(), tenure: self.tenure.load(Ordering::SeqCst) }
     }
 
     /// A tenure was struck out at a time, or has ended where none is given.

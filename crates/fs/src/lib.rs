@@ -22,6 +22,7 @@ mod fs;
 mod handles;
 mod hints;
 mod holders;
+mod identity;
 mod inode;
 mod inodes;
 mod keys;
@@ -42,6 +43,7 @@ mod space;
 mod superblock;
 mod sync;
 mod table;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod unfinished;
@@ -56,7 +58,7 @@ pub use fs::Fs;
 pub use layout::{Layout, PLACEMENT};
 pub use lifetimes::{KernelCache, Lifetimes, Standing};
 pub use locks::Wait;
-pub use membership::LIFETIME_MAX;
+pub use membership::{Admission, Admitted, LIFETIME_MAX};
 pub use ops::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
     RenameMode, Seek, SpaceMode, Taken, XattrMode,

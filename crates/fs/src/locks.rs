@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, MountId, ShardKey, Time};
 
+use crate::identity::Identity;
 use crate::ops::{Handle, Lock};
 pub(crate) use ranges::{Change, Held};
 pub(crate) use shared::Known;
@@ -30,8 +31,9 @@ pub use waiting::Wait;
 use waiting::{News, Waits};
 
 /// The locks of one mount.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Locks {
+    identity: Arc<Identity>,
     files: Mutex<HashMap<Ino, Arc<LockedFile>>>,
     /// How many there are, for whoever looks whether there are any.
     count: AtomicUsize,
@@ -48,6 +50,7 @@ pub(crate) struct Locks {
 pub(crate) struct LockedFile {
     ino: Ino,
     home: ShardKey,
+    identity: Arc<Identity>,
     state: Mutex<State>,
 }
 
@@ -60,17 +63,38 @@ pub(crate) struct State {
     is_published: bool,
     /// The file's inode as it was when its locks were put last, for whoever put them.
     pub inode: Option<Vec<u8>>,
+    /// The term in which all that was so.
+    term: u64,
+    /// Handles whose locks were lost with an earlier one, until they are closed.
+    lost: Vec<Handle>,
     /// It is in the table no more, so nothing may be put here.
     is_over: bool,
 }
 
 impl LockedFile {
+    /// Locks of an earlier term are others' to take.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = self.identity.term();
+        if state.term != term {
+            state.begin_term(term);
+        }
+        state
     }
 }
 
 impl State {
+    fn begin_term(&mut self, term: u64) {
+        let held = std::mem::take(&mut self.held);
+        self.lost.extend(held.iter().map(|held| held.handle));
+        (self.record, self.is_published, self.term) = (None, false, term);
+    }
+
+    /// The handle is closed.
+    pub fn forget_lost(&mut self, handle: Handle) {
+        self.lost.retain(|lost| *lost != handle);
+    }
+
     /// Locks of other owners in this mount that are in the way.
     pub fn in_the_way<'s>(&'s self, wanted: &'s Lock) -> impl Iterator<Item = &'s Held> + 's {
         ranges::in_the_way(&self.held, wanted)
@@ -88,6 +112,24 @@ impl State {
 }
 
 impl Locks {
+    pub fn new(identity: Arc<Identity>) -> Locks {
+        Locks {
+            identity,
+            files: Mutex::default(),
+            count: AtomicUsize::new(0),
+            waits: Mutex::default(),
+            news: News::default(),
+            absent: Mutex::default(),
+            checked: Mutex::default(),
+        }
+    }
+
+    /// A lock that was taken through a handle was lost with an earlier term.
+    pub fn has_lost(&self, ino: Ino, handle: Handle) -> bool {
+        let file = self.files().get(&ino).cloned();
+        file.is_some_and(|file| file.state().lost.contains(&handle))
+    }
+
     /// Programs of this mount have locks on a file, or had them while there was company.
     pub fn are_on(&self, ino: Ino) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.files().contains_key(&ino)
@@ -103,7 +145,14 @@ impl Locks {
         loop {
             let file = {
                 let mut files = self.files();
-                let new = || Arc::new(LockedFile { ino, home, state: Mutex::default() });
+                let new = || {
+                    Arc::new(LockedFile {
+                        ino,
+                        home,
+                        identity: Arc::clone(&self.identity),
+                        state: Mutex::default(),
+                    })
+                };
                 let file = files.entry(ino).or_insert_with(new).clone();
                 self.count.store(files.len(), Ordering::SeqCst);
                 file
@@ -119,7 +168,8 @@ impl Locks {
     }
 
     fn leave_if_free(&self, file: &LockedFile, state: &mut State) {
-        if state.held.is_empty() && !state.is_published && !state.is_over {
+        let is_free = state.held.is_empty() && state.lost.is_empty() && !state.is_published;
+        if is_free && !state.is_over {
             state.is_over = true;
             let mut files = self.files();
             files.remove(&file.ino);

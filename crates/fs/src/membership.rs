@@ -8,8 +8,12 @@
 //! Every registration raises a counter, so that a mount can claim to be alone only if nobody came
 //! since it looked.
 //!
+//! Where the file system has an owner, it alone expels mounts (`admission.rs`), and others wait for that.
+//! Where it has none all mounts are in one process, and expel each other.
+//!
 //! Each time that is handed in is of a clock that nobody sets.
 
+mod admission;
 mod others;
 mod register;
 mod solitude;
@@ -23,7 +27,10 @@ use tidefs_model::{MountId, Time};
 use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
+use crate::identity::Identity;
 use crate::keys;
+pub(crate) use admission::admitted;
+pub use admission::{Admission, Admitted};
 use others::{Company, Others};
 use register::{BEATS, CHANGES, SHARES, decode, number, registration};
 pub(crate) use register::{Member, QUESTION, members, remove};
@@ -41,7 +48,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// This mount's view of the others.
 #[derive(Debug)]
 pub struct Membership {
-    mount: MountId,
+    identity: Arc<Identity>,
+    /// Others are expelled by the owner of the file system.
+    is_owned: bool,
     /// Held for reading by operations that rely on being alone, for writing while that changes.
     relying: RwLock<()>,
     solitude: Arc<Solitude>,
@@ -88,7 +97,8 @@ impl Membership {
     /// Of one who is no mount, and no other mount knows of: never alone.
     pub fn outside(mount: MountId) -> Membership {
         Membership {
-            mount,
+            identity: Arc::new(Identity::new(mount)),
+            is_owned: false,
             relying: RwLock::new(()),
             solitude: Arc::default(),
             times_alone: AtomicU64::new(0),
@@ -101,6 +111,19 @@ impl Membership {
             has_expelled: AtomicBool::new(false),
             state: Mutex::default(),
         }
+    }
+
+    /// The same where the owner of the file system expels mounts.
+    pub fn owned(self) -> Membership {
+        Membership { is_owned: true, ..self }
+    }
+
+    pub fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity)
+    }
+
+    fn me(&self) -> MountId {
+        self.identity.mount()
     }
 
     /// The census that is under way, as far as this mount knows; 0 for none.
@@ -171,7 +194,7 @@ impl Membership {
         };
         let mut batch = Batch::new().read(CHANGES).read(QUESTION);
         if beat_due {
-            let mount = keys::mount(self.mount);
+            let mount = keys::mount(self.me());
             batch = batch.present(mount.clone()).add(mount, BEATS, 1).reclaims();
         }
         let mut outcome = store.batch(keys::MOUNTS, &batch)?;
@@ -207,6 +230,11 @@ impl Membership {
         !self.is_back.load(Ordering::SeqCst) && now - ticked < LIFETIME_ALONE
     }
 
+    /// Others have yet to take note that this mount is there again.
+    pub fn is_back(&self) -> bool {
+        self.is_back.load(Ordering::SeqCst)
+    }
+
     /// Others may have taken what this mount had while they took it for dead, and are yet to say so in
     /// the store. Of two that wait for each other so, both stop in the end.
     pub fn yields(&self, now: Time) -> bool {
@@ -221,12 +249,12 @@ impl Membership {
     /// Registers anew after the registrations were lost, or others have taken this mount for dead.
     /// They have yet to do the same, or to take note, so this mount takes itself for one of several
     /// until they must have. `true`: as [`Membership::tick`].
-    fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
+    pub fn rejoin(&self, store: &impl Store, now: Time) -> Result<bool, Error> {
         self.is_back.store(true, Ordering::SeqCst);
         self.assume_company();
         // One whose kernel may keep something says that it shares when that has forgotten.
         let has_said = self.says_it_shares.load(Ordering::SeqCst);
-        store.batch(keys::MOUNTS, &registration(self.mount, has_said))?;
+        store.batch(keys::MOUNTS, &registration(self.me(), has_said))?;
         {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (state.last_beat, state.rejoined) = (now, Some(state.others.watched(now)));
@@ -238,7 +266,7 @@ impl Membership {
 
     /// Ends the registration.
     pub fn leave(&self, store: &impl Store) -> Result<(), Error> {
-        let batch = Batch::new().delete(keys::mount(self.mount)).add(CHANGES, 0, 1).reclaims();
+        let batch = Batch::new().delete(keys::mount(self.me())).add(CHANGES, 0, 1).reclaims();
         store.batch(keys::MOUNTS, &batch)?;
         Ok(())
     }
@@ -276,15 +304,26 @@ impl Membership {
         state.others.silence_of(mount, now)
     }
 
-    /// The other mounts that are registered and not taken for dead.
+    /// The other mounts that are registered and not dead.
     pub fn others(&self, now: Time) -> Vec<MountId> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.others.not_silent(now).collect()
+        // Those that are silent and not expelled may go on.
+        match self.is_owned {
+            true => state.others.all().collect(),
+            false => state.others.not_silent(now).collect(),
+        }
     }
 
     /// Ends the registration of a mount that was taken for dead, so that it notices if it is not.
     /// `false`: it has moved meanwhile.
     pub fn expel(&self, store: &impl Store, mount: MountId) -> Result<bool, Error> {
+        if self.is_owned {
+            let is_expelled = self.is_expelled(store, mount)?;
+            if is_expelled {
+                self.note_expelled(mount);
+            }
+            return Ok(is_expelled);
+        }
         let field = keys::mount(mount);
         let read = Batch::new().read(field.clone());
         let Some(record) = store.batch(keys::MOUNTS, &read)?.take(0) else { return Ok(true) };
@@ -299,10 +338,23 @@ impl Membership {
         let batch = Batch::new().equals(field.clone(), record).delete(field).add(CHANGES, 0, 1);
         let is_expelled = store.batch(keys::MOUNTS, &batch.reclaims())?.applied();
         if is_expelled {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).others.expelled(mount);
-            self.has_expelled.store(true, Ordering::SeqCst);
+            self.note_expelled(mount);
         }
         Ok(is_expelled)
+    }
+
+    fn note_expelled(&self, mount: MountId) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).others.expelled(mount);
+        self.has_expelled.store(true, Ordering::SeqCst);
+    }
+
+    /// The owner of the file system has expelled a mount, or let it go; never so where it has none.
+    pub fn is_expelled(&self, store: &impl Store, mount: MountId) -> Result<bool, Error> {
+        Ok(self.is_owned && admission::is_expelled(store, mount)?)
+    }
+
+    pub fn is_owned(&self) -> bool {
+        self.is_owned
     }
 
     /// This mount has taken others off the list since it was asked last.
@@ -334,7 +386,7 @@ impl Membership {
 
     fn look<'a>(&self, members: &'a [Member], now: Time) -> Company<'a> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.others.look(self.mount, members, now)
+        state.others.look(Some(self.me()), members, now)
     }
 
     /// What serves from now on relies on it that those who were taken for dead find that out before
@@ -354,13 +406,13 @@ impl Membership {
             return Ok(());
         }
         let changes = number(store.batch(keys::MOUNTS, &Batch::new().read(CHANGES))?.take(0));
-        if members(store)?.iter().any(|member| member.mount != self.mount) {
+        if members(store)?.iter().any(|member| member.mount != self.me()) {
             return Ok(());
         }
         let batch = Batch::new()
             .at_most(CHANGES, 0, changes)
-            .present(keys::mount(self.mount))
-            .patch(keys::mount(self.mount), SHARES, 0_u64.to_be_bytes())
+            .present(keys::mount(self.me()))
+            .patch(keys::mount(self.me()), SHARES, 0_u64.to_be_bytes())
             .reclaims();
         self.says_it_shares.store(false, Ordering::SeqCst);
         if store.batch(keys::MOUNTS, &batch)?.applied() {
@@ -384,7 +436,7 @@ impl Membership {
     fn acknowledge(&self, store: &impl Store) -> Result<(), Error> {
         let is_ready = self.ready.load(Ordering::SeqCst) == self.times_alone();
         if is_ready && self.must_acknowledge.load(Ordering::SeqCst) {
-            let mount = keys::mount(self.mount);
+            let mount = keys::mount(self.me());
             let batch = Batch::new().present(mount.clone());
             let batch = batch.patch(mount, SHARES, 1_u64.to_be_bytes()).reclaims();
             if !store.batch(keys::MOUNTS, &batch)?.applied() {

@@ -11,6 +11,7 @@ mod deferred;
 mod directory_renames;
 mod early;
 mod entering;
+mod expelled;
 mod following;
 mod full;
 mod holders;

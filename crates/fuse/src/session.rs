@@ -8,6 +8,7 @@
 mod ticker;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{Filesystem, SessionACL};
 use tidefs_fs::{Error, Fs};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use crate::adapter::{Adapter, Kernel, forgets_attributes};
@@ -48,6 +50,10 @@ pub(crate) trait Served: Send + Sync {
     fn beat(&self) -> Result<bool, Error>;
     /// Housekeeping that may have to wait.
     fn keep_up(&self);
+    /// Files of which the kernel is to drop its pages.
+    fn take_stale_pages(&self) -> BTreeSet<Ino> {
+        BTreeSet::new()
+    }
     /// Lets go of what other mounts want to change. `true`: to be called again soon.
     fn heed(&self) -> Result<bool, Error> {
         Ok(false)
@@ -65,6 +71,10 @@ impl<S: Store> Served for Fs<S> {
 
     fn keep_up(&self) {
         Fs::keep_up(self);
+    }
+
+    fn take_stale_pages(&self) -> BTreeSet<Ino> {
+        Fs::take_stale_pages(self)
     }
 
     fn heed(&self) -> Result<bool, Error> {

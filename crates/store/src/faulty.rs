@@ -15,7 +15,7 @@ use self::gate::Gate;
 pub use self::gate::Pause;
 use crate::{
     Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
-    StripeWrite,
+    StripeWrite, caller,
 };
 
 /// What a call of a store does. Pins are not counted: they cannot fail.
@@ -100,6 +100,8 @@ struct Plan {
     pairs: u64,
     near: Option<Run>,
     is_full: bool,
+    /// The client's term, and whether work that belongs to none is served.
+    term: Option<(u64, bool)>,
 }
 
 impl<S: Store> Faulty<S> {
@@ -122,6 +124,12 @@ impl<S: Store> Faulty<S> {
     /// No call fails from now on. What is paused stays paused.
     pub fn heal(&self) {
         self.plan().faults.clear();
+    }
+
+    /// Work of another term is refused from now on, as by nodes that have expelled the client, and work of
+    /// no term where this one is not open.
+    pub fn set_term(&self, term: u64, is_open: bool) {
+        self.plan().term = Some((term, is_open));
     }
 
     /// These partitions are near from now on, whoever asks.
@@ -169,6 +177,7 @@ impl<S: Store> Faulty<S> {
     ) -> Result<T, StoreError> {
         let fault = self.begin(operation);
         self.gate.pass(operation, When::Before)?;
+        self.check_term()?;
         if let Some(Fault { when: When::Before, error, .. }) = fault {
             return Err(error);
         }
@@ -177,6 +186,15 @@ impl<S: Store> Faulty<S> {
         match fault {
             Some(Fault { error, .. }) => done.and(Err(error)),
             None => done,
+        }
+    }
+
+    fn check_term(&self) -> Result<(), StoreError> {
+        let Some((term, is_open)) = self.plan().term else { return Ok(()) };
+        match caller::term() {
+            Some(wanted) if wanted != term => Err(StoreError::Expelled),
+            None if !is_open => Err(StoreError::Unavailable { endpoint: "a node".into() }),
+            _ => Ok(()),
         }
     }
 

@@ -49,6 +49,9 @@ impl MountAccounts {
     }
 
     fn order(&self, nodes: &[NodeDescription], orders: &[Request<'_>]) -> Vec<NodeId> {
+        if orders.is_empty() {
+            return Vec::new();
+        }
         let ways: Vec<_> = nodes.iter().map(|node| self.way_to(node)).collect();
         let ask = |node: &Arc<Node>| {
             let replies = node.ask_all(orders)?;

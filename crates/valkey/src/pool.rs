@@ -229,7 +229,7 @@ impl Node {
                 let since = gate.down.as_ref().map_or(now, |down| down.since);
                 let is_of_a_term = matches!(fault, Fault::Expelled | Fault::Outside);
                 // Where others get through, there was no room on the link.
-                if !is_of_a_term && !(fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
+                if !(is_of_a_term || fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
                     gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
                 }
                 self.tell_a_waiter(gate);

@@ -19,6 +19,7 @@ use tidefs_valkey::{
     Pass, ProcessError, ProcessId, Secret, Secrets,
 };
 
+use super::accounts::Accounts;
 use crate::lending::{Identities, Offers};
 use crate::state::{ClusterRecord, Paths, room};
 
@@ -34,6 +35,7 @@ struct Inner {
     network: Network,
     paths: Paths,
     offers: Offers,
+    accounts: Accounts,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
     started: Condvar,
@@ -92,11 +94,14 @@ impl LocalNodes {
         let ClusterSpec { server, hosts, secrets, network, .. } = spec;
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
+        let accounts =
+            Accounts::new(Pass { secret: secrets.admin.clone(), credentials: network.of_client() });
         LocalNodes(Arc::new(Inner {
             server,
             hosts,
             secrets,
             network,
+            accounts,
             paths,
             offers: Offers::default(),
             roster: Mutex::new(roster),
@@ -125,6 +130,16 @@ impl LocalNodes {
 
     pub fn network(&self) -> &Network {
         &self.0.network
+    }
+
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.0.accounts
+    }
+
+    /// All nodes that may carry something out, also those that are being ended.
+    pub(super) fn running(&self) -> Vec<NodeDescription> {
+        let there = describe(&self.roster()).nodes.into_iter();
+        there.filter(|node| !self.has_ended(node)).collect()
     }
 
     /// Nodes that lenders offer.
@@ -305,7 +320,11 @@ impl Provisioner for LocalNodes {
         self.0.started.notify_all();
         let started = started?;
         roster.add(started.clone());
-        if let Err(failure) = self.write(&roster) {
+        drop(roster);
+        // Before anybody makes it hold something.
+        let told = self.tell_newcomer(&started);
+        let mut roster = self.roster();
+        if let Err(failure) = told.and_then(|()| self.write(&roster)) {
             roster.nodes.retain(|(_, node)| node.id != started.id);
             self.0.offers.free(started.id);
             let _ = started.stop();

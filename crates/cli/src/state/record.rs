@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidefs_model::MountId;
 
 use super::instance::Paths;
 use super::origin::{Origin, Whose, changed, machine_started};
@@ -63,6 +64,20 @@ pub struct MountRecord {
     pub owner: ProcessId,
     /// What tells the mount from all others, in the store and in the table of mounts.
     pub id: u64,
+    /// What it calls itself in the store since it was expelled last; 0 before.
+    #[serde(default)]
+    pub renamed: u64,
+}
+
+impl MountRecord {
+    pub fn new(point: MountPoint, owner: ProcessId, id: u64) -> MountRecord {
+        MountRecord { point, owner, id, renamed: 0 }
+    }
+
+    /// What it calls itself in the store.
+    pub fn name(&self) -> MountId {
+        MountId(if self.renamed == 0 { self.id } else { self.renamed })
+    }
 }
 
 impl Record {

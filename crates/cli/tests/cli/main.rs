@@ -24,6 +24,7 @@ mod scarcity;
 mod sealed;
 mod signals;
 mod staging;
+mod stopped;
 mod terminal;
 mod user;
 mod waiting;

@@ -75,6 +75,12 @@ impl<S: Store> Check<'_, S> {
 
     /// Watches until each mount was seen to live, or has been silent for so long that it is dead.
     pub fn dead_members(&self, living: &mut Living) -> Result<Vec<Finding>, Error> {
+        // Of those that the owner of the file system lets in, it alone says when they are dead.
+        for mount in membership::admitted(self.store)? {
+            if let Some(member) = living.members.get_mut(&mount) {
+                member.lives |= !self.surroundings.is_dead(mount);
+            }
+        }
         loop {
             living.look(&self.members()?);
             let watched = living.watch.look(self.clock.steady());

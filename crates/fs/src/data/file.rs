@@ -70,7 +70,7 @@ impl<S: Store> OpenFile<S> {
     pub fn write(&self, errors: &ErrorCursor, offset: u64, bytes: &[u8]) -> Result<usize, Error> {
         end_of(offset, bytes.len() as u64)?;
         match &self.0 {
-            Bytes::Striped(striped) => striped.write(errors, offset, bytes),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.write(errors, offset, bytes)),
             Bytes::Pinned(pinned) => pinned.write(offset, bytes).map(|()| bytes.len()),
         }
     }
@@ -84,7 +84,7 @@ impl<S: Store> OpenFile<S> {
         at: &AppendedAt,
     ) -> Result<Range<u64>, Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.append(errors, bytes, at),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.append(errors, bytes, at)),
             // It never waits for room, so what was appended is not begun again.
             Bytes::Pinned(pinned) => {
                 pinned.append(bytes).map(|offset| offset..offset + bytes.len() as u64)
@@ -103,7 +103,7 @@ impl<S: Store> OpenFile<S> {
     /// Has the store know of what was appended while this mount was alone.
     pub fn tell_appends(&self) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.tell_appends(),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.tell_appends()),
             Bytes::Pinned(_) => Ok(()),
         }
     }
@@ -121,7 +121,7 @@ impl<S: Store> OpenFile<S> {
     /// inode. Reports the failure of an earlier write that this handle had not been told of.
     pub fn flush(&self, errors: &ErrorCursor) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.flush(errors, None),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.flush(errors, None)),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }
@@ -133,7 +133,9 @@ impl<S: Store> OpenFile<S> {
         membership: &Membership,
     ) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.flush(errors, Some(membership)),
+            Bytes::Striped(striped) => {
+                striped.in_a_term(|| striped.flush(errors, Some(membership)))
+            }
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }
@@ -141,7 +143,7 @@ impl<S: Store> OpenFile<S> {
     /// The same without a handle to report to: nobody hears what the last close of all answers.
     pub fn settle(&self, membership: &Membership) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.settle_at_once(membership),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.settle_at_once(membership)),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }
@@ -149,7 +151,7 @@ impl<S: Store> OpenFile<S> {
     /// Does what closing the file would. What fails is left for that to tell.
     pub fn settle_early(&self, membership: &Membership) {
         if let Bytes::Striped(striped) = &self.0
-            && let Err(error) = striped.settle_at_once(membership)
+            && let Err(error) = striped.in_a_term(|| striped.settle_at_once(membership))
         {
             tracing::debug!(%error, ino = %striped.ino(), "a file was not made before its close");
         }
@@ -159,7 +161,7 @@ impl<S: Store> OpenFile<S> {
     pub fn truncate(&self, size: u64) -> Result<(), Error> {
         end_of(size, 0)?;
         match &self.0 {
-            Bytes::Striped(striped) => striped.truncate(size),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.truncate(size)),
             Bytes::Pinned(pinned) => pinned.truncate(size),
         }
     }
@@ -168,7 +170,7 @@ impl<S: Store> OpenFile<S> {
         let end = end_of(offset, length)?;
         match &self.0 {
             _ if length == 0 => Err(Error::Invalid),
-            Bytes::Striped(striped) => striped.allocate(offset..end, mode),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.allocate(offset..end, mode)),
             Bytes::Pinned(pinned) => pinned.allocate(offset..end, mode),
         }
     }
@@ -241,7 +243,7 @@ impl<S: Store> OpenFile<S> {
     /// is the one that will be, where it is not now.
     pub fn settle_times(&self, mtime: Option<Time>) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.settle(),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.settle()),
             Bytes::Pinned(pinned) => pinned.settle_times(mtime),
         }
     }
@@ -250,7 +252,7 @@ impl<S: Store> OpenFile<S> {
     /// frees its memory, `later` if other mounts may just have found it.
     pub fn discard(&self, later: bool) {
         match &self.0 {
-            Bytes::Striped(striped) => striped.discard(later),
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.discard(later)),
             // Its file goes whole with the inode, since programs may still have it mapped.
             Bytes::Pinned(_) => {}
         }

@@ -125,7 +125,8 @@ impl<S: Store> Striped<S> {
     fn try_commit_aged(self: &Arc<Self>) -> bool {
         let file = Arc::clone(self);
         let commit = move || {
-            if let Err(error) = caller::without_waiting(|| file.commit_aged()) {
+            let commit = || file.in_a_term(|| file.commit_aged());
+            if let Err(error) = caller::without_waiting(commit) {
                 tracing::debug!(%error, ino = %file.ino(), "what arrived is not counted yet");
             }
         };
@@ -171,7 +172,9 @@ impl<S: Store> Striped<S> {
 
     /// Sends what nobody else is sending.
     pub fn send_begun(self: &Arc<Self>, sending: Vec<Sending>) {
-        let results = caller::work_at(Arc::clone(self) as _, || self.store(&sending));
+        let Some((_, first)) = sending.first() else { return };
+        let work = || caller::in_term(first.term, || self.store(&sending));
+        let results = caller::work_at(Arc::clone(self) as _, work);
         self.end_sends(sending, results);
     }
 
@@ -294,6 +297,10 @@ impl<S: Store> Striped<S> {
                         self.path.counts_later(self);
                     }
                 }
+                // That was told when the term began.
+                Err(Error::Store(StoreError::Expelled)) if written.term != state.term => {
+                    state.residue_end = state.residue_end.max(end);
+                }
                 Err(error) => {
                     self.tell(&error, *index);
                     state.failed(end, error);
@@ -321,6 +328,10 @@ impl<S: Store> Striped<S> {
             }
             let written = Arc::into_inner(written).expect("its sender has the last of them");
             let birth = written.birth;
+            if written.term != state.term {
+                state.sent(index);
+                continue;
+            }
             if let Some(replaced) = state.put_back(index, written) {
                 self.path.unsent.remove(replaced);
             }

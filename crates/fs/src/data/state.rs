@@ -19,6 +19,7 @@ use super::ranges::Ranges;
 use super::unsent::Unsent;
 use crate::Error;
 use crate::inode::Inode;
+use crate::terms::EXPELLED;
 
 /// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
 /// cost of finding a place among them small.
@@ -30,6 +31,8 @@ pub(super) struct Written {
     buffer: Buffer,
     pub ranges: Ranges,
     pub birth: u64,
+    /// In which term.
+    pub term: u64,
     /// When the first of them was written.
     pub since: Time,
     /// A sender takes it as soon as nothing else of the stripe is in flight.
@@ -81,6 +84,8 @@ pub struct Outgrown {
 
 pub(super) struct State {
     stripe_size: StripeSize,
+    /// The term in which everything here was written and read.
+    pub term: u64,
     pub stored: Stored,
     pub stripes: BTreeMap<u32, Stripe>,
     /// What reached the store since the last commit began.
@@ -114,9 +119,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(stripe_size: StripeSize, inode: &Inode) -> State {
+    pub fn new(stripe_size: StripeSize, inode: &Inode, term: u64) -> State {
         State {
             stripe_size,
+            term,
             stored: Stored::of(inode),
             stripes: BTreeMap::new(),
             arrived: Arrived::default(),
@@ -151,7 +157,20 @@ impl State {
         buffered.max(self.arrived.end).max(self.committing.end)
     }
 
-    #[cfg(test)]
+    /// What an earlier term had not stored is lost: others may have written there since.
+    pub fn begin_term<F>(&mut self, term: u64, unsent: &Unsent<F>) {
+        self.term = term;
+        self.ahead.clear();
+        (self.foreign, self.as_of) = (true, None);
+        if self.is_dirty() {
+            let end = self.pending_end();
+            self.cut_stripes(0..=u32::MAX, unsent);
+            (self.arrived, self.committing) = Default::default();
+            (self.changed, self.arrived_since) = (None, None);
+            self.failed(end, EXPELLED);
+        }
+    }
+
     pub fn is_dirty(&self) -> bool {
         !self.stripes.is_empty() || self.has_uncommitted()
     }
@@ -271,7 +290,7 @@ impl State {
     /// Opens a buffer for new writes to a stripe that has none.
     pub fn open_buffer(&mut self, index: u32, buffer: Buffer, birth: u64, since: Time) {
         let ranges = Ranges::default();
-        let written = Written { buffer, ranges, birth, since, due: false };
+        let written = Written { buffer, ranges, birth, term: self.term, since, due: false };
         self.stripes.entry(index).or_default().dirty = Some(written);
     }
 

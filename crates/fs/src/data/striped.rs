@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use tidefs_model::{Ino, StripeKey};
-use tidefs_store::Store;
+use tidefs_store::{Store, caller};
 
 use super::DataPath;
 use super::append::Appends;
 use super::record::Record;
 use super::state::{State, Stored};
+use crate::Error;
 use crate::inode::Inode;
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::terms::EXPELLED;
 
 pub(super) struct Striped<S: Store> {
     pub path: Arc<DataPath<S>>,
@@ -37,7 +39,7 @@ pub(super) struct Striped<S: Store> {
 
 impl<S: Store> Striped<S> {
     pub fn new(path: Arc<DataPath<S>>, record: Record<S>, inode: &Inode) -> Striped<S> {
-        let state = Mutex::new(State::new(path.stripe_size, inode));
+        let state = Mutex::new(State::new(path.stripe_size, inode, path.store.term()));
         Striped {
             path,
             record,
@@ -53,7 +55,23 @@ impl<S: Store> Striped<S> {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while a file's state is locked")
+        let mut state = self.state.lock().expect("no panic while a file's state is locked");
+        let term = self.path.store.term();
+        if state.term != term {
+            state.begin_term(term, &self.path.unsent);
+        }
+        state
+    }
+
+    /// Does something that belongs to a term: the one of whoever asks for it, or this one.
+    pub fn in_a_term<T>(&self, work: impl FnOnce() -> T) -> T {
+        caller::in_term(caller::term().unwrap_or_else(|| self.path.store.term()), work)
+    }
+
+    /// Whoever works for an earlier term adds nothing to this one.
+    pub fn check_term(&self, state: &State) -> Result<(), Error> {
+        let is_of_another = caller::term().is_some_and(|term| term != state.term);
+        if is_of_another { Err(EXPELLED) } else { Ok(()) }
     }
 
     pub fn with_others(&self) -> RwLockReadGuard<'_, ()> {

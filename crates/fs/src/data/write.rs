@@ -73,6 +73,7 @@ impl<S: Store> Striped<S> {
         let start = self.path.stripe_size.start_of(piece.index) + u64::from(piece.within.start);
         let send = loop {
             let mut state = self.state();
+            self.check_term(&state)?;
             if cuts.is_some_and(|cuts| cuts != state.cuts()) {
                 return Ok(false);
             }

@@ -72,18 +72,26 @@ impl Pending {
     }
 
     /// Takes all that wait, of all shards; while those go apart, of none.
-    pub fn take_all(&self) -> Group<'_> {
+    pub fn take_all(&self, term: u64) -> Group<'_> {
         let mut state = self.state();
         let shards = if state.apart { Vec::new() } else { state.shards.keys().copied().collect() };
-        self.take(&mut state, &shards)
+        self.take(&mut state, &shards, term)
+    }
+
+    /// Takes all that wait, whether they go apart or not.
+    pub fn take_whatever(&self, term: u64) -> Group<'_> {
+        let mut state = self.state();
+        let shards: Vec<_> = state.shards.keys().copied().collect();
+        self.take(&mut state, &shards, term)
     }
 
     /// Takes all that wait of a shard.
-    pub fn take_of(&self, shard: ShardKey) -> Group<'_> {
-        self.take(&mut self.state(), &[shard])
+    pub fn take_of(&self, shard: ShardKey, term: u64) -> Group<'_> {
+        self.take(&mut self.state(), &[shard], term)
     }
 
-    fn take(&self, state: &mut State, shards: &[ShardKey]) -> Group<'_> {
+    /// `term`: in which they were waiting at the latest.
+    fn take(&self, state: &mut State, shards: &[ShardKey], term: u64) -> Group<'_> {
         let mut changes = Vec::new();
         for shard in shards {
             for slot in state.shards.get_mut(shard).into_iter().flatten() {
@@ -93,7 +101,7 @@ impl Pending {
             }
         }
         state.waiting -= changes.len();
-        Group { changes, pending: self }
+        Group { changes, term, pending: self }
     }
 
     /// The shards of which something waits or is on its way.
@@ -116,14 +124,14 @@ impl Pending {
     }
 
     /// Takes the change that makes this file, if it still waits.
-    pub fn take_creation(&self, shard: ShardKey, ino: Ino) -> Option<Group<'_>> {
+    pub fn take_creation(&self, shard: ShardKey, ino: Ino, term: u64) -> Option<Group<'_>> {
         let mut state = self.state();
         let slots = state.shards.get_mut(&shard)?;
         let slot = slots.iter_mut().find(|slot| slot.waits_to_make(ino))?;
         slot.under_way = true;
         let changes = vec![Arc::clone(&slot.change)];
         state.waiting -= 1;
-        Some(Group { changes, pending: self })
+        Some(Group { changes, term, pending: self })
     }
 
     /// Waits for the end of all changes of a shard that came no later than number `last` and are
@@ -163,6 +171,8 @@ impl Pending {
 /// Changes on their way to the store; they have come to their end when this is dropped.
 pub(super) struct Group<'p> {
     pub changes: Vec<Arc<Change>>,
+    /// To which they belong.
+    pub term: u64,
     pending: &'p Pending,
 }
 

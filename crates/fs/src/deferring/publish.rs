@@ -17,7 +17,7 @@ impl<S: Store> Deferring<S> {
     pub fn publish(&self) {
         self.publish_together();
         for shard in self.pending.shards() {
-            self.publish_shard(self.pending.take_of(shard));
+            self.publish_shard(self.pending.take_of(shard, self.term()));
         }
     }
 
@@ -29,17 +29,18 @@ impl<S: Store> Deferring<S> {
     /// Makes what waits of a shard, and what else goes with it.
     pub(super) fn publish_for(&self, shard: ShardKey) {
         self.publish_together();
-        self.publish_shard(self.pending.take_of(shard));
+        self.publish_shard(self.pending.take_of(shard, self.term()));
     }
 
     /// Makes all that waits in one round. Where that fails it waits again, and some may have been
     /// made.
     fn publish_together(&self) {
-        let group = self.pending.take_all();
+        let group = self.pending.take_all(self.term());
         if group.is_of_one_shard() {
             return self.publish_shard(group);
         }
-        match caller::without_waiting(|| self.batches_now(&batches_of(&group))) {
+        let make = || caller::without_waiting(|| self.batches_now(&batches_of(&group)));
+        match caller::in_term(group.term, make) {
             Ok(outcomes) => {
                 self.conclude(&group.changes, outcomes.into_iter().map(Ok).collect());
             }
@@ -52,7 +53,8 @@ impl<S: Store> Deferring<S> {
     /// them made, and whoever asked for one waits when it wants to be sure.
     fn publish_shard(&self, group: Group<'_>) {
         if !group.changes.is_empty() {
-            caller::without_waiting(|| self.publish_each(group));
+            let term = group.term;
+            caller::in_term(term, || caller::without_waiting(|| self.publish_each(group)));
         }
     }
 
@@ -69,6 +71,12 @@ impl<S: Store> Deferring<S> {
             Err(_) => batches.iter().map(&mut each).collect(),
         };
         self.conclude(&group.changes, outcomes);
+    }
+
+    /// None of what waits is made.
+    pub(super) fn give_up_all(&self, error: &Error) {
+        let group = self.pending.take_whatever(self.term());
+        group.changes.iter().for_each(|change| self.failed(change, error.clone()));
     }
 
     /// The file has been made, if it was deferred; or why it could not be.
@@ -115,7 +123,7 @@ impl<S: Store> Deferring<S> {
         if self.pending.is_empty() {
             return None;
         }
-        let group = self.pending.take_creation(home, ino)?;
+        let group = self.pending.take_creation(home, ino, self.term())?;
         Some(Making { deferring: self, group })
     }
 
@@ -260,10 +268,12 @@ impl<S: Store> Making<'_, S> {
     ) -> (Result<(), StoreError>, Result<Made, Error>) {
         let (deferring, creation) = (self.deferring, self.creation());
         let batch = creation.batch(inode);
-        let (written, outcome) =
-            deferring.write_and_batch_now(writes, creation.place.shard, &batch);
         let change = &self.group.changes[0];
-        let made = deferring.conclude_creation(change, outcome);
+        let (written, made) = caller::in_term(self.group.term, || {
+            let (written, outcome) =
+                deferring.write_and_batch_now(writes, creation.place.shard, &batch);
+            (written, deferring.conclude_creation(change, outcome))
+        });
         if let Err(error) = &made {
             deferring.failed(change, error.clone());
         }

@@ -69,7 +69,7 @@ impl<S: Store> Deferring<S> {
             return Err(StoreError::Unavailable { endpoint: "a mount that keeps names".into() });
         }
         let mut answers = true;
-        let others = keepers::others(&record, self.leases.me);
+        let others = keepers::others(&record, self.leases.me());
         // Who has gone and comes back is told again.
         recall.told.retain(|keeper, _| others.contains(keeper));
         let (over, stay): (Vec<_>, Vec<_>) = others

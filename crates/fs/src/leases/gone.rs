@@ -87,7 +87,7 @@ impl<S: Store> Deferring<S> {
         let Some(shard) = self.leases.crowded().pop_first() else { return Ok(()) };
         let read = Batch::new().read(keys::KEEPERS);
         let record = self.store.batch(shard, &read)?.take(0).unwrap_or_default();
-        let others = keepers::others(&record, self.leases.me);
+        let others = keepers::others(&record, self.leases.me());
         self.note_tenures(&others)?;
         let struck = |keeper: &Keeper| self.leases.struck(*keeper);
         if others.iter().any(|keeper| struck(keeper) == Some(false)) {

@@ -87,7 +87,7 @@ impl<S: Store> Deferring<S> {
             return;
         }
         let fields = superblock(&*self.store);
-        let ended = fields.and_then(|fields| forget(&*self.store, self.leases.me, &fields));
+        let ended = fields.and_then(|fields| forget(&*self.store, self.leases.me(), &fields));
         if let Err(error) = ended {
             tracing::debug!(%error, "others will find out that this mount keeps nothing any more");
         }
@@ -103,7 +103,7 @@ impl<S: Store> Deferring<S> {
         if !leases.keeps() {
             return Ok(());
         }
-        let field = keys::tenure(leases.me);
+        let field = keys::tenure(leases.me());
         let look = Batch::new().read(field).read(LOSSES);
         let mut outcome = self.store.batch(keys::SUPERBLOCK, &look)?;
         let found = outcome.take(0);
@@ -154,7 +154,7 @@ impl<S: Store> Deferring<S> {
         let number = now.0.max(before + 1);
         *tried = number;
         let record = [number.to_be_bytes(), [0; 8]].concat();
-        let field = keys::tenure(leases.me);
+        let field = keys::tenure(leases.me());
         let batch = match found {
             Some(found) => Batch::new().equals(field.clone(), found),
             None => Batch::new().absent(field.clone()),
@@ -173,13 +173,13 @@ impl<S: Store> Deferring<S> {
     /// Takes the words for this mount: what they are about is kept no more.
     fn words(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
         let fields = superblock(&*self.store)?;
-        let wanted = |(field, _): &(Bytes, Bytes)| keys::shard_of_word(self.leases.me, field);
+        let wanted = |(field, _): &(Bytes, Bytes)| keys::shard_of_word(self.leases.me(), field);
         let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
         let now = self.leases.clock.steady();
         self.leases.recalled(&shards, now);
         recalled.extend(&shards);
         let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
-            batch.delete(keys::word(self.leases.me, *shard))
+            batch.delete(keys::word(self.leases.me(), *shard))
         });
         if !shards.is_empty() {
             self.store.batch(keys::SUPERBLOCK, &taken)?;
@@ -237,7 +237,7 @@ impl<S: Store> Deferring<S> {
                 (*shard, record)
             });
             let stands_there = |record: &[u8]| {
-                keepers::decode(record).iter().any(|keeper| keeper.mount == leases.me)
+                keepers::decode(record).iter().any(|keeper| keeper.mount == leases.me())
             };
             left = each.filter(|(_, record)| stands_there(record)).collect();
         }
@@ -248,7 +248,7 @@ impl<S: Store> Deferring<S> {
 impl Leases {
     /// Takes this mount off a record, if it is still that.
     fn leaving(&self, record: &[u8]) -> Batch {
-        let rest = keepers::without(record, |keeper| keeper.mount == self.me);
+        let rest = keepers::without(record, |keeper| keeper.mount == self.me());
         replace(stands(Batch::new(), record), rest).read(keys::KEEPERS)
     }
 }

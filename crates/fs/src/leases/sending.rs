@@ -94,7 +94,7 @@ impl Leases {
     /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
     /// off the record as it was seen last.
     fn change(&self, batch: &Batch, record: &[u8]) -> Batch {
-        let is_mine = !record.is_empty() && keepers::others(record, self.me).is_empty();
+        let is_mine = !record.is_empty() && keepers::others(record, self.me()).is_empty();
         let batch = batch.clone();
         let batch = match is_mine {
             true => batch.equals(keys::KEEPERS, record).delete(keys::KEEPERS),
@@ -268,11 +268,13 @@ mod tests {
 
     use super::*;
     use crate::Config;
+    use crate::identity::Identity;
 
     #[test]
     fn nobody_enters_while_a_tenure_begins() {
         let clock = Arc::new(ManualClock::default());
-        let leases = Leases::new(&Config::new(MountId(1)), clock, Arc::default());
+        let identity = Arc::new(Identity::new(MountId(1)));
+        let leases = Leases::new(&Config::new(MountId(1)), identity, clock, Arc::default());
         let batch = Batch::new().read(keys::HEADER);
         let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
         let look = || leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);

@@ -104,7 +104,7 @@ impl<S: Store> Fs<S> {
     /// again with the next change, and the others are gone.
     fn others(&self, file: &LockedFile, state: &mut State) -> Result<Vec<Entry>, Error> {
         let entries = record::decode(file.ino, state.record.as_deref())?;
-        let is_own = |entry: &Entry| entry.mount == self.config.mount;
+        let is_own = |entry: &Entry| entry.mount == self.me();
         let (own, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_own);
         if !state.is_published && !state.held.is_empty() {
             // They are from the time of being alone. Who else has locks there was gone then, or came
@@ -134,7 +134,7 @@ impl<S: Store> Fs<S> {
         // Who gets a lock next must not meet bytes of before it.
         self.store.fence_file(file.ino)?;
         let field = keys::locks(file.ino);
-        let record = record::encode(others, self.config.mount, &after);
+        let record = record::encode(others, self.me(), &after);
         if record == state.record && state.is_published {
             state.held = after;
             return Ok(true);
@@ -192,7 +192,7 @@ impl<S: Store> Fs<S> {
     /// What the store has of this mount's locks on a file is what it should be.
     pub(super) fn is_intact(&self, file: &LockedFile, state: &State) -> Result<bool, Error> {
         let mut own = record::decode(file.ino, state.record.as_deref())?;
-        own.retain(|entry| entry.mount == self.config.mount);
+        own.retain(|entry| entry.mount == self.me());
         Ok(is_same(&own, &state.held))
     }
 
@@ -235,6 +235,9 @@ impl<S: Store> Fs<S> {
     fn is_gone(&self, mount: MountId) -> Result<bool, Error> {
         let now = self.steady();
         let Some(silence) = self.membership.silence_of(mount, now) else {
+            if self.membership.is_owned() {
+                return self.membership.is_expelled(&self.store, mount);
+            }
             let watched = self.membership.watched(now);
             let since = *self.locks.absent().entry(mount).or_insert(watched);
             return Ok(watched - since >= SILENCE_MAX);

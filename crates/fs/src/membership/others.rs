@@ -32,10 +32,15 @@ impl Others {
     }
 
     /// A heartbeat counts by moving, not by its value, so that no two machines' clocks are compared.
-    pub fn look<'a>(&mut self, me: MountId, members: &'a [Member], now: Time) -> Company<'a> {
+    pub fn look<'a>(
+        &mut self,
+        me: Option<MountId>,
+        members: &'a [Member],
+        now: Time,
+    ) -> Company<'a> {
         let now = self.watch.look(now);
         self.seen.retain(|mount, _| members.iter().any(|member| member.mount == *mount));
-        let others = members.iter().filter(|member| member.mount != me);
+        let others = members.iter().filter(|member| Some(member.mount) != me);
         let (living, silent): (Vec<_>, Vec<_>) = others.partition(|member| {
             self.expelled.remove(&member.mount);
             let seen = self.seen.entry(member.mount).or_insert((now, member.beats));
@@ -62,6 +67,11 @@ impl Others {
             return Some(SILENCE_MAX);
         }
         self.seen.get(&mount).map(|(seen, _)| self.watched(now) - *seen)
+    }
+
+    /// All that were seen last.
+    pub fn all(&self) -> impl Iterator<Item = MountId> {
+        self.seen.keys().copied()
     }
 
     /// Those that are not taken for dead.

@@ -1,10 +1,10 @@
 //! Opening files, and what goes through a handle.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
-use tidefs_store::{Batch, Store};
+use tidefs_store::{Batch, Store, caller};
 
 use crate::attr::Kind;
 use crate::data::{AppendedAt, ErrorCursor, OpenFile, Outgrown, ReadAhead};
@@ -158,6 +158,7 @@ impl<S: Store> Fs<S> {
             mode,
             reader: ReadAhead::default(),
             errors,
+            term: AtomicU64::new(self.term()),
             wrote_once: AtomicBool::new(false),
         });
         let uncached = mode.append && !self.is_alone();
@@ -213,16 +214,21 @@ impl<S: Store> Fs<S> {
         done.and_then(|done| left.map(|()| done))
     }
 
-    pub fn read(&self, handle: Handle, offset: u64, length: usize) -> Result<ReadBytes, Error> {
-        let handle = self.handles.file(handle)?;
+    pub fn read(&self, number: Handle, offset: u64, length: usize) -> Result<ReadBytes, Error> {
+        let handle = self.handles.file(number)?;
         if !handle.mode.read {
             return Err(Error::BadHandle);
         }
+        let term = self.term_of(number, &handle)?;
         let mut bytes = handle.file.read(&handle.reader, offset, length)?;
         if bytes.as_slice().is_empty() && length > 0 && !self.is_alone() {
             // Whoever follows a file that grows elsewhere, and whose kernel does not ask where it ends.
             self.look_again(&handle)?;
             bytes = handle.file.read(&handle.reader, offset, length)?;
+        }
+        if self.term() != term {
+            // The mount was expelled meanwhile, and the bytes are those that others wrote.
+            self.term_of(number, &handle)?;
         }
         self.counters.read(bytes.as_slice().len());
         Ok(bytes)
@@ -232,16 +238,28 @@ impl<S: Store> Fs<S> {
     /// handle do not. `clear_privileges`: the kernel asks that set-user-id and set-group-id go.
     pub fn write(
         &self,
-        handle: Handle,
+        number: Handle,
         offset: u64,
         bytes: &[u8],
         append: Option<&AppendedAt>,
         clear_privileges: bool,
     ) -> Result<usize, Error> {
-        let handle = self.handles.file(handle)?;
+        let handle = self.handles.file(number)?;
         if !handle.mode.write {
             return Err(Error::BadHandle);
         }
+        let term = self.term_of(number, &handle)?;
+        caller::in_term(term, || self.write_on(&handle, offset, bytes, append, clear_privileges))
+    }
+
+    fn write_on(
+        &self,
+        handle: &FileHandle<S>,
+        offset: u64,
+        bytes: &[u8],
+        append: Option<&AppendedAt>,
+        clear_privileges: bool,
+    ) -> Result<usize, Error> {
         self.end_capabilities(&handle.node)?;
         if clear_privileges {
             self.clear_privileges(handle.node.ino)?;
@@ -251,7 +269,7 @@ impl<S: Store> Fs<S> {
         }
         let written = if let Some(at) = append {
             if self.is_alone() {
-                self.catch_up(&handle)?;
+                self.catch_up(handle)?;
             }
             self.membership.while_alone(self.steady(), |alone| {
                 if alone {

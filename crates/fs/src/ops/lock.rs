@@ -4,14 +4,14 @@
 //! before a lock is given back is in the store, and whoever takes one sees it.
 
 use tidefs_model::Ino;
-use tidefs_store::{Bytes, Store, StoreError};
+use tidefs_store::{Bytes, Store, StoreError, caller};
 
 use crate::data::ErrorCursor;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
 use crate::inode::Inode;
-use crate::locks::{Change, Held, Known};
+use crate::locks::{Change, Held, Known, LockedFile, State};
 use crate::ops::{Handle, Lock, LockFamily};
 
 /// What a lock that was taken brings with it.
@@ -35,7 +35,18 @@ impl<S: Store> Fs<S> {
 
     fn try_lock(&self, number: Handle, wanted: &Lock, known: Known) -> Result<Taken, Error> {
         let handle = self.handles.file(number)?;
-        self.store_bytes(&handle)?;
+        let term = self.term_of(number, &handle)?;
+        caller::in_term(term, || self.try_lock_on(number, &handle, wanted, known))
+    }
+
+    fn try_lock_on(
+        &self,
+        number: Handle,
+        handle: &FileHandle<S>,
+        wanted: &Lock,
+        known: Known,
+    ) -> Result<Taken, Error> {
+        self.store_bytes(handle)?;
         // What only reads may be closed without a word.
         let may_be_over = !handle.mode.write;
         let take = Change::Take(Held { lock: wanted.clone(), handle: number, may_be_over });
@@ -56,7 +67,7 @@ impl<S: Store> Fs<S> {
             self.locks.tell_waiting(node.ino);
         }
         let (with_company, inode) = taken?;
-        if with_company && let Err(error) = self.look_or_take(&handle, inode) {
+        if with_company && let Err(error) = self.look_or_take(handle, inode) {
             self.unlock(number, wanted)?;
             return Err(error);
         }
@@ -106,10 +117,12 @@ impl<S: Store> Fs<S> {
     /// A handle goes, and all locks that were taken through it.
     pub(crate) fn end_locks_through(&self, number: Handle) -> Result<(), Error> {
         let handle = self.handles.file(number)?;
-        match self.locks.are_on(handle.node.ino) {
-            true => self.give_back(&handle, &Change::Leave(number)),
-            false => Ok(()),
+        if !self.locks.are_on(handle.node.ino) {
+            return Ok(());
         }
+        let node = &handle.node;
+        self.locks.with(node.ino, node.home, |_, state| state.forget_lost(number));
+        self.give_back(&handle, &Change::Leave(number))
     }
 
     /// The first lock in the file that is in the way, if there is one; of another mount without its
@@ -118,7 +131,7 @@ impl<S: Store> Fs<S> {
         let handle = self.handles.file(number)?;
         let node = &handle.node;
         let wanted = Held { lock: wanted.clone(), handle: number, may_be_over: false };
-        self.locks.with(node.ino, node.home, |file, state| {
+        let find = |file: &LockedFile, state: &mut State| {
             let own = state.in_the_way(&wanted.lock).map(|held| held.lock.clone());
             let own = own.min_by_key(|lock| lock.start);
             if self.is_alone() {
@@ -127,7 +140,8 @@ impl<S: Store> Fs<S> {
             let foreign = self.foreign_lock(file, state, &wanted)?;
             let foreign = foreign.map(|lock| Lock { pid: 0, ..lock });
             Ok(own.into_iter().chain(foreign).min_by_key(|lock| lock.start))
-        })
+        };
+        self.in_this_term(|| self.locks.with(node.ino, node.home, find))
     }
 
     /// Whoever was just refused a lock may get it in a moment: it is held on another mount, or
@@ -145,8 +159,10 @@ impl<S: Store> Fs<S> {
 
     fn give_back(&self, handle: &FileHandle<S>, change: &Change) -> Result<(), Error> {
         let node = &handle.node;
-        let given = self.locks.with(node.ino, node.home, |file, state| {
-            self.change_locks_of(file, state, change, Known::Before)
+        let given = self.in_this_term(|| {
+            self.locks.with(node.ino, node.home, |file, state| {
+                self.change_locks_of(file, state, change, Known::Before)
+            })
         });
         self.locks.tell_waiting(node.ino);
         given.map(drop)

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use fuser::INodeNo;
 use tidefs_fs::{KernelCache, LIFETIME_MAX};
 
 use super::Served;
@@ -38,6 +39,7 @@ impl Ticker {
         let (stop_too, stopped_too) = mpsc::channel();
         let (stop_heeding, heeding_stopped) = mpsc::channel();
         let (keeping_up, heeding) = (served.clone(), served.clone());
+        let dropping = kernel.clone();
         let forgetting = Forgetting { served, kernel };
         let beat = Worker::spawn("tidefs-tick", move || {
             let mut healthy = true;
@@ -48,6 +50,9 @@ impl Ticker {
         let keep_up = Worker::spawn("tidefs-keep", move || {
             while let Err(RecvTimeoutError::Timeout) = stopped_too.recv_timeout(TICK) {
                 keeping_up.keep_up();
+                for ino in keeping_up.take_stale_pages() {
+                    dropping.drop_pages(INodeNo(ino.0));
+                }
             }
         })?;
         let heed = Worker::spawn("tidefs-heed", move || heed(&*heeding, &heeding_stopped))?;

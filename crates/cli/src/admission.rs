@@ -1,0 +1,204 @@
+//! Who is let in as a mount, and who is expelled: decided by the process that owns the nodes, and asked for
+//! by those that serve mounts.
+//!
+//! A mount that stands still while others may want what it has loses its account on every node first, and
+//! then its place on the list of mounts; nobody acts on its end before. A node that does not answer is asked
+//! again until it does or has ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidefs_fs::{Admission, Admitted};
+use tidefs_fuse::SystemClock;
+use tidefs_model::{Clock, MountId};
+use tidefs_valkey::{Account, Pass, Secret, Valkey};
+
+use crate::cleanup::unmount_left;
+use crate::control::{self, Answer, Request};
+use crate::mount_table;
+use crate::nodes::LocalNodes;
+use crate::state::{ClusterRecord, MountRecord, Paths};
+
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Lets mounts in and expels them.
+pub struct Doorkeeper {
+    nodes: LocalNodes,
+    list: Mutex<List>,
+    paths: Paths,
+}
+
+struct List {
+    admitted: Admitted<Valkey>,
+    /// Mounts that have left or died, of which some node has yet to hear.
+    leaving: Vec<MountId>,
+}
+
+impl Doorkeeper {
+    pub fn start(
+        nodes: LocalNodes,
+        store: Arc<Valkey>,
+        paths: Paths,
+    ) -> anyhow::Result<Arc<Doorkeeper>> {
+        let admitted = Admitted::new(store, SystemClock.steady());
+        let list = Mutex::new(List { admitted, leaving: Vec::new() });
+        let keeper = Arc::new(Doorkeeper { nodes, list, paths });
+        let watched = Arc::downgrade(&keeper);
+        let thread = std::thread::Builder::new().name("doorkeeper".to_owned());
+        thread.spawn(move || watch(&watched)).context("no thread")?;
+        Ok(keeper)
+    }
+
+    /// Makes an account for a mount that is about to join.
+    pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
+        self.end_killed();
+        let account = self.nodes.let_in(mount)?;
+        if let Err(error) = self.list().admitted.let_in(mount) {
+            self.nodes.shut_out(mount);
+            return Err(error).context("the mount cannot be put on the list of mounts");
+        }
+        Ok(account)
+    }
+
+    /// The same without an account: it has another one.
+    pub fn let_guest_in(&self, guest: MountId) -> anyhow::Result<()> {
+        Ok(self.list().admitted.let_in(guest)?)
+    }
+
+    /// A mount has left, or its process is known to have ended.
+    pub fn has_left(&self, mount: MountId) {
+        if !self.end(mount) {
+            self.list().leaving.push(mount);
+        }
+    }
+
+    /// `true`: nothing of it can be carried out any more, and others know.
+    fn end(&self, mount: MountId) -> bool {
+        if !self.nodes.shut_out(mount) {
+            return false;
+        }
+        let ended = self.list().admitted.expelled(mount);
+        if let Err(error) = &ended {
+            tracing::debug!(%error, "a mount that was shut out is still on the list of mounts");
+        }
+        ended.is_ok()
+    }
+
+    fn watch(&self) {
+        self.nodes.tell_again();
+        let leaving = std::mem::take(&mut self.list().leaving);
+        leaving.into_iter().for_each(|mount| self.has_left(mount));
+        let silent = self.list().admitted.silent(SystemClock.steady());
+        for mount in silent.unwrap_or_default() {
+            tracing::warn!(mount = mount.0, "a mount is silent for too long and is expelled");
+            self.end(mount);
+        }
+    }
+
+    /// Mounts whose processes were killed delay nobody. What their kernels kept is gone with what they are
+    /// mounted on.
+    pub fn end_killed(&self) {
+        for (note, record) in self.paths.mount_records() {
+            if record.owner.is_running() {
+                continue;
+            }
+            unmount_left(&record.point.path, Some(record.id));
+            if mount_table::has(&record.point.path, record.id) {
+                continue;
+            }
+            if self.end(record.name()) {
+                drop(std::fs::remove_file(note));
+            }
+        }
+    }
+
+    fn list(&self) -> std::sync::MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For as long as the file system is there.
+fn watch(keeper: &Weak<Doorkeeper>) {
+    while let Some(keeper) = keeper.upgrade() {
+        keeper.watch();
+        drop(keeper);
+        std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+/// Where a mount is let in: by this process, or by the one that owns the nodes.
+#[derive(Clone)]
+pub enum Door {
+    Here(Arc<Doorkeeper>),
+    Elsewhere(Paths),
+}
+
+impl Door {
+    pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
+        match self {
+            Door::Here(keeper) => keeper.let_in(mount),
+            Door::Elsewhere(paths) => match control::ask(paths, &Request::Join { mount: mount.0 })?
+            {
+                Answer::Account { name, secret } => {
+                    let (_, shared) = ClusterRecord::read(paths)?;
+                    let secret = Secret::from_text(&secret);
+                    Ok(Account::mount(name, Pass { secret, ..shared }))
+                }
+                answer => bail!("the file system answers something else: {answer:?}"),
+            },
+        }
+    }
+
+    /// Where nobody hears it any more the file system is gone.
+    pub fn has_left(&self, mount: MountId) {
+        match self {
+            Door::Here(keeper) => keeper.has_left(mount),
+            Door::Elsewhere(paths) => {
+                if let Err(error) = control::ask(paths, &Request::Left { mount: mount.0 }) {
+                    tracing::debug!(%error, "nobody hears that a mount has left");
+                }
+            }
+        }
+    }
+}
+
+/// A mount at the door: how it comes back when it was expelled.
+pub struct Entrance {
+    pub door: Door,
+    pub store: Arc<Valkey>,
+    pub mount: AtomicU64,
+    /// Where its name is noted.
+    pub paths: Paths,
+    pub record: MountRecord,
+}
+
+impl Entrance {
+    pub fn mount(&self) -> MountId {
+        MountId(self.mount.load(Ordering::SeqCst))
+    }
+}
+
+impl Admission for Entrance {
+    fn term(&self) -> u64 {
+        self.store.term()
+    }
+
+    fn begin_term(&self) -> Result<MountId, String> {
+        let told = |error: anyhow::Error| format!("{error:#}");
+        let mount = getrandom::u64().map_err(|error| format!("no random numbers: {error}"))?;
+        let record = MountRecord { renamed: mount, ..self.record.clone() };
+        let account = self.door.let_in(MountId(mount)).map_err(told)?;
+        self.mount.store(mount, Ordering::SeqCst);
+        if let Err(error) = self.paths.note_mount(&record) {
+            tracing::warn!(%error, "others may wait for this mount when it is killed");
+        }
+        self.store.log_in_as(account);
+        Ok(MountId(mount))
+    }
+
+    fn open(&self) {
+        self.store.admit();
+    }
+}

@@ -1,0 +1,107 @@
+//! Who is let in as a mount, where the file system has an owner: a list beside that of the mounts. A mount
+//! is on it for as long as it has an account on the nodes, and others act on its end when it is not any more.
+//!
+//! The list can be lost with a node, and is written again from what its owner knows; until then nobody
+//! counts as expelled.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidefs_model::{MountId, Time};
+use tidefs_store::{Batch, Cursor, Store};
+
+use super::others::Others;
+use super::register::{CHANGES, Member, members};
+use crate::error::Error;
+use crate::keys;
+
+/// How a mount that can be expelled gets in and comes back.
+pub trait Admission: Send + Sync {
+    /// The term whose account the store logs in with. The first is 0.
+    fn term(&self) -> u64;
+
+    /// Obtains another account, as a mount of another name, and with it begins the next term, in which only
+    /// its own work is served yet. Answers the name.
+    ///
+    /// # Errors
+    /// When nobody lets it in, in words.
+    fn begin_term(&self) -> Result<MountId, String>;
+
+    /// Everybody is served in this term.
+    fn open(&self);
+}
+
+/// The list, in the process that lets mounts in and expels them.
+pub struct Admitted<S: Store> {
+    store: Arc<S>,
+    mounts: BTreeSet<MountId>,
+    watched: Others,
+}
+
+impl<S: Store> Admitted<S> {
+    pub fn new(store: Arc<S>, now: Time) -> Admitted<S> {
+        Admitted { store, mounts: BTreeSet::new(), watched: Others::from(now) }
+    }
+
+    /// Enters a mount. Whoever joins is on the list before.
+    pub fn let_in(&mut self, mount: MountId) -> Result<(), Error> {
+        self.mounts.insert(mount);
+        self.write()
+    }
+
+    /// Those that are on the list and were not seen to move for [`SILENCE_MAX`](super::SILENCE_MAX), while
+    /// somebody else is there that may want what they have. To be called each second.
+    pub fn silent(&mut self, now: Time) -> Result<Vec<MountId>, Error> {
+        let is_there = self.store.batch(keys::MOUNTS, &Batch::new().read(keys::ADMITS))?.take(0);
+        if is_there.is_none() {
+            self.write()?;
+        }
+        let mut all = members(&self.store)?;
+        let registered: BTreeSet<_> = all.iter().map(|member| member.mount).collect();
+        // One that cannot register is watched as well: what it had was perhaps lost with a node.
+        let rest = self.mounts.difference(&registered);
+        all.extend(rest.map(|&mount| Member { mount, beats: 0, shares: false }));
+        let seen = self.watched.look(None, &all, now);
+        let lives = |member: &&Member| registered.contains(&member.mount);
+        if !seen.living.iter().any(lives) {
+            return Ok(Vec::new());
+        }
+        let silent = seen.silent.into_iter();
+        Ok(silent.filter(|mount| self.mounts.contains(mount)).collect())
+    }
+
+    /// Takes a mount off the list that has no account on any node any more, and ends its registration.
+    pub fn expelled(&mut self, mount: MountId) -> Result<(), Error> {
+        let batch = Batch::new().delete(keys::admitted(mount)).delete(keys::mount(mount));
+        self.store.batch(keys::MOUNTS, &batch.add(CHANGES, 0, 1).reclaims())?;
+        self.mounts.remove(&mount);
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let all = Batch::new().put(keys::ADMITS, b"").reclaims();
+        let all = self.mounts.iter().fold(all, |all, &it| all.put(keys::admitted(it), b""));
+        self.store.batch(keys::MOUNTS, &all)?;
+        Ok(())
+    }
+}
+
+/// All that are on the list; none where there is no list.
+pub(crate) fn admitted(store: &impl Store) -> Result<BTreeSet<MountId>, Error> {
+    let mut mounts = BTreeSet::new();
+    let mut cursor = Some(Cursor::default());
+    while let Some(from) = cursor {
+        let page = store.list(&[(keys::MOUNTS, from)])?.pop().unwrap_or_default();
+        mounts.extend(page.fields.iter().filter_map(|(field, _)| keys::admitted_in(field)));
+        cursor = page.next;
+    }
+    Ok(mounts)
+}
+
+/// Nothing that a mount had begun can be carried out any more.
+pub(super) fn is_expelled(store: &impl Store, mount: MountId) -> Result<bool, Error> {
+    let look = Batch::new().read(keys::ADMITS).read(keys::admitted(mount));
+    let mut outcome = store.batch(keys::MOUNTS, &look)?;
+    let (has_list, is_on_it) = (outcome.take(0).is_some(), outcome.take(1).is_some());
+    Ok(has_list && !is_on_it)
+}

@@ -1,0 +1,97 @@
+//! A mount that was expelled and goes on: it comes back as another one, and begins a term.
+//!
+//! Nothing that it had begun is done any more: the store refuses what belongs to an earlier term, and what
+//! is remembered from then is dropped where it is met next. Bytes that had not arrived are reported lost by
+//! each handle of their file, once. A handle whose lock was lost, and one of a file that is gone, answer
+//! nothing else until they are closed. All others go on.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use tidefs_model::Ino;
+use tidefs_store::{Store, StoreError, caller};
+
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::handles::FileHandle;
+use crate::ops::Handle;
+
+pub(crate) const EXPELLED: Error = Error::Store(StoreError::Expelled);
+
+impl<S: Store> Fs<S> {
+    pub(crate) fn term(&self) -> u64 {
+        self.store.term()
+    }
+
+    /// Does work that belongs to this term.
+    pub(crate) fn in_this_term<T>(&self, work: impl FnOnce() -> T) -> T {
+        caller::in_term(self.term(), work)
+    }
+
+    /// The store lets this mount in no more. Comes back as another one; answers as [`Fs::beat`] does.
+    pub(crate) fn begin_term(&self) -> Result<bool, Error> {
+        let Some(admission) = &self.admission else { return Err(EXPELLED) };
+        let mount = admission.begin_term().map_err(|why| {
+            tracing::info!(why, "this mount was expelled and is not let in again yet");
+            EXPELLED
+        })?;
+        tracing::warn!(
+            "this mount was silent for too long and was expelled: what it had not stored, and its \
+             locks, are lost; it goes on"
+        );
+        let open = self.handles.all_files();
+        *self.stale_pages() = open.iter().map(|handle| handle.node.ino).collect();
+        self.membership.assume_company();
+        self.store.begin_term(mount, admission.term());
+        self.holding.forget_all();
+        self.in_this_term(|| self.membership.rejoin(&self.store, self.steady()))
+    }
+
+    /// Serves everybody in this term once all other mounts know of it.
+    pub(crate) fn open_term(&self) {
+        if let Some(admission) = &self.admission
+            && !self.membership.is_back()
+        {
+            admission.open();
+        }
+    }
+
+    /// Open files of which the kernel may have pages from an earlier term, once this mount is back.
+    pub fn take_stale_pages(&self) -> BTreeSet<Ino> {
+        match self.membership.is_back() {
+            true => BTreeSet::new(),
+            false => std::mem::take(&mut *self.stale_pages()),
+        }
+    }
+
+    fn stale_pages(&self) -> MutexGuard<'_, BTreeSet<Ino>> {
+        self.stale_pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The term to which what is done through a handle belongs.
+    ///
+    /// # Errors
+    /// When what the handle relied on was lost with an earlier term.
+    pub(crate) fn term_of(&self, number: Handle, handle: &FileHandle<S>) -> Result<u64, Error> {
+        let term = self.term();
+        if handle.term.load(Ordering::Acquire) != term {
+            self.look_what_is_left(number, handle)?;
+            handle.term.store(term, Ordering::Release);
+        }
+        Ok(term)
+    }
+
+    /// The first use of a handle in a term.
+    fn look_what_is_left(&self, number: Handle, handle: &FileHandle<S>) -> Result<(), Error> {
+        let node = &handle.node;
+        if self.locks.has_lost(node.ino, number) {
+            return Err(EXPELLED);
+        }
+        // Others may have freed a file without a name: they took nobody to have it open.
+        let record = self.record_as_stored(node)?.filter(|inode| inode.nlink > 0);
+        let Some(inode) = record.filter(|_| !node.slot().unlinked) else { return Err(EXPELLED) };
+        handle.file.refresh(&inode);
+        Ok(())
+    }
+}
