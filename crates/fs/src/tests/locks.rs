@@ -411,10 +411,12 @@ fn a_file_counts_as_open_until_what_was_given_up_cannot_arrive_any_more() {
     assert!(!is_marked());
 }
 
-/// Two mounts with a file on a store that the first one meets failing or standing still.
 type Line = Faulty<Arc<Embedded>>;
+/// The store, and each mount with its handle.
+type TwoOnALine = (Arc<Line>, (Mount<Line>, Handle), (Mount, Handle));
 
-fn two_on_a_line() -> (Arc<Line>, (Mount<Line>, Handle), (Mount, Handle)) {
+/// Two mounts with a file on a store that the first one meets failing or standing still.
+fn two_on_a_line() -> TwoOnALine {
     let bed = Bed::new();
     let store = Arc::new(Faulty::new(bed.store.clone(), Vec::new()));
     let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
