@@ -1,6 +1,7 @@
 //! A file system in memory for one run, and what must be true of it when the run is over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidefs_fs::{Config, Format, Fs};
@@ -133,6 +134,21 @@ impl<S: Store> World<S> {
         FsDriver::new(vec![second], self.clock.clone(), 1)
     }
 
+    /// Time passes while somebody works, and not only between two calls.
+    pub fn while_time_passes(&self, work: impl FnOnce()) {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    self.clock.advance(Duration::from_millis(50));
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            let _over = Over(&is_over);
+            work();
+        });
+    }
+
     pub fn pass(&self, time: Duration) {
         self.clock.advance(time);
     }
@@ -190,6 +206,15 @@ fn empty(driver: &mut impl Driver) {
         driver.remove_xattr(&root, &name).expect("an attribute is removed");
     }
     remove_all(driver, &root);
+}
+
+/// Says that something is over, however it ended.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 pub fn remove_all(driver: &mut impl Driver, directory: &Path) {
