@@ -70,7 +70,8 @@ impl<S: Store> Striped<S> {
             }
             (state.begin_commit(owed), state.changed)
         };
-        let time = changed.unwrap_or_else(|| self.path.clock.now());
+        // What arrives after its time was recorded changes the size at most.
+        let time = changed.unwrap_or_else(|| self.state().stored.mtime);
         let regions: Vec<_> = arrived.regions.into_iter().collect();
         let (first, rest) = regions.split_at(regions.len().min(MARKS_PER_BATCH));
         for marks in rest.chunks(MARKS_PER_BATCH) {
