@@ -241,7 +241,7 @@ makers = started(WAITING, lambda number: os.mkdir(f"in/{number}/new"))
 time.sleep(1)
 waiting = [pid for pid in makers if os.waitpid(pid, os.WNOHANG) == (0, 0) and waits(pid)]
 # Small names may find what is left of the head-room; the threads that serve the mount are 16 at most.
-if len(waiting) < 64:
+if len(waiting) <= 2 * 16:
     sys.exit(f"only {len(waiting)} wait")
 
 def each(what, work):
