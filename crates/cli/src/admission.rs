@@ -67,6 +67,11 @@ impl Doorkeeper {
         Ok(self.list().admitted.let_in(guest)?)
     }
 
+    /// Ends the account of a mount whose process is known to have ended. `false`: some node has yet to hear.
+    pub fn shut_out(&self, mount: MountId) -> bool {
+        self.nodes.shut_out(mount)
+    }
+
     /// A mount has left, or its process is known to have ended.
     pub fn has_left(&self, mount: MountId) {
         if !self.end(mount) {
@@ -99,7 +104,7 @@ impl Doorkeeper {
 
     /// Mounts whose processes were killed delay nobody. What their kernels kept is gone with what they are
     /// mounted on.
-    pub fn end_killed(&self) {
+    fn end_killed(&self) {
         for (note, record) in self.paths.mount_records() {
             if record.owner.is_running() {
                 continue;

@@ -25,26 +25,26 @@ pub fn check(
     repair: bool,
 ) -> anyhow::Result<CheckView> {
     let name = MountId(getrandom::u64().context("no random numbers")?);
-    if let Some(keeper) = doorkeeper {
-        // Others act on the end of a mount only when it is not let in any more, and a check comes as one.
-        keeper.end_killed();
-        keeper.let_guest_in(name)?;
-    }
-    let found = check_all(store, manager, paths, name, repair);
-    doorkeeper.iter().for_each(|keeper| keeper.has_left(name));
+    let records = paths.mount_records().into_iter().map(|(_, record)| record);
+    let dead = records.filter(|record| !record.owner.is_running()).map(|record| record.name());
+    // One that a node may still carry something out for is not dead yet.
+    let is_over = |mount: &MountId| doorkeeper.is_none_or(|keeper| keeper.shut_out(*mount));
+    let dead: BTreeSet<_> = dead.filter(is_over).collect();
+    // A check comes as one more mount, and others go by the list.
+    doorkeeper.map_or(Ok(()), |keeper| keeper.let_guest_in(name))?;
+    let found = check_all(store, manager, dead.clone(), name, repair);
+    let gone = dead.into_iter().filter(|_| repair).chain([name]);
+    gone.for_each(|mount| doorkeeper.iter().for_each(|keeper| keeper.has_left(mount)));
     found
 }
 
 fn check_all(
     store: &AnyStore,
     manager: Option<Arc<Supervision>>,
-    paths: &Paths,
+    dead: BTreeSet<MountId>,
     name: MountId,
     repair: bool,
 ) -> anyhow::Result<CheckView> {
-    let records = paths.mount_records().into_iter().map(|(_, record)| record);
-    let dead = records.filter(|record| !record.owner.is_running());
-    let dead = dead.map(|record| record.name()).collect();
     let around = Around { store, manager, dead };
     match store {
         AnyStore::Embedded(store) => check_one(store, &around, name, repair),
