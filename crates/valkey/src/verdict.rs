@@ -80,10 +80,10 @@ impl Client {
     /// The node cannot be reached; somebody else may hold the partition by now.
     fn judge_unreached(&self, job: &Job<'_>, fault: Fault) -> Verdict {
         let Some(node) = &job.node else { return failed(job, fault) };
-        // A map from before the node went away says nothing of where its partitions are now.
+        // No program hears of a death after others took over: of a node that is down an older map says nothing.
         let since = node.down_since();
         match since {
-            Some(since) => self.topology.refresh_since(since, Some(node)),
+            Some(_) => self.topology.refresh_since(Instant::now(), Some(node)),
             None => self.topology.refresh_if_old(Some(node)),
         }
         if self.is_elsewhere(job, node) {

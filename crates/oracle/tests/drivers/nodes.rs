@@ -49,6 +49,7 @@ fn program(server: &str) -> PathBuf {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let built = cache.map(|cache| cache.join("tidefs/bin")).into_iter();
+    let built = built.chain([PathBuf::from("/usr/local/lib/tidefs/bin")]);
     let mut programs = built.chain(std::env::split_paths(&path)).map(|folder| folder.join(&name));
     programs.find(|program| program.is_file()).unwrap_or_else(|| {
         panic!("{name} is missing: run scripts/setup, or set TIDEFS_TEST_WITHOUT={server}")

@@ -45,6 +45,7 @@ impl Kind {
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = cache.map(|cache| cache.join("tidefs/bin")).into_iter();
+        let folders = folders.chain([PathBuf::from("/usr/local/lib/tidefs/bin")]);
         let mut programs =
             folders.chain(std::env::split_paths(&path)).map(|folder| folder.join(&program));
         let found = programs.find(|path| path.is_file());

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use tidefs_model::{Granted, Ino, NodeClass, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
-use tidefs_valkey::{ClusterDescription, Move, NodeDescription, Options, Timeouts, Valkey};
+use tidefs_valkey::{
+    ClusterDescription, Move, Network, NodeDescription, Options, Timeouts, Valkey,
+};
 
-use crate::fixture::{Kind, Running, on_each_server, read, start, write};
+use crate::fixture::{Kind, Running, on_each_server, read, spec, write};
 use crate::growing::carry_out;
 
 const STRIPE: StripeKey = StripeKey { ino: Ino(3), index: 0 };
@@ -122,6 +124,13 @@ fn carry(
         }
     }
     let _ = to_node.shutdown(Shutdown::Both);
+}
+
+/// Nodes on a network on which requests can be told from each other, as those of TLS cannot.
+fn start(kind: Kind, nodes: usize) -> Option<Running> {
+    let (mut spec, directory) = spec(kind, nodes)?;
+    spec.network = Network::Trusted;
+    Some(Running::start(&spec, directory))
 }
 
 /// A client that reaches the nodes over the ways.
