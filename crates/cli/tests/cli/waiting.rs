@@ -178,7 +178,7 @@ import mmap, os, signal, sys, threading, time
 WAITING, FILLERS = 400, 8
 big = b"x" * 60000
 # Counts what the fillers have done: while one waits the kernel keeps its directory from being listed.
-progress = mmap.mmap(-1, FILLERS)
+progress = mmap.mmap(-1, 2 * FILLERS)
 
 def fill(number):
     # Attributes take the most room of all metadata; each attempt beyond the head-room waits.
@@ -188,6 +188,12 @@ def fill(number):
         for name in "abcd":
             os.setxattr(path, f"user.{name}", big)
             progress[number] = (progress[number] + 1) % 256
+
+def fill_rest(number):
+    # What is left is less than an attribute, but may be hundreds of directories.
+    for at in range(1 << 20):
+        os.mkdir(f"rest{number}/{at}")
+        progress[FILLERS + number] = (progress[FILLERS + number] + 1) % 256
 
 def started(count, work):
     pids = []
@@ -218,7 +224,7 @@ def ended(pid):
 for number in range(WAITING):
     os.makedirs(f"in/{number}")
 for number in range(FILLERS):
-    os.mkdir(f"fill{number}")
+    os.mkdir(f"fill{number}"), os.mkdir(f"rest{number}")
 os.makedirs("free/empty"), os.makedirs("free/full/inner")
 for name in "gone", "cut", "from", "onto", "moved", "open":
     with open(f"free/{name}", "wb") as file:
@@ -226,21 +232,25 @@ for name in "gone", "cut", "from", "onto", "moved", "open":
 os.setxattr("free/cut", "user.small", b"value")
 held = os.open("free/open", os.O_RDWR)
 
-fillers = started(FILLERS, fill)
 # They have stopped to make progress once all of them wait.
-before, still = progress[:], 0
-for _ in range(1200):
-    time.sleep(0.05)
-    now = progress[:]
-    still, before = (still + 1 if now == before else 0), now
-    if still == 40:
-        break
-else:
+def until_used_up():
+    before, still = progress[:], 0
+    for _ in range(1200):
+        time.sleep(0.05)
+        now = progress[:]
+        still, before = (still + 1 if now == before else 0), now
+        if still == 40:
+            return
     sys.exit(f"the head-room is not used up: {before}")
+
+fillers = started(FILLERS, fill)
+until_used_up()
+fillers += started(FILLERS, fill_rest)
+until_used_up()
 makers = started(WAITING, lambda number: os.mkdir(f"in/{number}/new"))
 time.sleep(1)
 waiting = [pid for pid in makers if os.waitpid(pid, os.WNOHANG) == (0, 0) and waits(pid)]
-# Small names may find what is left of the head-room; the threads that serve the mount are 16 at most.
+# What a server uses rises and falls by a little; the threads that serve the mount are 16 at most.
 if len(waiting) <= 2 * 16:
     sys.exit(f"only {len(waiting)} wait")
 
@@ -289,6 +299,7 @@ END
         timeout 240 /usr/bin/python3 ../names.py || exit 5
         wait $releases
         wait $writer || exit 6
+        rm ../names.py ../release
     "#);
 }
 
