@@ -54,6 +54,8 @@ struct Run {
     /// after an exchange of two files that look alike.
     trees: Vec<Tree>,
     steps: Vec<Step>,
+    /// A step failed before.
+    has_failed: bool,
 }
 
 impl Run {
@@ -63,8 +65,9 @@ impl Run {
         let (line, driver) = world.driver_on_a_line();
         let cuts = scenario.cuts.clone().into_iter();
         let trees = vec![Tree::new(0o755)];
+        let (steps, has_failed) = (Vec::new(), false);
         let mut run =
-            Run { world, line, driver, bystander, cuts, cut: None, trees, steps: Vec::new() };
+            Run { world, line, driver, bystander, cuts, cut: None, trees, steps, has_failed };
         run.cut_again();
         run
     }
@@ -83,7 +86,13 @@ impl Run {
         let before = self.trees.clone();
         let perform = |tree: &mut Tree| without_links(step.perform(tree));
         let expected: Vec<_> = self.trees.iter_mut().map(perform).collect();
-        let found = without_links(step.perform(&mut self.driver));
+        let mut found = Err(Errno::Io);
+        // Who meets what a failed step left half done waits until it has seen that for a while.
+        let mut perform = || found = without_links(step.perform(&mut self.driver));
+        match self.has_failed {
+            true => self.world.while_time_passes(perform),
+            false => perform(),
+        }
         let failed = self.cut.is_some_and(|cut| self.line.calls() >= cut.call);
         if failed && found == Err(Errno::Io) {
             return self.recover(before);
@@ -100,6 +109,7 @@ impl Run {
 
     /// The mount is given up if it died; either way the tree is as before the step or after it.
     fn recover(&mut self, before: Vec<Tree>) -> Result<(), Failure> {
+        self.has_failed = true;
         self.line.mend();
         self.driver.close_all();
         if self.cut.is_some_and(|cut| cut.for_good) {
