@@ -21,6 +21,8 @@ use crate::Error;
 use crate::inode::Inode;
 use crate::terms::EXPELLED;
 
+mod pages;
+
 /// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
 /// cost of finding a place among them small.
 const RANGES_MAX: usize = 64;
@@ -248,35 +250,6 @@ impl State {
             self.foreign = true;
             self.outgrows(before);
         }
-    }
-
-    /// Takes note that the file is longer than `before`, if it is.
-    fn outgrows(&mut self, before: u64) {
-        if self.size() > before {
-            self.growths += 1;
-            let from = self.outgrown.map_or(before, |outgrown| outgrown.from.min(before));
-            self.outgrown = Some(Outgrown { from, end: self.size(), growth: self.growths });
-        }
-    }
-
-    pub fn outgrown(&self) -> Option<Outgrown> {
-        Some(Outgrown { end: self.size(), ..self.outgrown? })
-    }
-
-    /// The kernel has dropped what it had read then.
-    pub fn dropped(&mut self, outgrown: Outgrown) {
-        if self.outgrown.is_some_and(|now| now.growth == outgrown.growth) {
-            self.outgrown = None;
-        }
-    }
-
-    pub fn version_kept(&self) -> Option<u64> {
-        (!self.foreign).then_some(self.stored.version)
-    }
-
-    pub fn drop_pages(&mut self) -> u64 {
-        self.foreign = false;
-        self.stored.version
     }
 
     pub fn ahead_of(&self, index: u32) -> Option<Arc<Ahead>> {

@@ -1,0 +1,122 @@
+//! What a running file system does when another process asks on its control socket.
+
+use std::sync::{Arc, PoisonError};
+
+use anyhow::{Context, bail};
+use tidefs_model::{MountId, NodeId};
+use tidefs_store::NodeOverview;
+
+use super::FileSystem;
+use crate::check_view::CheckView;
+use crate::checking;
+use crate::control::{Answer, Request};
+use crate::failure::Failure;
+use crate::lost::Lost;
+use crate::nodes::Hope;
+use crate::signals;
+use crate::state::Kind;
+use crate::wish::Wish;
+
+impl FileSystem {
+    /// Answers on the control socket from now on. Others find the file system by it.
+    pub fn listen(self: &Arc<FileSystem>) -> Result<(), Failure> {
+        let file_system = Arc::downgrade(self);
+        let listener = crate::control::listen(&self.paths)?;
+        crate::control::serve(listener, move |request| match file_system.upgrade() {
+            Some(file_system) => file_system.answer(request),
+            None => Answer::Refused("the file system is stopping".to_owned()),
+        });
+        Ok(())
+    }
+
+    fn answer(&self, request: Request) -> Answer {
+        let done = |outcome: anyhow::Result<()>| match outcome {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(format!("{error:#}")),
+        };
+        match request {
+            Request::Check { repair } => match self.check(repair) {
+                Ok(view) => Answer::Checked(Box::new(view)),
+                Err(error) => Answer::Refused(format!("{error:#}")),
+            },
+            Request::Full { node } => {
+                let node = node.and_then(|id| id.parse().ok());
+                Answer::Room { hope: self.hope_for_room(node) }
+            }
+            Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
+            Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
+            Request::Status => match self.status() {
+                Ok(status) => Answer::Status(Box::new(status)),
+                Err(error) => Answer::Refused(format!("{error:#}")),
+            },
+            Request::Join { mount } => match self.doorkeeper() {
+                Some(keeper) => match keeper.let_in(MountId(mount)) {
+                    Ok(account) => Answer::Account {
+                        name: account.name.into_owned(),
+                        secret: account.secret.reveal().to_owned(),
+                    },
+                    Err(error) => Answer::Refused(format!("{error:#}")),
+                },
+                None => Answer::Refused("there are no nodes to let anybody in to".to_owned()),
+            },
+            Request::Left { mount } => {
+                self.doorkeeper().iter().for_each(|keeper| keeper.has_left(MountId(mount)));
+                Answer::Done
+            }
+            Request::Mount(point) => done(self.mount(point)),
+            Request::Unmount(path) => done(self.unmount(&path)),
+            Request::Stop if self.kind == Kind::Up => {
+                signals::ask_to_stop();
+                Answer::Done
+            }
+            Request::Stop => done(Err(Failure::BelongsToRun(self.paths.directory.clone()).into())),
+        }
+    }
+
+    /// One at a time: what one repairs is no finding of the other.
+    fn check(&self, repair: bool) -> anyhow::Result<CheckView> {
+        let Ok(_one) = self.checking.try_lock() else {
+            bail!("the file system is being checked already; try again when that is over");
+        };
+        let store = {
+            let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+            storage.as_ref().context("the file system is stopping")?.store_to_check()?
+        };
+        let keeper = self.doorkeeper();
+        let found = checking::check(&store, self.manager(), keeper.as_deref(), &self.paths, repair);
+        if self.dead_nodes().is_empty() {
+            return found;
+        }
+        // Another process's mount may not answer.
+        let mounts: Vec<_> = self.parts().mounts.iter().map(|it| it.path().to_owned()).collect();
+        let lost = mounts.iter().find_map(|mount| self.lost(mount));
+        let lost = lost.unwrap_or(Lost { incomplete: true, ..Lost::default() });
+        // What cannot be read because of a node that died is named all the same.
+        let found = found.unwrap_or_else(|error| CheckView {
+            unchecked: Some(format!("{error:#}")),
+            ..CheckView::default()
+        });
+        Ok(found.with_losses(self.losses(Some(&lost))))
+    }
+
+    /// Another process's writer met a full node.
+    fn hope_for_room(&self, node: Option<NodeId>) -> Hope {
+        let nobody = || Hope::None("the number of nodes is fixed".to_owned());
+        self.manager().map_or_else(nobody, |manager| manager.hope_for_room(node))
+    }
+
+    fn change_nodes(&self, wish: &Wish) -> Answer {
+        let Some(manager) = self.manager() else {
+            return Answer::Refused(Failure::NodesAreFixed.to_string());
+        };
+        let is_silent = |node: NodeId| {
+            let node = node.to_string();
+            let silent = |seen: &NodeOverview| seen.id == node && !seen.available;
+            self.overview().is_ok_and(|overview| overview.nodes.iter().any(silent))
+        };
+        match wish.carry_out(&manager, &self.nodes(), is_silent) {
+            Ok(done) => Answer::Changed(done),
+            Err(error) => Answer::Refused(format!("{error:#}")),
+        }
+    }
+}
