@@ -188,7 +188,20 @@ pub struct StorageOptions {
     pub network: Network,
 
     #[command(flatten)]
+    pub spin: Spin,
+
+    #[command(flatten)]
     pub elasticity: Elasticity,
+}
+
+/// Whether a mount may keep processors busy to be quicker.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Spin {
+    /// Serve a program's small calls on its own processor and, on a machine of two processors, keep the
+    /// other one busy meanwhile with a thread that spins at the lowest priority: quicker where nothing
+    /// else runs, and of no use where it does
+    #[arg(long)]
+    pub spin: bool,
 }
 
 /// How nodes are reached over a network.
@@ -264,6 +277,9 @@ pub struct Mount {
     /// An empty directory
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+
+    #[command(flatten)]
+    pub spin: Spin,
 }
 
 #[derive(Debug, Args)]
@@ -457,6 +473,14 @@ mod tests {
         assert_eq!(on("always"), (true, true));
         assert_eq!(on("victims"), (false, true));
         assert_eq!(on("never"), (false, false));
+    }
+
+    #[test]
+    fn no_mount_spins_unless_it_is_told_to() {
+        assert!(!run_of(&["--", "true"]).unwrap().storage.spin.spin);
+        assert!(run_of(&["--spin", "--", "true"]).unwrap().storage.spin.spin);
+        let mount = Arguments::try_parse_from(["tidefs", "mount", "--spin", "second"]).unwrap();
+        assert!(matches!(mount.command, Command::Mount(Mount { spin: Spin { spin: true }, .. })));
     }
 
     #[test]

@@ -21,7 +21,10 @@ use crate::view::StatusView;
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Status,
-    Mount(MountPoint),
+    Mount {
+        point: MountPoint,
+        spin: bool,
+    },
     Unmount(PathBuf),
     Stop,
     /// Look for what killed mounts left, and remove it.

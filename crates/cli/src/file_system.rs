@@ -207,11 +207,11 @@ impl FileSystem {
     }
 
     /// Serves one more mount in this process.
-    pub fn mount(&self, point: MountPoint) -> anyhow::Result<()> {
+    pub fn mount(&self, point: MountPoint, spin: bool) -> anyhow::Result<()> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         let storage = storage.as_ref().context("the file system is stopping")?;
         let mut parts = self.parts();
-        parts.mounts.push(ServedMount::begin(storage, point, &self.paths)?);
+        parts.mounts.push(ServedMount::begin(storage, point, &self.paths, spin)?);
         Ok(())
     }
 

@@ -73,6 +73,7 @@ impl ServedMount {
         storage: &Storage,
         mut point: MountPoint,
         paths: &Paths,
+        spin: bool,
     ) -> anyhow::Result<ServedMount> {
         let owner = ProcessId::current();
         let number = getrandom::u64().context("no random numbers")?;
@@ -81,6 +82,8 @@ impl ServedMount {
         let record = paths.note_mount(&noted(&point))?;
         let made = point.make().and_then(|()| paths.note_mount(&noted(&point)));
         let id = MountId(number);
+        let options =
+            |point: &MountPoint| MountOptions { spin, ..MountOptions::new(&point.path, number) };
         let mut let_in_at = None;
         let begun = made.map_err(anyhow::Error::from).and_then(|_| {
             let direct = storage.direct();
@@ -97,13 +100,13 @@ impl ServedMount {
                     paths: paths.clone(),
                     record: noted(&point),
                 });
-                let mount = mount(store, config, &point.path, Some(entrance.clone()))?;
+                let mount = mount(store, config, &options(&point), Some(entrance.clone()))?;
                 return Ok((mount, Some(entrance)));
             }
             let store = storage.store().for_a_mount();
             let mount = match store {
-                AnyStore::Embedded(store) => mount(store, config, &point.path, None),
-                AnyStore::Valkey(store) => mount(store, config, &point.path, None),
+                AnyStore::Embedded(store) => mount(store, config, &options(&point), None),
+                AnyStore::Valkey(store) => mount(store, config, &options(&point), None),
             };
             Ok((mount?, None))
         });
@@ -176,11 +179,10 @@ struct Served<S: Store> {
 fn mount<S: Store>(
     store: Arc<S>,
     config: Config,
-    path: &Path,
+    options: &MountOptions,
     entrance: Option<Arc<Entrance>>,
 ) -> anyhow::Result<Box<dyn Mount>> {
-    let mut options = MountOptions::new(path, config.mount.0);
-    options.passthrough = config.passthrough;
+    let options = MountOptions { passthrough: config.passthrough, ..options.clone() };
     let admission = entrance.map(|entrance| entrance as Arc<dyn Admission>);
     let fs = Arc::new(Fs::mount_let_in(store, config, Arc::new(SystemClock), admission)?);
     let session = Session::mount(Arc::clone(&fs), &options)?;

@@ -33,6 +33,7 @@ use crate::errno;
 use crate::following::Following;
 use crate::lock_waits::LockWaits;
 use crate::misplaced::Misplaced;
+use crate::options::MountOptions;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 use reply::Answers;
@@ -49,7 +50,8 @@ pub struct Adapter<S: Store> {
     answers: Answers<S>,
     lock_waits: Arc<LockWaits<S>>,
     misplaced: Arc<Misplaced>,
-    following: Following,
+    /// Where the mount may spin for it.
+    following: Option<Following>,
     waiting_room: WaitingRoom,
     /// Where the kernel is told about its pages.
     page_room: WaitingRoom,
@@ -62,18 +64,18 @@ impl<S: Store> Drop for Adapter<S> {
 }
 
 impl<S: Store> Adapter<S> {
-    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, passthrough: bool) -> Adapter<S> {
+    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, options: &MountOptions) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
         let misplaced = Misplaced::new(kernel.clone());
         let answers = Answers::new(fs.clone(), kernel.clone(), misplaced.clone());
         Adapter {
             fs,
             kernel,
-            passthrough,
+            passthrough: options.passthrough,
             answers,
             lock_waits,
             misplaced,
-            following: Following::new(),
+            following: options.spin.then(Following::new),
             waiting_room: WaitingRoom::default(),
             page_room: WaitingRoom::default(),
         }
@@ -100,7 +102,8 @@ impl<S: Store> Adapter<S> {
     ) -> Result<T, Errno> {
         let _under_way = self.kernel.begin().ok_or(errno::MOUNT_OVER)?;
         let begun = Instant::now();
-        let _served = self.following.serve(request.pid(), bytes, begun);
+        let following = self.following.as_ref();
+        let _served = following.and_then(|it| it.serve(request.pid(), bytes, begun));
         carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
     }
 

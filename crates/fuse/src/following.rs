@@ -9,8 +9,8 @@
 //! comes beside another, from another program, or with many bytes: such calls are served on all
 //! processors. A program that Linux moves with every answer is not followed.
 
-mod guard;
 mod habit;
+mod spinner;
 mod threads;
 
 use std::sync::Mutex;

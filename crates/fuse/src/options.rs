@@ -35,6 +35,9 @@ pub struct MountOptions {
     pub busy_wait: Duration,
     /// Pages that the kernel reads ahead of a sequential reader; only root may raise it.
     pub read_ahead_kib: u32,
+    /// Serve a program that makes one small call after the other on its processor and, on a machine of two,
+    /// keep the other one busy meanwhile with a thread that spins, so that the program stays.
+    pub spin: bool,
 }
 
 impl MountOptions {
@@ -50,6 +53,7 @@ impl MountOptions {
             suid_and_devices: false,
             busy_wait: Duration::from_secs(2),
             read_ahead_kib: 4096,
+            spin: false,
         }
     }
 }

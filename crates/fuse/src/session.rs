@@ -123,7 +123,7 @@ impl Session {
             fs.set_kernel_cache(kernel.clone());
         }
         fs.keep_what_kernel_has();
-        let adapter = Adapter::new(fs.clone(), kernel.clone(), options.passthrough);
+        let adapter = Adapter::new(fs.clone(), kernel.clone(), options);
         let mounted = wait_for_admission(&*fs)
             .and_then(|()| Session::start(adapter, fs.clone(), kernel, options));
         if mounted.is_err()

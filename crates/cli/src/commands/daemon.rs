@@ -27,6 +27,7 @@ pub struct Order {
     pub base: PathBuf,
     pub size: Size,
     pub point: MountPoint,
+    pub spin: bool,
 }
 
 pub fn daemon() -> anyhow::Result<ExitCode> {
@@ -56,7 +57,7 @@ fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
     launch::log_to(&instance.paths)?;
     warn_of_server(order.size.server.as_ref());
     let file_system = FileSystem::start(&order.size, instance)?;
-    file_system.mount(order.point.clone())?;
+    file_system.mount(order.point.clone(), order.spin)?;
     file_system.listen()?;
     Ok(file_system)
 }

@@ -21,6 +21,7 @@ pub struct Order {
     /// Of the instance.
     pub directory: PathBuf,
     pub point: MountPoint,
+    pub spin: bool,
 }
 
 pub fn holder() -> anyhow::Result<ExitCode> {
@@ -44,5 +45,5 @@ fn start(order: &Order) -> anyhow::Result<ServedMount> {
     let paths = Paths::new(order.directory.clone());
     launch::log_to(&paths)?;
     let storage = Storage::join(&paths)?;
-    ServedMount::begin(&storage, order.point.clone(), &paths)
+    ServedMount::begin(&storage, order.point.clone(), &paths, order.spin)
 }

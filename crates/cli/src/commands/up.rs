@@ -20,7 +20,7 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
-    let order = Order { base: base.path, size, point };
+    let order = Order { base: base.path, size, point, spin: options.storage.spin.spin };
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(
         "{} mounted on {}",

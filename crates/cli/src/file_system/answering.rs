@@ -63,7 +63,7 @@ impl FileSystem {
                 self.doorkeeper().iter().for_each(|keeper| keeper.has_left(MountId(mount)));
                 Answer::Done
             }
-            Request::Mount(point) => done(self.mount(point)),
+            Request::Mount { point, spin } => done(self.mount(point, spin)),
             Request::Unmount(path) => done(self.unmount(&path)),
             Request::Stop if self.kind == Kind::Up => {
                 signals::ask_to_stop();

@@ -7,6 +7,7 @@ use tidefs_fs::{AppendedAt, Fs, Handle};
 use tidefs_store::Store;
 
 use super::Adapter;
+use crate::following::Following;
 
 /// Where and how a request writes.
 pub struct Write {
@@ -41,7 +42,7 @@ impl<S: Store> Adapter<S> {
             Err(error) => reply.error(error),
         };
         let is_done = self.run_or_wait(by, "write", data, write, answer);
-        if is_done && !self.following.is_on() {
+        if is_done && !self.following.as_ref().is_some_and(Following::is_on) {
             self.go_on(|fs| fs.make_early(file, offset, data.len()));
         }
     }

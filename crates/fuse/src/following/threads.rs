@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
-use super::guard::Guard;
+use super::spinner::Spinner;
 
 thread_local! {
     static IS_ENLISTED: Cell<bool> = const { Cell::new(false) };
@@ -26,7 +26,7 @@ struct Enlisted {
     /// Does not keep to it yet.
     behind: Option<Pid>,
     /// Made when it is needed first.
-    guard: Option<Guard>,
+    spinner: Option<Spinner>,
 }
 
 impl Threads {
@@ -48,15 +48,15 @@ impl Threads {
     /// Has somebody look for the thread with this number.
     pub fn look_for(&self, caller: u32) {
         let mut enlisted = self.lock();
-        if let Some(guard) = enlisted.guard() {
-            guard.ask(caller);
+        if let Some(spinner) = enlisted.spinner() {
+            spinner.ask(caller);
         }
     }
 
     /// The thread that was found since this was called last, and its processor if that was to be
     /// seen.
     pub fn found(&self) -> Option<(u32, Option<usize>)> {
-        self.lock().guard.as_ref()?.answer()
+        self.lock().spinner.as_ref()?.answer()
     }
 
     /// Keeps all to a processor; whether that is another one than before. `None`: they may not run
@@ -99,7 +99,7 @@ impl Threads {
         let mut enlisted = self.lock();
         if let (Some(processor), Some(allowed)) = (enlisted.keep_to, enlisted.allowed)
             && let Some(other) = the_other(&allowed, processor)
-            && !enlisted.guard.as_ref().is_some_and(|guard| guard.stay(now))
+            && !enlisted.spinner.as_ref().is_some_and(|spinner| spinner.stay(now))
         {
             enlisted.keep_busy(other, now);
         }
@@ -118,8 +118,8 @@ impl Threads {
 impl Enlisted {
     fn disperse(&mut self) {
         self.behind = None;
-        if let Some(guard) = &self.guard {
-            guard.relieve();
+        if let Some(spinner) = &self.spinner {
+            spinner.relieve();
         }
         if self.keep_to.take().is_some()
             && let Some(allowed) = of_process().or(self.allowed)
@@ -130,17 +130,17 @@ impl Enlisted {
     }
 
     fn keep_busy(&mut self, processor: usize, now: Instant) {
-        if let Some(guard) = self.guard() {
-            guard.call(processor, now);
+        if let Some(spinner) = self.spinner() {
+            spinner.call(processor, now);
         }
     }
 
     /// Where no thread can be made, no program is followed, which is only slower.
-    fn guard(&mut self) -> Option<&Guard> {
-        if self.guard.is_none() {
-            self.guard = Guard::new().ok();
+    fn spinner(&mut self) -> Option<&Spinner> {
+        if self.spinner.is_none() {
+            self.spinner = Spinner::new().ok();
         }
-        self.guard.as_ref()
+        self.spinner.as_ref()
     }
 
     fn confine_all_but(&self, this: Pid, to: &CpuSet) {

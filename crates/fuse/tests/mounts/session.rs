@@ -45,6 +45,37 @@ fn the_mount_table_says_what_is_mounted() {
     mounted.session.unmount().expect("a second time does nothing");
 }
 
+/// Threads of this process that keep a processor from idling.
+fn spinners() -> usize {
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "tidefs-spin").count()
+}
+
+#[test]
+fn a_mount_spins_only_where_that_was_asked_for() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    for spin in [false, true] {
+        let folder = empty_folder();
+        let options = MountOptions { spin, ..options(folder.path()) };
+        let _session = Session::mount(join(heap(ByteSize::mib(32)), false), &options).unwrap();
+        fs::write(folder.path().join("file"), "text").unwrap();
+        let calls = Instant::now();
+        while calls.elapsed() < SOON && spinners() == 0 {
+            // A row of small calls of one thread, as it takes.
+            for _ in 0..100 {
+                assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            }
+            if !spin {
+                break;
+            }
+        }
+        assert_eq!(spinners(), usize::from(spin));
+    }
+}
+
 #[test]
 fn a_drop_and_a_panic_unmount() {
     let Some(mounted) = mounted() else { return };

@@ -31,7 +31,7 @@ const LOWEST_PRIORITY: i32 = 19;
 
 /// A thread that sleeps but for these moments.
 #[derive(Debug)]
-pub struct Guard {
+pub struct Spinner {
     post: Arc<Post>,
     thread: Option<JoinHandle<()>>,
 }
@@ -64,13 +64,13 @@ struct Orders {
     is_over: bool,
 }
 
-impl Guard {
-    pub fn new() -> std::io::Result<Guard> {
+impl Spinner {
+    pub fn new() -> std::io::Result<Spinner> {
         let post = Arc::new(Post::new());
         let its = post.clone();
-        let name = "tidefs-guard".to_owned();
+        let name = "tidefs-spin".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || its.stand())?;
-        Ok(Guard { post, thread: Some(thread) })
+        Ok(Spinner { post, thread: Some(thread) })
     }
 
     /// Has the processor busy for a moment from now.
@@ -121,7 +121,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for Spinner {
     fn drop(&mut self) {
         self.relieve();
         self.post.lock().is_over = true;
@@ -157,7 +157,7 @@ impl Post {
 
     fn stand(&self) {
         if let Err(error) = setpriority_process(Some(gettid()), LOWEST_PRIORITY) {
-            tracing::debug!(%error, "a guard keeps its priority");
+            tracing::debug!(%error, "an idle-processor spinner keeps its priority");
         }
         let mut away = AWAY_MIN;
         while let Some(order) = self.next() {
@@ -226,40 +226,43 @@ mod tests {
     use super::*;
 
     /// Whom nobody relieves but the test.
-    fn of_wood() -> Guard {
-        Guard { post: Arc::new(Post::new()), thread: None }
+    fn of_wood() -> Spinner {
+        Spinner { post: Arc::new(Post::new()), thread: None }
     }
 
     #[test]
     fn it_is_told_to_stay_where_it_was_called_and_only_there() {
-        let (guard, now) = (of_wood(), Instant::now());
-        assert!(!guard.stay(now), "nobody called it");
-        guard.call(1, now);
-        assert_eq!(guard.post.lock().processor, Some(1));
-        assert!(guard.stay(now + MOMENT));
-        assert_eq!(guard.post.until.load(Ordering::Relaxed), guard.post.since(now + 2 * MOMENT));
+        let (spinner, now) = (of_wood(), Instant::now());
+        assert!(!spinner.stay(now), "nobody called it");
+        spinner.call(1, now);
+        assert_eq!(spinner.post.lock().processor, Some(1));
+        assert!(spinner.stay(now + MOMENT));
+        assert_eq!(
+            spinner.post.until.load(Ordering::Relaxed),
+            spinner.post.since(now + 2 * MOMENT)
+        );
     }
 
     #[test]
     fn it_is_not_called_while_others_want_the_processor() {
-        let (guard, now) = (of_wood(), Instant::now());
-        guard.post.away.store(guard.post.since(now + AWAY_MIN), Ordering::Relaxed);
-        guard.call(0, now);
-        assert!(!guard.stay(now) && guard.post.lock().processor.is_none());
-        guard.call(0, now + AWAY_MIN);
-        assert!(guard.stay(now + AWAY_MIN));
+        let (spinner, now) = (of_wood(), Instant::now());
+        spinner.post.away.store(spinner.post.since(now + AWAY_MIN), Ordering::Relaxed);
+        spinner.call(0, now);
+        assert!(!spinner.stay(now) && spinner.post.lock().processor.is_none());
+        spinner.call(0, now + AWAY_MIN);
+        assert!(spinner.stay(now + AWAY_MIN));
     }
 
     #[test]
     fn it_says_where_a_thread_is_and_of_one_that_is_not_there_that_it_cannot_be_seen() {
-        let guard = Guard::new().unwrap();
-        assert_eq!(guard.answer(), None);
+        let spinner = Spinner::new().unwrap();
+        assert_eq!(spinner.answer(), None);
         let own = gettid().as_raw_nonzero().get() as u32;
         for (thread, is_there) in [(own, true), (i32::MAX as u32, false)] {
-            guard.ask(thread);
+            spinner.ask(thread);
             let begun = Instant::now();
             let (found, place) = loop {
-                if let Some(answer) = guard.answer() {
+                if let Some(answer) = spinner.answer() {
                     break answer;
                 }
                 assert!(begun.elapsed().as_secs() < 30, "no answer");
@@ -271,18 +274,18 @@ mod tests {
 
     #[test]
     fn it_goes_when_its_moment_is_over_or_it_is_relieved() {
-        let guard = Guard::new().unwrap();
+        let spinner = Spinner::new().unwrap();
         for relieved in [false, true] {
             let begun = Instant::now();
-            guard.call(0, begun + Duration::from_secs(u64::from(relieved) * 3600));
+            spinner.call(0, begun + Duration::from_secs(u64::from(relieved) * 3600));
             if relieved {
-                guard.relieve();
+                spinner.relieve();
             }
-            while guard.post.stands.load(Ordering::Relaxed) {
+            while spinner.post.stands.load(Ordering::Relaxed) {
                 assert!(begun.elapsed().as_secs() < 30, "it stands there still");
                 std::thread::yield_now();
             }
-            guard.post.away.store(0, Ordering::Relaxed);
+            spinner.post.away.store(0, Ordering::Relaxed);
         }
     }
 }
