@@ -16,7 +16,7 @@ pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
     while !lanes.is_empty() {
         let at = lanes.len() - 1;
         if lanes.iter().all(Lane::is_about_to_end) || at == 0 && !lanes[0].wants_to_send() {
-            // The common case. Waiting in the receive saves the poll, and may be done awake.
+            // The common case. Waiting in the receive saves the poll.
             let result = wait_and_receive(&mut lanes[at]);
             settle(&mut lanes, at, result);
         } else {

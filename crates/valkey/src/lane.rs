@@ -11,7 +11,7 @@ use crate::awake::{Awake, LOOK_EVERY};
 use crate::fault::Fault;
 use crate::inbound::Landed;
 use crate::job::{Answer, Job, JobResult};
-use crate::pool::{Lease, Patience};
+use crate::pool::Lease;
 use crate::stream::Stream;
 use crate::wire::Request;
 
@@ -185,13 +185,8 @@ impl<'j, 'a> Lane<'j, 'a> {
     /// Takes in what has arrived, or waits for more when not `at_once`; answers whether any came.
     pub fn receive(&mut self, at_once: bool) -> Result<bool, Fault> {
         if !self.take_answers()? {
-            let patience = match at_once {
-                true => Patience::None,
-                false if self.in_flight_bytes <= SOON_BYTES_MAX => Patience::Short,
-                false => Patience::Long,
-            };
             let buffer = self.jobs[self.answered].buffer.as_deref_mut().unwrap_or_default();
-            if self.lease.fill(buffer, patience)?.is_none() {
+            if self.lease.fill(buffer, at_once)?.is_none() {
                 return Ok(false);
             }
             self.take_answers()?;

@@ -6,7 +6,7 @@
 //! knows keys and bytes, and no files.
 //!
 //! From the wire upwards: `wire` lays out requests and takes replies apart; `connection`,
-//! `inbound` and `stream` move them over one socket, and `spin` waits for what comes soon; `pool` lends a node's connections; `lane` and `exchange`
+//! `inbound` and `stream` move them over one socket; `pool` lends a node's connections; `lane` and `exchange`
 //! keep several nodes busy from one thread; `topology` knows who holds what; `client` follows
 //! partitions that move and repeats what may be repeated; `store` turns the trait's calls into all
 //! that.
@@ -44,7 +44,6 @@ mod process;
 mod roster;
 mod said;
 mod slot;
-mod spin;
 mod store;
 mod stream;
 mod told;

@@ -23,7 +23,6 @@ use crate::endpoint::{Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
 use crate::login::Login;
-use crate::spin::{Waits, Way, spin};
 use crate::wire::{Reply, Request};
 
 /// How long a node that could not be reached is left alone.
@@ -50,7 +49,6 @@ pub struct Node {
     access: Arc<Access>,
     gate: Mutex<Gate>,
     freed: Condvar,
-    waits: Waits,
     /// When anything got through to it, or from it, over a network.
     heard: Last,
 }
@@ -89,9 +87,8 @@ impl Node {
         capacity: ByteSize,
         access: Arc<Access>,
     ) -> Arc<Node> {
-        let (gate, freed, waits) = (Mutex::default(), Condvar::new(), Waits::default());
-        let heard = Last::default();
-        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, waits, heard })
+        let (gate, freed, heard) = (Mutex::default(), Condvar::new(), Last::default());
+        Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, heard })
     }
 
     pub fn name(&self) -> Box<str> {
@@ -303,17 +300,6 @@ impl Node {
     }
 }
 
-/// How to wait for a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// Not at all.
-    None,
-    /// Until the next look at the time; the reply should be here in a moment.
-    Short,
-    /// Until the next look at the time.
-    Long,
-}
-
 /// A connection in use, to be released when all its requests are answered.
 pub struct Lease {
     node: Arc<Node>,
@@ -353,27 +339,11 @@ impl Lease {
         &mut self.connection_mut().inbound
     }
 
-    /// Receives into the connection's own bytes, or into `buffer` where a reply is to land.
-    pub fn fill(&mut self, buffer: &mut [u8], patience: Patience) -> Result<Option<usize>, Fault> {
-        let Lease { node, connection, .. } = self;
-        let Connection { inbound, stream, .. } =
-            connection.as_mut().expect("a lease in use has its connection");
-        let mut ask = |at_once| inbound.fill(stream, buffer, at_once);
-        match patience {
-            Patience::None => ask(true),
-            Patience::Long => ask(false),
-            Patience::Short => {
-                // What was there already says nothing about waiting.
-                if let Some(bytes) = ask(true)? {
-                    return Ok(Some(bytes));
-                }
-                let (way, began) = (node.waits.choose(), Instant::now());
-                let early = if way == Way::Awake { spin(|| ask(true))? } else { None };
-                let bytes = if early.is_some() { early } else { ask(false)? };
-                node.waits.took(way, began.elapsed());
-                Ok(bytes)
-            }
-        }
+    /// Receives into the connection's own bytes, or into `buffer` where a reply is to land; when nothing is
+    /// there, waits until the next look at the time unless `at_once`.
+    pub fn fill(&mut self, buffer: &mut [u8], at_once: bool) -> Result<Option<usize>, Fault> {
+        let Connection { inbound, stream, .. } = self.connection_mut();
+        inbound.fill(stream, buffer, at_once)
     }
 
     /// Gives the connection back: nothing is under way on it.
