@@ -3,7 +3,7 @@
 //!
 //! It keeps [`DEPTH`] requests under way on one connection, copies nothing that it can avoid, and
 //! is written without a library, so that it shares no code with what it judges. It writes whole
-//! stripes with `SET` and reads them with `GETRANGE`, as Tidefs does and as its account may.
+//! stripes with `SET` and reads them with `GET`, as Tidefs does and as its account may.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
@@ -105,10 +105,9 @@ impl Client {
     /// Returns the last stripe.
     fn read_all(&mut self, stripes: u64, stripe_bytes: usize) -> anyhow::Result<Vec<u8>> {
         let mut block = vec![0; stripe_bytes];
-        let last = (stripe_bytes - 1).to_string();
         for stripe in 0..stripes + DEPTH {
             if stripe < stripes {
-                self.send(&["GETRANGE", &key(stripe), "0"], last.as_bytes())?;
+                self.send(&["GET"], key(stripe).as_bytes())?;
             }
             if (DEPTH..stripes + DEPTH).contains(&stripe) {
                 self.bulk(&mut block)?;

@@ -38,8 +38,9 @@ use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 use reply::Answers;
 
-pub use convert::GENERATION;
+pub use convert::{GENERATION, absence, open_mode};
 pub use kernel::{Kernel, forgets_attributes, negotiate};
+pub use reply::served_flags;
 
 /// What the FUSE library calls.
 pub struct Adapter<S: Store> {

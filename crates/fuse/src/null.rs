@@ -16,16 +16,16 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
-use tidefs_fs::Error;
+use tidefs_fs::{Error, LIFETIME_MAX};
 
-use crate::adapter::{GENERATION, Kernel, negotiate};
+use crate::adapter::{GENERATION, Kernel, absence, negotiate, open_mode, served_flags};
 use crate::errno;
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::session::{Served, Session};
 
-/// As long as a mount that is alone lets the kernel keep names.
-const LIFETIME: Duration = Duration::from_secs(10);
+/// As long as a file system's mount lets the kernel keep names, and that there is none.
+const LIFETIME: Duration = LIFETIME_MAX;
 /// What every read is answered from; as large as the largest request.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
@@ -144,6 +144,12 @@ impl Layer {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As a file system's handle that nobody else has changed, on which nobody has locks.
+    fn flags(&self, flags: OpenFlags) -> FopenFlags {
+        let mode = open_mode(flags);
+        served_flags(&self.kernel, mode, mode.write) | FopenFlags::FOPEN_KEEP_CACHE
+    }
+
     /// Hands out the names of a directory from `offset` on until `is_full`.
     fn list(
         &self,
@@ -194,7 +200,7 @@ impl Filesystem for Layer {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.look().find(parent, name);
-        reply_entry(reply, found);
+        reply.entry(&LIFETIME, &found.unwrap_or_else(absence), GENERATION);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -257,13 +263,13 @@ impl Filesystem for Layer {
         name: &OsStr,
         _mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         let made = self.change().make(parent, name, FileType::RegularFile);
         match made {
             Some(attr) => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                let flags = self.flags(OpenFlags(flags));
                 reply.created(&LIFETIME, &attr, GENERATION, FileHandle(0), flags);
             }
             None => reply.error(errno::of(&Error::NotFound)),
@@ -274,7 +280,7 @@ impl Filesystem for Layer {
         if flags.0 & libc::O_TRUNC != 0 {
             self.change().resize(ino, |_| 0);
         }
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_NOFLUSH);
+        reply.opened(FileHandle(0), self.flags(flags));
     }
 
     fn read(

@@ -181,18 +181,10 @@ impl<S: Store> Answers<S> {
         });
     }
 
-    /// How the kernel treats a handle whose reads and writes come here. One that only writes gains
-    /// nothing from pages: its bytes would be copied once more and take memory twice. One that appends
-    /// would put its bytes into the page where the kernel thinks the end of the file is.
     fn own_flags(&self, ino: Ino, mode: OpenMode, opened: &Opened) -> FopenFlags {
-        let only_writes = mode.write && !mode.read;
-        let past_pages = only_writes && self.kernel.drops_written_pages();
-        let mut flags = FopenFlags::empty();
-        flags.set(FopenFlags::FOPEN_NOFLUSH, !self.tells_closes(ino, mode));
+        let mut flags = served_flags(&self.kernel, mode, self.tells_closes(ino, mode));
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-        let drops = self.kernel.drops_written_pages();
-        let appends = mode.append && drops && self.kernel.maps_past_pages();
-        flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || appends || opened.uncached);
+        flags |= if opened.uncached { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
         flags
     }
 
@@ -214,6 +206,19 @@ impl<S: Store> Answers<S> {
         }
         self.backings.enter(ino, opened.pinned.as_deref(), register)
     }
+}
+
+/// How the kernel treats a handle whose reads and writes come here. One that only writes gains
+/// nothing from pages: its bytes would be copied once more and take memory twice. One that appends
+/// would put its bytes into the page where the kernel thinks the end of the file is.
+pub fn served_flags(kernel: &Kernel, mode: OpenMode, tells_closes: bool) -> FopenFlags {
+    let drops = kernel.drops_written_pages();
+    let past_pages = mode.write && !mode.read && drops;
+    let appends = mode.append && drops && kernel.maps_past_pages();
+    let mut flags = FopenFlags::empty();
+    flags.set(FopenFlags::FOPEN_NOFLUSH, !tells_closes);
+    flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || appends);
+    flags
 }
 
 fn created(
