@@ -17,7 +17,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 # Without these a run is not whole; not everybody has the server of `elastic_redis`.
 SUBJECTS = {"embedded", "valkey", "sealed", "valkey4", "tmpfs", "null", "raw", "elastic"}
-APART = ("growth", "local", "moved", "network", "tenants")
+APART = ("growth", "local", "mounts", "moved", "network", "tenants")
 VERDICTS = {"goal": "met", "half_goal": "half met", "missed": "MISSED", "not_judged": "not judged"}
 GIB = 1 << 30
 
@@ -164,9 +164,22 @@ def tenants(report: dict) -> list[str]:
     return of_rows([*rows, {"tenant": "mean"} | mean])
 
 
+def mounts(report: dict) -> list[str]:
+    rounds = report["rounds"]
+    figures = [
+        {"subject": who, "operation": operation}
+        | {what: statistics.median(it["figures"][who][operation][what] for it in rounds) for what in figure}
+        for who, operations in rounds[0]["figures"].items()
+        for operation, figure in operations.items()
+    ]
+    judged = [{it: row[it] for it in ("goal", "min", "max", "met")} for row in report["judged"]]
+    return of_rows(figures) + of_rows(judged)
+
+
 PARTS = {
     "growth": growth,
     "local": lambda report: of_rows(report["rows"]),
+    "mounts": mounts,
     "moved": lambda report: of_rows(report["rows"]),
     "network": network,
     "tenants": tenants,

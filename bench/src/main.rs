@@ -5,6 +5,7 @@
 //! with `--check`, a missed goal is a failure too.
 
 mod caches;
+mod client;
 mod driver;
 mod figures;
 mod goals;
@@ -59,6 +60,9 @@ enum Command {
     /// Run a worker on a FUSE layer that does nothing; started by the driver.
     #[command(hide = true)]
     Null(Null),
+    /// Be a program on a mount; started by bench/mounts.py.
+    #[command(hide = true)]
+    Client,
 }
 
 #[derive(Debug, Args)]
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         Some(Command::Null(Null { directory, words })) => {
             null::run(&directory, &words).map(|()| ExitCode::SUCCESS)
         }
+        Some(Command::Client) => client::serve().map(|()| ExitCode::SUCCESS),
         None => bench(&arguments.bench),
     };
     done.unwrap_or_else(|error| {

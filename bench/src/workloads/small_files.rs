@@ -63,13 +63,13 @@ pub fn create(name: &Path, block: &[u8]) -> anyhow::Result<()> {
     Ok(caches::close(file)?)
 }
 
-fn stat(name: &Path) -> anyhow::Result<()> {
+pub fn stat(name: &Path) -> anyhow::Result<()> {
     let length = fs::symlink_metadata(name)?.len();
     ensure!(length == SMALL_BYTES as u64, "{} has {length} bytes", name.display());
     Ok(())
 }
 
-fn stat_uncached(name: &Path) -> anyhow::Result<()> {
+pub fn stat_uncached(name: &Path) -> anyhow::Result<()> {
     let found = statx(CWD, name, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS)?;
     ensure!(
         found.stx_size == SMALL_BYTES as u64,
@@ -80,7 +80,7 @@ fn stat_uncached(name: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(name: &Path, buffer: &mut [u8]) -> anyhow::Result<()> {
+pub fn read(name: &Path, buffer: &mut [u8]) -> anyhow::Result<()> {
     let length = File::open(name)?.read(buffer)?;
     ensure!(length == SMALL_BYTES, "{} gave {length} bytes", name.display());
     Ok(())
