@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import about
@@ -71,6 +71,7 @@ class Served:
     processes: list[int]
     nodes: list[str]
     secret: str = ""
+    used_ns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def by(cls, state: Path) -> "Served":
@@ -84,8 +85,11 @@ class Served:
         return cls(sorted(processes), [node["socket"] for node in nodes], *secrets[:1])
 
     def processor(self) -> float:
-        """Microseconds until now."""
-        return sum(processor_ns(it) for it in self.processes) / 1000
+        """Microseconds until now. Of a process that ends in between, what it had used at the last look."""
+        for process in self.processes:
+            with contextlib.suppress(OSError):
+                self.used_ns[process] = processor_ns(process)
+        return sum(self.used_ns.values()) / 1000
 
     def replies(self) -> int | None:
         """Times that a node has sent replies, one or several that came due together."""
