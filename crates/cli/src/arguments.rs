@@ -4,6 +4,7 @@ pub mod number;
 pub mod placement;
 pub mod planning;
 pub mod simulation;
+pub mod spin;
 pub mod stage;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use tidefs_model::ByteSize;
 
 use crate::elasticity::{Elasticity, NodeRange};
 use number::within;
+use spin::Spin;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
@@ -192,16 +194,6 @@ pub struct StorageOptions {
 
     #[command(flatten)]
     pub elasticity: Elasticity,
-}
-
-/// Whether a mount may keep processors busy to be quicker.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct Spin {
-    /// Serve a program's small calls on its own processor and, on a machine of two processors, keep the
-    /// other one busy meanwhile with a thread that spins at the lowest priority: quicker where nothing
-    /// else runs, and of no use where it does
-    #[arg(long)]
-    pub spin: bool,
 }
 
 /// How nodes are reached over a network.
