@@ -10,7 +10,7 @@ use tidefs_model::ByteSize;
 use crate::failure::Failure;
 use crate::limits;
 use crate::memory::Memory;
-use crate::preparation::{FUSE_DEVICE, fusermount};
+use crate::preparation::FUSE_DEVICE;
 use crate::scarcity::Score;
 use crate::state::{Base, LONGEST_NAME, Paths, room};
 use crate::storage::choose_server;
@@ -94,7 +94,7 @@ fn device() -> Finding {
 
 fn fusermount_program() -> Finding {
     const FIX: &str = "apt-get install fuse3  (as root)";
-    match fusermount() {
+    match tidefs_fuse::fusermount_path() {
         Some(path) => Finding::good("fusermount3", path.display().to_string()),
         None if is_root() => {
             Finding::limited("fusermount3", "not found; other users cannot mount", Some(FIX))

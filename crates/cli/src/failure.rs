@@ -164,6 +164,18 @@ pub enum Failure {
         directory.display(), tidefs_report::instant_to_the_second(*since), directory.display()
     )]
     RunsElsewhere { directory: PathBuf, host: String, since: u64 },
+    #[error(
+        "the processes of the file system in {} are not seen from here, so nobody could tell that they have ended; \
+         it was started outside of this container, or in another one (PID namespace): stop it there",
+        .0.display()
+    )]
+    ProcessesUnseen(PathBuf),
+    #[error(
+        "somebody has the file system in {} that starts or ends just now, or whose files there are damaged; try \
+         again in a moment, and if it stays so end the process that has that directory open: fuser -v {}",
+        .0.display(), .0.display()
+    )]
+    Unreachable(PathBuf),
     #[error("a file system is running in {} already; use it, or stop it: tidefs down", .0.display())]
     AlreadyRunning(PathBuf),
     #[error("the file system in {} belongs to a `tidefs run` and ends with its command; end that instead", .0.display())]
@@ -197,7 +209,7 @@ pub enum Failure {
          and may have {most}; choose a shorter one with --state", path.display()
     )]
     StateTooLong { path: PathBuf, needed: usize, most: usize },
-    #[error("{} is not readable as a record of a file system; remove its directory", .0.display())]
+    #[error("{} is not readable as a record of a file system; where none runs, remove its directory", .0.display())]
     RecordDamaged(PathBuf),
 
     #[error("no report can be written to {}; choose another directory with --report", .0.display())]

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 use tidefs_model::ByteSize;
 use tidefs_valkey::HEAD_ROOM;
@@ -112,21 +110,11 @@ pub fn mounting() -> Result<(), Failure> {
         }
         Err(_) => return Err(Failure::NoFuseDevice),
     }
-    if root || fusermount().is_some() { Ok(()) } else { Err(Failure::NoFusermount) }
-}
-
-pub fn fusermount() -> Option<PathBuf> {
-    program("fusermount3")
-}
-
-/// Finds a program as a shell does.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|it| is_program(it))
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    if root || tidefs_fuse::fusermount_path().is_some() {
+        Ok(())
+    } else {
+        Err(Failure::NoFusermount)
+    }
 }
 
 /// Where lenders join, of a file system that runs; `None` where they may not.

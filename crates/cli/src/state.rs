@@ -20,8 +20,9 @@ mod stripe_key;
 
 pub use base::Base;
 pub use cluster::{ClusterRecord, NodeEntry};
-pub use find::{Running, all_running, find, in_the_way, is_owned};
+pub use find::{Running, all_running, find, in_the_way};
 pub use instance::{Instance, Paths};
+pub use lock::Watched;
 pub use origin::{Whose, changed};
 pub use places::LONGEST_NAME;
 pub use record::{Kind, MountRecord, NodeRecord, Record, unix_seconds};

@@ -200,12 +200,14 @@ fn mount_through_fusermount(
 }
 
 pub fn fusermount() -> Command {
-    Command::new(fusermount_path().unwrap_or_else(|| PathBuf::from("fusermount3")))
+    Command::new(fusermount_path().unwrap_or_else(|| PathBuf::from("/usr/bin/fusermount3")))
 }
 
-/// On the user's path or where systems put it, which need not be on that path.
-fn fusermount_path() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+/// On the user's path or where systems put it, which need not be on that path. Root's path may be
+/// somebody else's, whose program root does not run.
+pub fn fusermount_path() -> Option<PathBuf> {
+    let root = rustix::process::geteuid().is_root();
+    let path = std::env::var_os("PATH").filter(|_| !root).unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
     let mut folders = std::env::split_paths(&path).chain(usual);
     folders.find_map(|folder| Some(folder.join("fusermount3")).filter(|path| path.is_file()))

@@ -26,6 +26,7 @@ mod unmount;
 mod waiting_room;
 
 pub use clock::SystemClock;
+pub use device::fusermount_path;
 pub use error::{MountError, UnmountError};
 pub use latency::{Requests, Slow};
 pub use mounts::FS_TYPE;

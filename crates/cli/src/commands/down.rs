@@ -23,6 +23,9 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     if running.record.kind == Kind::Run {
         return Err(Failure::BelongsToRun(directory).into());
     }
+    if !running.record.shows_processes() {
+        return Err(Failure::ProcessesUnseen(directory).into());
+    }
     // Looked up while there is something to look at.
     let processes = processes(&running);
     let stopped = match control::ask(&running.paths, &Request::Stop) {

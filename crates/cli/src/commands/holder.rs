@@ -12,7 +12,7 @@ use crate::failure::FAILED;
 use crate::mount_point::MountPoint;
 use crate::mounting::ServedMount;
 use crate::signals::Signals;
-use crate::state::{Paths, is_owned};
+use crate::state::{Paths, Watched};
 use crate::storage::Storage;
 use crate::{launch, limits, privacy, scarcity};
 
@@ -30,11 +30,12 @@ pub fn holder() -> anyhow::Result<ExitCode> {
     scarcity::serve();
     privacy::guard();
     let signals = Signals::catch().context("cannot catch signals")?;
+    let instance = Watched::new(&order.directory).context("cannot watch the file system's lock")?;
     let Some(mount) = launch::report(start(&order))? else {
         return Ok(ExitCode::from(FAILED));
     };
-    wait_for_stop(&signals, || is_owned(&order.directory) && !mount.is_over());
-    if !is_owned(&order.directory) {
+    wait_for_stop(&signals, || instance.is_taken() && !mount.is_over());
+    if !instance.is_taken() {
         mount.give_up();
     }
     mount.end()?;

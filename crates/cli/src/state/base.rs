@@ -71,6 +71,7 @@ impl Base {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(self.unusable(error)),
             Ok(_) if is_only_ours(&self.path) => Ok(()),
+            Ok(found) if found.is_file() => Err(self.unusable(io::ErrorKind::NotADirectory.into())),
             Ok(_) => Err(Failure::StateForeign(self.path.clone())),
         }
     }

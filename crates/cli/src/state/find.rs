@@ -55,16 +55,12 @@ fn running_in(base: &Base) -> Vec<Running> {
     base.instances().iter().filter_map(|directory| open(directory).ok()?).collect()
 }
 
-/// Whether a process owns the instance still.
-pub fn is_owned(directory: &Path) -> bool {
-    Lock::is_taken(directory)
-}
-
 /// What keeps another file system from starting in a directory that is there.
 pub fn in_the_way(directory: &Path) -> Failure {
     let paths = Paths::new(directory.to_owned());
     match Record::read(&paths) {
         Ok(_) => elsewhere(&paths).unwrap_or(Failure::AlreadyRunning(paths.directory)),
+        Err(_) if Lock::is_taken(directory) => Failure::Unreachable(paths.directory),
         Err(_) => Failure::RecordDamaged(paths.record()),
     }
 }
@@ -84,9 +80,13 @@ fn open(directory: &Path) -> Result<Option<Running>, Failure> {
 /// Nothing runs here; but somebody on another machine may have one.
 fn none_of_ours(asked: Option<&Path>, base: &Base) -> Failure {
     let asked = asked.map(Path::to_owned);
-    let instances = asked.clone().into_iter().chain(base.instances());
-    let mut elsewhere = instances.filter_map(|directory| elsewhere(&Paths::new(directory)));
-    elsewhere.next().unwrap_or_else(|| Failure::NotRunning(asked.unwrap_or(base.path.clone())))
+    let instances: Vec<_> = asked.clone().into_iter().chain(base.instances()).collect();
+    let mut elsewhere = instances.iter().filter_map(|at| elsewhere(&Paths::new(at.clone())));
+    // A base is locked for a moment whenever something is made in it.
+    let is_owned = |at: &&PathBuf| at.join("record.json").exists() && Lock::is_taken(at);
+    let owned = || instances.iter().find(is_owned).cloned();
+    let none = || Failure::NotRunning(asked.clone().unwrap_or(base.path.clone()));
+    elsewhere.next().or_else(|| owned().map(Failure::Unreachable)).unwrap_or_else(none)
 }
 
 /// The instance is one of another machine.

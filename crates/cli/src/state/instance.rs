@@ -149,7 +149,7 @@ impl Instance {
     }
 
     /// Takes over the instance of a process that is gone, with its record; `None` while one owns it, and
-    /// of every instance of another machine, which only that machine can judge.
+    /// of every instance of another machine or container, which only those who see its processes can judge.
     pub fn take_over(directory: &Path) -> Option<(Instance, Record)> {
         // What others could have written there is nothing to go by.
         if !base::is_only_ours(directory) {
@@ -171,7 +171,11 @@ impl Instance {
                 return None;
             }
         };
-        let is_ours = record.whose(&paths) != Whose::Elsewhere;
+        let is_ours = match record.whose(&paths) {
+            Whose::Ours => record.shows_processes(),
+            Whose::Before => true,
+            Whose::Elsewhere => false,
+        };
         is_ours.then(|| (Instance::new(directory.to_owned(), lock, record.base_made), record))
     }
 

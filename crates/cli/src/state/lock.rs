@@ -45,10 +45,31 @@ impl Lock {
 
     /// Whether a process holds it now.
     pub fn is_taken(path: &Path) -> bool {
-        open(path).is_ok_and(|directory| {
-            flock(&directory, FlockOperation::NonBlockingLockShared)
-                == Err(rustix::io::Errno::WOULDBLOCK)
-        })
+        open(path).is_ok_and(|directory| is_locked(&directory) == Ok(true))
+    }
+}
+
+/// A directory whose lock somebody else holds, by itself and not by its name.
+#[derive(Debug)]
+pub struct Watched(File);
+
+impl Watched {
+    pub fn new(path: &Path) -> io::Result<Watched> {
+        open(path).map(Watched)
+    }
+
+    /// `false` once nobody holds the lock. Where that cannot be told it is held as before: whoever served it
+    /// would end over a file system of the network that does not answer for a moment.
+    pub fn is_taken(&self) -> bool {
+        is_locked(&self.0) != Ok(false)
+    }
+}
+
+fn is_locked(directory: &File) -> rustix::io::Result<bool> {
+    match flock(directory, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => flock(directory, FlockOperation::Unlock).map(|()| false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -65,6 +86,8 @@ fn is_at(directory: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -76,5 +99,21 @@ mod tests {
         assert!(Lock::try_take(folder.path()).unwrap().is_none());
         drop(lock);
         assert!(Lock::try_take(folder.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_watched_lock_is_told_by_the_directory_and_not_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("up"), folder.path().join("away"));
+        fs::create_dir(&path).unwrap();
+        let lock = Lock::take(&path).unwrap();
+        let watched = Watched::new(&path).unwrap();
+        fs::rename(&path, &away).unwrap();
+        assert!(watched.is_taken(), "it has another name");
+        fs::create_dir(&path).unwrap();
+        assert!(watched.is_taken(), "its name is another directory's");
+        drop(lock);
+        assert!(!watched.is_taken());
+        assert!(Lock::try_take(&away).unwrap().is_some(), "who watches holds nothing");
     }
 }

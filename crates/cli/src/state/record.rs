@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tidefs_model::MountId;
 
 use super::instance::Paths;
-use super::origin::{Origin, Whose, changed, machine_started};
+use super::origin::{Origin, Whose, is_private};
 use crate::failure::Failure;
 use crate::mount_point::MountPoint;
 use crate::process::ProcessId;
@@ -96,7 +96,12 @@ impl Record {
 
     /// What can be said of the instance from here.
     pub fn whose(&self, paths: &Paths) -> Whose {
-        self.origin.seen_from(&Origin::here(), changed(&paths.record()), machine_started())
+        self.origin.seen_from(&Origin::here(), is_private(&paths.directory))
+    }
+
+    /// Whether its processes can be looked for from here.
+    pub fn shows_processes(&self) -> bool {
+        self.origin.shows_processes_to(&Origin::here())
     }
 
     pub fn read(paths: &Paths) -> Result<Record, Failure> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::killed::kill_the_owner;
-use crate::world::{Ran, World, wanted};
+use crate::world::{Ran, World, root_wanted, wanted};
 
 /// What another machine is: a name, an id, and an id of its start.
 #[derive(Clone, Copy)]
@@ -51,8 +51,7 @@ fn files(world: &World, directory: &Path) -> String {
 }
 
 fn root_world() -> Option<World> {
-    let world = World::new()?;
-    (rustix::process::geteuid().is_root() || !wanted("root")).then_some(world)
+    root_wanted().then(World::new).flatten()
 }
 
 #[test]
@@ -66,7 +65,7 @@ fn another_machine_leaves_an_instance_alone_and_says_whose_it_is() {
         Machine { host: Some("elsewhere"), id: Some("0123456789abcdef0123456789abcdef") },
         Machine { host: None, id: Some("0123456789abcdef0123456789abcdef") },
         Machine { host: Some("elsewhere"), id: None },
-        // Its sign of life is newer than the start of that machine.
+        // A twin of one image; clocks tell nothing, since they may differ by hours.
         Machine { host: None, id: None },
     ];
     for machine in machines {
@@ -85,7 +84,7 @@ fn another_machine_leaves_an_instance_alone_and_says_whose_it_is() {
     world.is_as_before();
 }
 
-/// The machine's clock says whether a sign of life is of its present start.
+/// Only this machine reaches the directory, whatever its clock says.
 #[test]
 fn what_is_left_of_an_earlier_start_of_the_machine_is_cleared() {
     let Some(world) = World::new() else { return };
@@ -96,10 +95,70 @@ fn what_is_left_of_an_earlier_start_of_the_machine_is_cleared() {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     assert!(text.contains(boot.trim()), "{text}");
     std::fs::write(&record, text.replace(boot.trim(), "an-earlier-one")).unwrap();
-    let status = world.run(["status"]);
-    status.refused(1, &["machine", "since 20"]);
-    world.shell(&format!("touch -d 1999-01-01 {}", record.display())).succeeded();
     world.run(["status"]).refused(1, &["ended with the machine", "cleaned up", "tidefs up"]);
+    world.is_as_before();
+}
+
+/// What a container does not see is not taken for gone.
+#[test]
+fn nobody_stops_a_file_system_whose_processes_are_not_seen() {
+    let Some(world) = root_world() else { return };
+    world.run(["up", "--node-memory", "64MiB"]).succeeded();
+    let within = |words: &str| {
+        let mut command = world.command("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]).arg(world.binary()).arg(words);
+        world.start(&mut command).end()
+    };
+    within("down").refused(1, &["not seen from here", "stop it there"]);
+    within("status").succeeded();
+    world.shell("echo words > tide/file && cat tide/file").succeeded();
+    kill_the_owner(&world);
+    within("status").ended_with(1);
+    assert!(world.up().join("record.json").exists(), "it was cleaned up from a container");
+    world.run(["status"]).refused(1, &["cleaned up"]);
+    world.is_as_before();
+}
+
+/// A mount's process knows the file system by its directory, not by the name of that.
+#[test]
+fn a_mount_outlives_a_moment_in_which_the_directory_is_not_there() {
+    let Some(world) = wanted("server").then(World::new).flatten() else { return };
+    world.has_server();
+    world.run(["up", "--nodes", "1", "--node-memory", "64MiB"]).succeeded();
+    world.shell("mkdir other").succeeded();
+    world.run(["mount", "other"]).succeeded();
+    let (up, away) = (world.up(), world.up().with_file_name("away"));
+    std::fs::rename(&up, &away).unwrap();
+    // Its process looks each second.
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    std::fs::rename(&away, &up).unwrap();
+    world.shell("echo words > other/file && cat tide/file").succeeded();
+    world.run(["down"]).succeeded();
+    world.shell("rmdir other").succeeded();
+    world.is_as_before();
+}
+
+/// What is damaged is not removed while somebody lives there.
+#[test]
+fn a_damaged_record_of_a_living_file_system_is_told_as_such() {
+    let Some(world) = World::new() else { return };
+    world.run(["up", "--node-memory", "64MiB"]).succeeded();
+    let (record, control) = (world.up().join("record.json"), world.up().join("control"));
+    let whole = std::fs::read(&record).unwrap();
+    std::fs::write(&record, "{\"kind\":").unwrap();
+    for word in ["status", "down", "up"] {
+        let ran = world.run([word]).ended_with(1);
+        assert!(!ran.stderr.contains("remove its directory"), "{word}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("start one"), "{word}: {}", ran.stderr);
+    }
+    std::fs::write(&record, whole).unwrap();
+    let away = control.with_file_name("control.away");
+    std::fs::rename(&control, &away).unwrap();
+    world.run(["status"]).refused(1, &["damaged", "fuser -v"]);
+    std::fs::rename(&away, &control).unwrap();
+    world.shell("echo words > tide/file").succeeded();
+    world.run(["down"]).succeeded();
+    world.run(["--state", "/etc/hostname", "up"]).refused(1, &["/etc/hostname", "directory"]);
     world.is_as_before();
 }
 

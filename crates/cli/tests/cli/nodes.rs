@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::kept;
-use crate::world::{World, wanted};
+use crate::world::{World, root_wanted, wanted};
 
 /// A world whose machine has a server.
 fn world() -> Option<World> {
@@ -290,7 +290,7 @@ fn the_server_is_said_at_the_start_and_in_status_and_one_that_is_old_with_what_i
 #[test]
 fn a_server_that_was_built_for_all_is_found_by_all() {
     let Some(world) = wanted("server").then(World::of_ordinary_user).flatten() else { return };
-    if !rustix::process::geteuid().is_root() {
+    if !root_wanted() {
         return;
     }
     world.has_server();
@@ -320,7 +320,7 @@ fn a_server_that_was_built_for_all_is_found_by_all() {
 #[test]
 fn root_runs_no_server_that_somebody_else_could_have_put_there() {
     let Some(world) = world() else { return };
-    if !rustix::process::geteuid().is_root() {
+    if !root_wanted() {
         return;
     }
     let script = r#"set -e
@@ -344,5 +344,27 @@ fn root_runs_no_server_that_somebody_else_could_have_put_there() {
     assert!(ran.stdout.contains("root does not run what others could change"), "{}", ran.stdout);
     assert_eq!(fs::read_to_string(work.join("run")).unwrap(), "", "it was run");
     world.shell("rm -r home path run").succeeded();
+    world.is_as_before();
+}
+
+/// Root's search path may be another user's.
+#[test]
+fn root_runs_no_mount_helper_that_somebody_else_could_have_put_there() {
+    let Some(world) = world() else { return };
+    if !root_wanted() {
+        return;
+    }
+    let script = r#"set -e
+        mkdir path
+        printf '#!/bin/sh\necho run >> %s\n' "$PWD/run" > path/fusermount3
+        chmod 755 path/fusermount3
+        touch run
+        chown -R 65534 path
+        PATH=$PWD/path:$PATH setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$0" run -- true || true
+        cat run
+        rm -r path run"#;
+    let mut command = world.command("sh");
+    command.args(["-c", script]).arg(world.binary());
+    assert_eq!(world.start(&mut command).end().succeeded().stdout, "", "it was run");
     world.is_as_before();
 }

@@ -3,22 +3,26 @@
 use std::fs;
 use std::path::Path;
 
-use crate::world::{World, wanted};
+use crate::world::{World, root_wanted, wanted};
 
 /// What a group of this machine may use.
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// `None` where there are no groups of version 1, or they are left out.
+    /// `None` where they are left out.
     fn of(mebibytes: u64) -> Option<Group> {
-        let memory = Path::new("/sys/fs/cgroup/memory");
-        let root = rustix::process::geteuid().is_root();
-        if !wanted("cgroup") || !root || !memory.join("memory.limit_in_bytes").exists() {
+        if !wanted("cgroup") || !root_wanted() {
             return None;
         }
-        let group = Group(memory.join(format!("tidefs-test-{}", std::process::id())));
-        fs::create_dir(&group.0).unwrap();
-        fs::write(group.0.join("memory.limit_in_bytes"), (mebibytes << 20).to_string()).unwrap();
+        let root = Path::new("/sys/fs/cgroup");
+        let (root, limit) = match root.join("memory/memory.limit_in_bytes").exists() {
+            true => (root.join("memory"), "memory.limit_in_bytes"),
+            false => (root.to_owned(), "memory.max"),
+        };
+        let group = Group(root.join(format!("tidefs-test-{}", std::process::id())));
+        let limited = fs::create_dir(&group.0)
+            .and_then(|()| fs::write(group.0.join(limit), (mebibytes << 20).to_string()));
+        limited.expect("a control group for memory, or TIDEFS_TEST_WITHOUT=cgroup");
         Some(group)
     }
 }
@@ -70,7 +74,7 @@ fn a_log_keeps_to_its_size_and_its_end_is_there() {
 #[test]
 fn a_full_state_directory_keeps_no_node_from_starting_and_is_told() {
     let Some(world) = wanted("server").then(World::new).flatten() else { return };
-    if !rustix::process::geteuid().is_root() {
+    if !root_wanted() {
         return;
     }
     world.has_server();

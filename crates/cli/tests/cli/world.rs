@@ -52,6 +52,17 @@ pub fn wanted(what: &str) -> bool {
     !left_out
 }
 
+/// Whether a test that only root can carry out is to run.
+///
+/// # Panics
+/// When nobody left it out and this is not root.
+pub fn root_wanted() -> bool {
+    let wanted = wanted("root");
+    let root = rustix::process::geteuid().is_root();
+    assert!(root || !wanted, "run tests as root, or set TIDEFS_TEST_WITHOUT=root");
+    wanted
+}
+
 impl World {
     /// `None` when mounts are left out.
     pub fn new() -> Option<World> {

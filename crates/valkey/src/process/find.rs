@@ -86,8 +86,10 @@ fn choose(
     if let Some(named) = variable(NAMED_BY).filter(|named| !named.is_empty()) {
         let named = PathBuf::from(named);
         // The environment may be somebody else's, such as of the user who became root.
-        trust::check(&named)
-            .map_err(|why| ProcessError::Untrusted { server: named.clone(), why })?;
+        if named.is_file() {
+            trust::check(&named)
+                .map_err(|why| ProcessError::Untrusted { server: named.clone(), why })?;
+        }
         return open_named(named);
     }
     let tried = candidates(variable, for_all);
