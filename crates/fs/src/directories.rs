@@ -14,6 +14,7 @@ use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
 use crate::attr::Kind;
 use crate::deferring::Change;
+use crate::entry::Place;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::{self, Inode, u64_at};
@@ -39,6 +40,10 @@ pub(crate) struct Memory {
     removed: Option<Bytes>,
     /// All of the directory's names, where they are known.
     pub names: Option<KnownNames>,
+    /// This mount made it with company, and has not asked for a name in it yet.
+    pub is_new: bool,
+    /// Batches under way that change its names.
+    pub entering: u32,
 }
 
 impl<S: Store> Node<S> {
@@ -130,7 +135,11 @@ impl<S: Store> Fs<S> {
     /// Applies a batch that changes the entries of a shard, and learns its new header.
     pub(crate) fn change_entries(&self, shard: ShardKey, batch: Batch) -> Result<Outcome, Error> {
         let node = self.table.find(shard.directory);
-        let begun = node.as_ref().map(|node| node.memory().begin(&batch));
+        let begun = node.as_ref().map(|node| {
+            let mut memory = node.memory();
+            memory.entering += 1;
+            memory.begin(&batch)
+        });
         let header = batch.reads.len();
         let batch = batch.read(keys::HEADER);
         let outcome = self.store.batch(shard, &batch);
@@ -139,6 +148,7 @@ impl<S: Store> Fs<S> {
             let mut memory = node.memory();
             memory.learn(shard.index, begun.generation, learnt.cloned());
             memory.end(&batch, &begun, &outcome);
+            memory.entering -= 1;
         }
         Ok(outcome?)
     }
@@ -177,10 +187,11 @@ impl Memory {
     /// Whether a change may be taken for made: of a name that is made it must be known that it is
     /// free.
     pub fn admits(&self, change: &Change, alone: u64, failures: u64) -> bool {
+        let Place { shard, name } = change.place();
         match change {
             Change::Removal(_) => true,
             Change::Creation(_) => self.names.as_ref().is_some_and(|names| {
-                names.belongs_to(Some(alone), failures) && names.lacks(&change.place().name)
+                names.belongs_to(shard.index, Some(alone), failures) && names.lacks(name)
             }),
         }
     }

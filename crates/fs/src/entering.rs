@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::{self, u64_at};
 use crate::keys::{self, header};
+use crate::known_names::KnownNames;
+use crate::table::Node;
 
 /// Times that a shard is asked to say that its directory is there.
 const OPENINGS_MAX: usize = 4;
@@ -89,11 +91,17 @@ impl<S: Store> Fs<S> {
         }
         let node = self.table.get(directory)?;
         let (alone, failures) = (self.time_alone(), self.store.failures());
-        if node.memory().names.as_ref().is_some_and(|names| names.belongs_to(alone, failures)) {
+        let known = |names: &KnownNames| names.belongs_to(0, alone, failures);
+        if alone.is_some() && node.memory().names.as_ref().is_some_and(known) {
             return Ok(true);
         }
-        let batch = Batch::new().at_least(keys::inode(directory), inode::NLINK, 1);
-        Ok(self.store.batch(node.home, &batch)?.applied())
+        self.has_record(&node)
+    }
+
+    /// The same, asked of the store.
+    pub(crate) fn has_record(&self, directory: &Node<S>) -> Result<bool, Error> {
+        let batch = Batch::new().at_least(keys::inode(directory.ino), inode::NLINK, 1);
+        Ok(self.store.batch(directory.home, &batch)?.applied())
     }
 
     /// The first name of a shard may have come after the directory was removed and its shards were cleared,
@@ -107,6 +115,9 @@ impl<S: Store> Fs<S> {
         let header = outcome.values.last().and_then(Option::as_deref).unwrap_or_default();
         let is_first = header.len() < 8 || u64_at(header, header::ENTRIES) <= 1;
         if !(outcome.shard_was_empty || is_first && header.len() <= header::ALIVE as usize) {
+            return Ok(());
+        }
+        if self.is_surely_there(place.shard) {
             return Ok(());
         }
         let entry = keys::entry(&place.name);

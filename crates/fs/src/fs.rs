@@ -345,6 +345,11 @@ impl<S: Store> Fs<S> {
         self.in_this_term(|| self.store.heed())
     }
 
+    /// Another mount asked a moment ago for what this one kept: [`Fs::heed`] is to be called every millisecond.
+    pub fn was_recalled_lately(&self) -> bool {
+        self.store.was_recalled_lately()
+    }
+
     /// The store has all that others must find there, but for locks.
     fn is_settled(&self) -> bool {
         let have_told = || self.handles.all_files().iter().all(|it| it.file.has_told_appends());
@@ -422,6 +427,11 @@ impl<S: Store> Fs<S> {
     /// Which time of being alone this is.
     pub(crate) fn time_alone(&self) -> Option<u64> {
         self.membership.time_alone(self.steady())
+    }
+
+    /// What all that was read of a shard since it began is still right in: a time of being alone, or a lease.
+    pub(crate) fn era(&self, shard: ShardKey) -> Option<u64> {
+        self.store.leases.era(shard, self.steady())
     }
 
     /// What this mount calls itself.

@@ -64,6 +64,13 @@ pub fn inode(ino: Ino) -> Vec<u8> {
     prefixed(INODE_PREFIX, &ino.0.to_be_bytes())
 }
 
+/// The inode whose record or extended attributes a field is.
+pub fn ino_of(field: &[u8]) -> Option<Ino> {
+    let (kind, number) = field.split_first()?;
+    let number = number.try_into().ok().filter(|_| [INODE_PREFIX, XATTRS_PREFIX].contains(kind))?;
+    Some(Ino(u64::from_be_bytes(number)))
+}
+
 /// All extended attributes of an inode.
 pub fn xattrs(ino: Ino) -> Vec<u8> {
     prefixed(XATTRS_PREFIX, &ino.0.to_be_bytes())

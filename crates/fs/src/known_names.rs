@@ -1,21 +1,26 @@
-//! The names of directories that this mount made while it was alone: it knows them all, so it
-//! knows what is absent, and a program that makes a file pays no round to the store for the
-//! kernel's question whether the name is free.
+//! The names of directories that this mount made: it knows them all, so it knows what is absent, and a
+//! program that makes a file pays no round to the store for the kernel's question whether the name is
+//! free. With company it does so under the leases of the directory's shards, which it takes before it
+//! makes the first name there, each as long as it lasts.
 //!
 //! What is known is never less than what is there: a name is added before the batch that may make
 //! it is sent, and removed when a batch has removed it and nobody was adding any meanwhile. Where
 //! the outcome of a batch that adds a name is not known, nothing is known any more. What was learnt
-//! in one time of being alone is not used in another.
+//! in one time of being alone, or under one lease, is not used in another.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidefs_model::ShardKey;
 
 use tidefs_store::{Batch, Outcome, Store, StoreError, Update};
 
 use crate::entry::{Place, Reference};
 use crate::fs::Fs;
 use crate::keys;
+use crate::leases::Leases;
+use crate::table::Node;
 
 /// Of all directories together, so that one of a million files is known: less than 100 MiB. A
 /// directory that would need more is not known.
@@ -27,8 +32,8 @@ pub(crate) type Budget = Arc<AtomicUsize>;
 /// All names of one directory, and perhaps some that are not there.
 #[derive(Debug)]
 pub(crate) struct KnownNames {
-    /// The time of being alone to which they belong.
-    alone: u64,
+    /// The time of being alone to which they belong, or of each shard its lease, by number.
+    eras: Eras,
     /// Of all deferred changes, when this was begun.
     failures: u64,
     names: HashSet<Box<[u8]>>,
@@ -39,15 +44,45 @@ pub(crate) struct KnownNames {
     budget: Budget,
 }
 
+#[derive(Debug)]
+enum Eras {
+    Alone(u64),
+    /// `None`: nothing is known of the shard, or not yet.
+    Leases(Vec<Option<u64>>),
+}
+
 impl KnownNames {
     /// Of a directory that was made just now.
     pub fn of_empty(alone: u64, failures: u64, budget: &Budget) -> KnownNames {
-        let (names, budget) = (HashSet::new(), Arc::clone(budget));
-        KnownNames { alone, failures, names, adding: 0, stamp: 0, budget }
+        KnownNames::known_by(Eras::Alone(alone), failures, budget)
     }
 
-    pub fn belongs_to(&self, alone: Option<u64>, failures: u64) -> bool {
-        alone == Some(self.alone) && failures == self.failures
+    /// Of a directory whose leases are about to be taken.
+    fn of_new(failures: u64, budget: &Budget) -> KnownNames {
+        KnownNames::known_by(Eras::Leases(Vec::new()), failures, budget)
+    }
+
+    fn known_by(eras: Eras, failures: u64, budget: &Budget) -> KnownNames {
+        let (names, budget) = (HashSet::new(), Arc::clone(budget));
+        KnownNames { eras, failures, names, adding: 0, stamp: 0, budget }
+    }
+
+    /// `era`: what a shard of the directory is known by now.
+    pub fn belongs_to(&self, shard: u16, era: Option<u64>, failures: u64) -> bool {
+        let noted = match &self.eras {
+            Eras::Alone(alone) => Some(*alone),
+            Eras::Leases(leases) => leases.get(usize::from(shard)).copied().flatten(),
+        };
+        noted.is_some() && noted == era && failures == self.failures
+    }
+
+    /// Nothing is known of a shard any more. `false`: nor of another one.
+    fn forget_shard(&mut self, shard: u16) -> bool {
+        let Eras::Leases(leases) = &mut self.eras else { return false };
+        if let Some(lease) = leases.get_mut(usize::from(shard)) {
+            *lease = None;
+        }
+        leases.is_empty() || leases.iter().any(Option::is_some)
     }
 
     pub fn lacks(&self, name: &[u8]) -> bool {
@@ -124,20 +159,72 @@ impl<S: Store> Fs<S> {
     /// This mount knows that there is no such name.
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
+        self.take_if_new(&node);
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.time_alone();
+        let now = self.steady();
+        let era = self.store.leases.era(place.shard, now);
         let failures = self.store.failures();
         let mut memory = node.memory();
-        if memory.names.as_ref().is_some_and(|names| !names.belongs_to(alone, failures)) {
+        let Some(names) = &mut memory.names else { return false };
+        let is_known = names.belongs_to(place.shard.index, era, failures);
+        let is_free = is_known && names.lacks(&place.name);
+        if !is_known && !names.forget_shard(place.shard.index) {
             memory.names = None;
         }
-        memory.names.as_ref().is_some_and(|names| names.lacks(&place.name))
+        if is_free && era.is_some_and(Leases::is_lease) {
+            self.store.leases.was_used(now);
+        }
+        is_free
     }
 
-    /// A directory was made, all of it while this mount was alone. Unless somebody has found it
-    /// meanwhile, nobody has made anything in it.
+    /// A name enters a shard of which this mount has known since the directory was there that nobody else does
+    /// anything: a removal of the directory by another mount would have closed the shard, which the batch of
+    /// the name checks, or cleared it, which would have ended the lease.
+    pub(crate) fn is_surely_there(&self, shard: ShardKey) -> bool {
+        let Some(node) = self.table.find(shard.directory) else { return false };
+        let era = self.store.leases.era(shard, self.steady());
+        let failures = self.store.failures();
+        let memory = node.memory();
+        let known = |names: &KnownNames| names.belongs_to(shard.index, era, failures);
+        memory.names.as_ref().is_some_and(known)
+    }
+
+    /// Takes the leases of a directory that this mount made with company, once, before its first name is asked
+    /// for. What cannot be had is asked of the store name by name.
+    fn take_if_new(&self, node: &Node<S>) {
+        let (is_alone, failures) = (self.is_alone(), self.store.failures());
+        {
+            let mut memory = node.memory();
+            if !memory.is_new || memory.entering > 0 {
+                return;
+            }
+            memory.is_new = false;
+            if is_alone {
+                return;
+            }
+            // From here on names are noted, also those that enter before the leases are there.
+            memory.names = Some(KnownNames::of_new(failures, &self.names_budget));
+        }
+        let shards: Vec<_> = self.shards_of(node.ino).collect();
+        let taken = self.store.take_empty(&shards).unwrap_or_default();
+        let has_any = taken.iter().any(Option::is_some);
+        // Asked afterwards: another mount may have removed the directory, shards and all, before they were taken.
+        let is_there = has_any && self.has_record(node).unwrap_or(false);
+        let mut memory = node.memory();
+        match &mut memory.names {
+            Some(names) if is_there => names.eras = Eras::Leases(taken),
+            _ => memory.names = None,
+        }
+    }
+
+    /// A directory was made. Where all of that was while this mount was alone, and nobody has found it
+    /// meanwhile, nobody has made anything in it; with company its leases tell.
     pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
-        let (Some(alone), Some(node)) = (alone, self.table.find(directory.ino)) else { return };
+        let Some(node) = self.table.find(directory.ino) else { return };
+        let Some(alone) = alone else {
+            node.memory().is_new = true;
+            return;
+        };
         if self.time_alone() == Some(alone) && node.was_just_found() {
             let failures = self.store.failures();
             node.memory().names = Some(KnownNames::of_empty(alone, failures, &self.names_budget));

@@ -19,6 +19,7 @@ mod heeding;
 mod keepers;
 mod sending;
 mod shards;
+mod taking;
 mod telling;
 
 use std::collections::{BTreeSet, HashMap};
@@ -67,6 +68,8 @@ pub(crate) struct Leases {
     tenure: AtomicU64,
     /// When something was answered from a lease last.
     used: AtomicU64,
+    /// When another mount asked for one last.
+    recalled: AtomicU64,
     heed: Mutex<Heed>,
     others: Mutex<HashMap<Keeper, Struck>>,
     /// Shards whose records are full.
@@ -82,6 +85,8 @@ pub(crate) struct Leases {
 pub(crate) struct Listing {
     lease: u64,
     since: Time,
+    /// Of this mount, in the shards among which this one is counted.
+    changes: u64,
 }
 
 /// What is known of another mount's tenure.
@@ -109,6 +114,7 @@ impl Leases {
             valid_until: AtomicU64::new(0),
             tenure: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            recalled: AtomicU64::new(0),
             heed: Mutex::default(),
             others: Mutex::default(),
             crowded: Mutex::default(),
@@ -177,7 +183,7 @@ impl Leases {
 
     /// The page of a listing of which everything is known.
     pub fn listed(&self, shard: ShardKey, from: &Cursor) -> Option<Page> {
-        let Listing { lease, since: now } = self.listing(shard, from)?;
+        let Listing { lease, since: now, .. } = self.listing(shard, from)?;
         let (listing, fields) = self.shards.listed(shard)?;
         if listing.lease != lease || now - listing.since >= AGE_MAX {
             return None;
@@ -190,7 +196,8 @@ impl Leases {
     pub fn listing(&self, shard: ShardKey, from: &Cursor) -> Option<Listing> {
         let since = self.clock.steady();
         let era = self.era(shard, since).filter(|era| Leases::is_lease(*era))?;
-        (*from == Cursor::default()).then_some(Listing { lease: era & !IS_LEASE, since })
+        let changes = self.shards.changes(shard).filter(|_| *from == Cursor::default())?;
+        Some(Listing { lease: era & !IS_LEASE, since, changes })
     }
 
     /// What leases cover of a page that was listed under a lease, where that is all and little.

@@ -62,7 +62,7 @@ pub struct Node<S: Store> {
     slot: Mutex<Slot<S>>,
     /// Of a directory; most inodes are none.
     pub(crate) memory: OnceLock<Box<Mutex<Memory>>>,
-    /// The time of being alone since which this mount knows that the inode has no extended
+    /// The time of being alone, or the lease, since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
 }
@@ -115,13 +115,13 @@ impl<S: Store> Node<S> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn set_bare(&self, alone: Option<u64>) {
-        self.bare.store(alone.unwrap_or(0), Ordering::SeqCst);
+    pub fn set_bare(&self, era: Option<u64>) {
+        self.bare.store(era.unwrap_or(0), Ordering::SeqCst);
     }
 
     /// The inode is known to have no extended attributes.
-    pub fn is_bare(&self, alone: Option<u64>) -> bool {
-        alone.is_some_and(|alone| alone == self.bare.load(Ordering::SeqCst))
+    pub fn is_bare(&self, era: Option<u64>) -> bool {
+        era.is_some_and(|era| era == self.bare.load(Ordering::SeqCst))
     }
 
     /// It was looked up once only.

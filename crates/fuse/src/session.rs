@@ -58,6 +58,10 @@ pub(crate) trait Served: Send + Sync {
     fn heed(&self) -> Result<bool, Error> {
         Ok(false)
     }
+    /// Another mount asked a moment ago for what this one kept.
+    fn was_recalled_lately(&self) -> bool {
+        false
+    }
     /// What waits for room waits no longer.
     fn stop_waiting(&self) {}
     /// Writes everything back; nothing is served any more.
@@ -79,6 +83,10 @@ impl<S: Store> Served for Fs<S> {
 
     fn heed(&self) -> Result<bool, Error> {
         Fs::heed(self)
+    }
+
+    fn was_recalled_lately(&self) -> bool {
+        Fs::was_recalled_lately(self)
     }
 
     fn stop_waiting(&self) {

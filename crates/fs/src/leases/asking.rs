@@ -26,8 +26,10 @@ pub(crate) const KILLED_MS: u64 = ANSWER_MAX_MS + LAPSE_MS;
 const TELL_EVERY: Duration = Duration::from_millis(100);
 /// How long a change waits, by the clock and, where that stands still, by pauses.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-const TRIES_MAX: u32 = 1_000;
+const TRIES_MAX: u32 = 1_020;
 const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// A keeper that was asked lately looks every millisecond.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
 
 /// One change that waits for keepers.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Recall {
 
     /// After the first word the keeper needs a moment.
     fn pause(&self) {
-        let pause = Duration::from_millis(1 << self.tries.min(5));
+        let pause = PAUSE_MIN * (1 << (self.tries / 4).min(6));
         std::thread::sleep(pause.min(PAUSE_MAX));
     }
 }

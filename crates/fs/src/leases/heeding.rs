@@ -21,6 +21,8 @@ use crate::superblock::LOSSES;
 
 /// Leases from which nothing was answered for so long are given up.
 const IDLE_MAX: Duration = Duration::from_secs(10);
+/// After a recall others come soon, where directories go from one mount to the other.
+const RECALLED_LATELY: Duration = Duration::from_millis(500);
 /// Shards that are let go in one round.
 const SHARDS_PER_ROUND: usize = 256;
 /// How long a mount that ends takes to leave what it keeps.
@@ -70,6 +72,12 @@ impl<S: Store> Deferring<S> {
             tracing::debug!(%error, "dead mounts stay in a record of keepers");
         }
         Ok(leases.shards.held() > 0)
+    }
+
+    /// Another mount asked for something a moment ago.
+    pub(crate) fn was_recalled_lately(&self) -> bool {
+        let recalled = Time(self.leases.recalled.load(Ordering::Relaxed));
+        recalled != Time(0) && self.leases.clock.steady() - recalled < RECALLED_LATELY
     }
 
     /// Keeps nothing any more, for good, and tells the store so.
@@ -177,6 +185,9 @@ impl<S: Store> Deferring<S> {
         let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
         let now = self.leases.clock.steady();
         self.leases.recalled(&shards, now);
+        if !shards.is_empty() {
+            self.leases.recalled.store(now.0, Ordering::Relaxed);
+        }
         recalled.extend(&shards);
         let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
             batch.delete(keys::word(self.leases.me(), *shard))

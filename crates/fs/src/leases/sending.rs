@@ -1,6 +1,6 @@
 //! Batches on their way to the store: those that take a lease, and those that others' leases refuse.
 
-use tidefs_model::ShardKey;
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Bytes, Check, Outcome, Store, StoreError, StripeWrite, Update, caller};
 
 use super::asking::Recall;
@@ -21,6 +21,13 @@ enum Role {
     Look,
     /// It changes what others may keep.
     Change,
+}
+
+/// A change as it goes to the store.
+struct Asked {
+    batch: Batch,
+    /// The lease of this mount goes on with it.
+    is_sole: bool,
 }
 
 /// Changes of shards under way.
@@ -50,6 +57,39 @@ impl Leases {
     pub(super) fn changing(&self, shards: Vec<ShardKey>) -> Changing<'_> {
         self.begin_change(&shards);
         Changing { leases: self, shards }
+    }
+
+    /// Begins one change. Answers the record in which this mount stands alone, where its lease goes on: what it
+    /// knows of the shard goes on with its own change, and no other mount knows anything. One that takes the
+    /// header away leaves nothing to know of.
+    fn begin_one(&self, shard: ShardKey, batch: &Batch) -> Option<Bytes> {
+        let ends =
+            |update: &Update| matches!(update, Update::Delete { field } if field == keys::HEADER);
+        let me = self.me();
+        let is_sole = |record: &[u8]| !record.is_empty() && keepers::others(record, me).is_empty();
+        let sole = match batch.updates.iter().any(ends) {
+            true => None,
+            false => self.begin_sole_change(shard, is_sole, &changed(shard, batch)),
+        };
+        if sole.is_none() {
+            self.begin_change(&[shard]);
+        }
+        sole
+    }
+
+    /// The same of several; what this answers ends them.
+    fn begin_each<'b>(
+        &self,
+        changes: impl Iterator<Item = (ShardKey, &'b Batch)>,
+    ) -> (Changing<'_>, Vec<Option<Bytes>>) {
+        let mut changing = Changing { leases: self, shards: Vec::new() };
+        let begin = |(shard, batch)| {
+            let sole = self.begin_one(shard, batch);
+            changing.shards.push(shard);
+            sole
+        };
+        let soles = changes.map(begin).collect();
+        (changing, soles)
     }
 
     /// The batch of a look that enters this mount, if the shard is at rest.
@@ -91,6 +131,17 @@ impl Leases {
         }
     }
 
+    /// The batch of a change that was begun, which is refused where another mount has come since.
+    fn asked(&self, shard: ShardKey, batch: &Batch, sole: Option<Bytes>) -> Asked {
+        let Some(record) = sole else {
+            let batch = self.change(batch, &self.shards.keepers(shard));
+            return Asked { batch, is_sole: false };
+        };
+        self.was_used(self.clock.steady());
+        let batch = batch.clone().equals(keys::KEEPERS, record).read(keys::KEEPERS);
+        Asked { batch, is_sole: true }
+    }
+
     /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
     /// off the record as it was seen last.
     fn change(&self, batch: &Batch, record: &[u8]) -> Batch {
@@ -104,14 +155,18 @@ impl Leases {
     }
 
     /// The record that stood in the way of a change, if one did.
-    fn refused(&self, shard: ShardKey, asked: &Batch, outcome: &mut Outcome) -> Option<Bytes> {
+    fn refused(&self, shard: ShardKey, asked: &Asked, outcome: &mut Outcome) -> Option<Bytes> {
         let record = outcome.values.pop().flatten().unwrap_or_default();
+        let Asked { batch: asked, is_sole } = asked;
         let last = asked.checks.len() - 1;
         let is_refused = outcome.refused_by == Some(last);
         self.shards.saw_keepers(shard, &record);
         // Beside the record there may have been nothing.
-        let took_off = matches!(asked.checks[last], Check::Equals { .. });
+        let took_off = matches!(asked.checks[last], Check::Equals { .. }) && !is_sole;
         outcome.shard_was_empty |= took_off && outcome.applied();
+        if is_refused && *is_sole {
+            self.end_sole(shard);
+        }
         is_refused.then_some(record)
     }
 }
@@ -123,9 +178,9 @@ impl<S: Store> Deferring<S> {
             Role::Other => (self.store.batch(shard, batch), None),
             Role::Look => self.look(shard, batch),
             Role::Change => {
-                let _changing = self.leases.changing(vec![shard]);
-                let asked = self.leases.change(batch, &self.leases.shards.keepers(shard));
-                let outcome = self.store.batch(shard, &asked);
+                let (_changing, mut sole) = self.leases.begin_each([(shard, batch)].into_iter());
+                let asked = self.leases.asked(shard, batch, sole.pop().flatten());
+                let outcome = self.store.batch(shard, &asked.batch);
                 (self.insist(shard, batch, asked, outcome), None)
             }
         }
@@ -141,9 +196,9 @@ impl<S: Store> Deferring<S> {
         if !matches!(self.leases.role(shard, batch), Role::Change) {
             return self.store.write_and_batch(writes, shard, batch);
         }
-        let _changing = self.leases.changing(vec![shard]);
-        let asked = self.leases.change(batch, &self.leases.shards.keepers(shard));
-        let (written, outcome) = self.store.write_and_batch(writes, shard, &asked);
+        let (_changing, mut sole) = self.leases.begin_each([(shard, batch)].into_iter());
+        let asked = self.leases.asked(shard, batch, sole.pop().flatten());
+        let (written, outcome) = self.store.write_and_batch(writes, shard, &asked.batch);
         (written, self.insist(shard, batch, asked, outcome))
     }
 
@@ -160,7 +215,9 @@ impl<S: Store> Deferring<S> {
         }
         let each = || batches.iter().zip(&roles);
         let changed = each().filter(|(_, role)| matches!(role, Role::Change));
-        let _changing = self.leases.changing(changed.map(|((shard, _), _)| *shard).collect());
+        let changed = changed.map(|((shard, batch), _)| (*shard, batch));
+        let (_changing, soles) = self.leases.begin_each(changed);
+        let (mut soles, mut are_sole) = (soles.into_iter(), Vec::new());
         let mut entering = Vec::new();
         let asked: Vec<_> = each()
             .map(|((shard, batch), role)| {
@@ -170,8 +227,10 @@ impl<S: Store> Deferring<S> {
                 };
                 let (asked, how) = match (role, look) {
                     (Role::Change, _) => {
-                        let record = self.leases.shards.keepers(*shard);
-                        (self.leases.change(batch, &record), None)
+                        let sole = soles.next().flatten();
+                        let Asked { batch, is_sole } = self.leases.asked(*shard, batch, sole);
+                        are_sole.push(is_sole);
+                        (batch, None)
                     }
                     (_, Some((asked, how))) => (asked, Some(how)),
                     (_, None) => (batch.clone(), None),
@@ -195,11 +254,16 @@ impl<S: Store> Deferring<S> {
             }
             other => other?,
         };
+        let mut are_sole = are_sole.into_iter();
         let answered = outcomes.into_iter().zip(asked).zip(each()).zip(entering);
         answered
             .map(|(((mut outcome, (shard, asked)), ((_, batch), role)), entering)| match role {
                 Role::Other => Ok((outcome, None)),
-                Role::Change => Ok((self.insist(shard, batch, asked, Ok(outcome))?, None)),
+                Role::Change => {
+                    let is_sole = are_sole.next().unwrap_or(false);
+                    let asked = Asked { batch: asked, is_sole };
+                    Ok((self.insist(shard, batch, asked, Ok(outcome))?, None))
+                }
                 Role::Look => {
                     let lease =
                         entering.and_then(|it| self.leases.entered(shard, &it, &mut outcome));
@@ -235,7 +299,7 @@ impl<S: Store> Deferring<S> {
         &self,
         shard: ShardKey,
         batch: &Batch,
-        mut asked: Batch,
+        mut asked: Asked,
         mut outcome: Result<Outcome, StoreError>,
     ) -> Result<Outcome, StoreError> {
         let mut recall = Recall::begun(self.leases.clock.steady());
@@ -245,10 +309,20 @@ impl<S: Store> Deferring<S> {
                 return Ok(answered);
             };
             let left = self.recall(&mut recall, shard, record)?;
-            asked = self.leases.change(batch, &left);
-            outcome = self.store.batch(shard, &asked);
+            asked = Asked { batch: self.leases.change(batch, &left), is_sole: false };
+            outcome = self.store.batch(shard, &asked.batch);
         }
     }
+}
+
+/// The inodes whose attributes a batch changes.
+fn changed(shard: ShardKey, batch: &Batch) -> Vec<Ino> {
+    let fields = batch.updates.iter().map(Update::field);
+    let inos = fields.filter_map(|field| match field == keys::HEADER {
+        true => Some(shard.directory),
+        false => keys::ino_of(field),
+    });
+    inos.collect()
 }
 
 /// The record of the keepers is as it was seen last.

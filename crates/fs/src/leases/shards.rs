@@ -25,7 +25,9 @@ const LOOKS_AFTER_RECALL: u32 = 100;
 /// And for so long, so that whoever waits finds nobody there.
 const KEEPS_AWAY: Duration = Duration::from_millis(200);
 /// Inodes of which the kernel has attributes, of one lease. More are looked at without a lifetime.
-const TOLD_MAX: usize = 64;
+const TOLD_MAX: usize = 256;
+/// When a kernel has none any more of what it was told: the longest lifetime, and as much for it to begin late.
+const TOLD_AGE_MAX: Duration = Duration::from_secs(2);
 /// Values that are compared from look to look.
 const COMPARED: usize = 4;
 
@@ -64,10 +66,10 @@ struct Watched {
 #[derive(Debug)]
 struct Lease {
     number: u64,
-    /// How many were granted until then, with this one.
+    /// How many were granted until then, with this one, or until this mount last changed something under it.
     granted: u64,
-    /// Inodes whose attributes the kernel was told.
-    told: Vec<Ino>,
+    /// Inodes whose attributes the kernel was told, and when.
+    told: HashMap<Ino, Time>,
     /// All that was listed of the shard, where that is little.
     listed: Option<Listed>,
 }
@@ -119,18 +121,23 @@ impl Shards {
         shard: ShardKey,
         ino: Ino,
         granted: u64,
+        now: Time,
         is_valid: impl FnOnce() -> bool,
     ) -> bool {
         let mut stripe = self.stripe(shard);
-        let watched = stripe.shards.get_mut(&shard);
+        // What was read while this mount changes something may be from before.
+        let is_quiet = stripe.under_way == 0;
+        let watched = stripe.shards.get_mut(&shard).filter(|_| is_quiet);
         let lease = watched.and_then(|watched| watched.lease.as_mut());
         let Some(lease) = lease.filter(|lease| lease.granted <= granted && is_valid()) else {
             return false;
         };
-        let is_told = lease.told.contains(&ino);
-        let has_room = is_told || lease.told.len() < TOLD_MAX;
-        if has_room && !is_told {
-            lease.told.push(ino);
+        if lease.told.len() >= TOLD_MAX && !lease.told.contains_key(&ino) {
+            lease.told.retain(|_, at| now - *at < TOLD_AGE_MAX);
+        }
+        let has_room = lease.told.len() < TOLD_MAX || lease.told.contains_key(&ino);
+        if has_room {
+            lease.told.insert(ino, now);
         }
         has_room
     }
@@ -155,6 +162,19 @@ impl Shards {
         })
     }
 
+    /// The same of a shard of a new directory, where nobody can have been at work yet.
+    pub fn enter_new(&self, shard: ShardKey) -> Option<Entering> {
+        let mut stripe = self.stripe(shard);
+        let (changes, is_quiet) = (stripe.changes, stripe.under_way == 0);
+        let watched = stripe.watch(shard)?;
+        let may = watched.lease.is_none() && watched.recalled.is_none() && is_quiet;
+        (may && self.held() < LEASES_MAX).then(|| Entering {
+            changes,
+            number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
+            keepers: watched.keepers.clone(),
+        })
+    }
+
     /// The store has entered this mount: the number of the lease, unless something came between.
     pub fn entered(&self, shard: ShardKey, entering: &Entering, keepers: Bytes) -> Option<u64> {
         let mut stripe = self.stripe(shard);
@@ -165,7 +185,7 @@ impl Shards {
             return None;
         }
         let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
-        let lease = Lease { number: entering.number, granted, told: Vec::new(), listed: None };
+        let lease = Lease { number: entering.number, granted, told: HashMap::new(), listed: None };
         watched.lease = Some(Box::new(lease));
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
@@ -223,10 +243,40 @@ impl Shards {
         self.end_lease(&mut stripe, shard)
     }
 
+    /// The same where the lease goes on, since no other mount stood in the record when that was seen last; the
+    /// store checks it. Answers the record, and those of the inodes that change of which the kernel was told;
+    /// `None`: there is no such lease, and nothing has begun.
+    pub fn begin_sole_change(
+        &self,
+        shard: ShardKey,
+        is_sole: impl FnOnce(&[u8]) -> bool,
+        changed: &[Ino],
+    ) -> Option<(Bytes, Vec<Ino>)> {
+        let mut stripe = self.stripe(shard);
+        let watched = stripe.shards.get_mut(&shard)?;
+        let record = watched.keepers.clone();
+        let lease = watched.lease.as_mut().filter(|_| is_sole(&record))?;
+        lease.listed = None;
+        let told = changed.iter().filter(|ino| lease.told.remove(ino).is_some()).copied().collect();
+        stripe.under_way += 1;
+        stripe.changes += 1;
+        Some((record, told))
+    }
+
+    /// A change with which a lease was to go on was refused.
+    pub fn end_sole(&self, shard: ShardKey) -> Vec<Ino> {
+        self.end_lease(&mut self.stripe(shard), shard)
+    }
+
     pub fn end_change(&self, shard: ShardKey) {
         let mut stripe = self.stripe(shard);
         stripe.under_way -= 1;
         stripe.changes += 1;
+        let watched = stripe.shards.get_mut(&shard);
+        if let Some(lease) = watched.and_then(|watched| watched.lease.as_mut()) {
+            // To the kernel it is a new one: it is not told what was read before.
+            lease.granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
+        }
     }
 
     /// Another mount wants to change a shard. Answers the inodes that the kernel was told of.
@@ -249,7 +299,7 @@ impl Shards {
                 watched.looks = 0;
                 if let Some(lease) = watched.lease.take() {
                     ended.shards.push(*shard);
-                    ended.told.extend(lease.told);
+                    ended.told.extend(lease.told.into_keys());
                 }
             }
         }
@@ -263,7 +313,13 @@ impl Shards {
         watched.looks = 0;
         let Some(lease) = watched.lease.take() else { return Vec::new() };
         self.held.fetch_sub(1, Ordering::SeqCst);
-        lease.told
+        lease.told.into_keys().collect()
+    }
+
+    /// What [`Shards::keep_listed`] asks for; `None` while this mount changes something.
+    pub fn changes(&self, shard: ShardKey) -> Option<u64> {
+        let stripe = self.stripe(shard);
+        (stripe.under_way == 0).then_some(stripe.changes)
     }
 
     /// What was listed of a shard under a lease.
@@ -272,9 +328,12 @@ impl Shards {
         stripe.shards.get(&shard)?.lease.as_ref()?.listed.clone()
     }
 
-    /// All of a shard was listed since this lease was there.
+    /// All of a shard was listed since this lease was there, and this mount changed nothing meanwhile.
     pub fn keep_listed(&self, shard: ShardKey, listing: Listing, fields: Vec<(Bytes, Bytes)>) {
         let mut stripe = self.stripe(shard);
+        if stripe.changes != listing.changes {
+            return;
+        }
         let watched = stripe.shards.get_mut(&shard);
         let lease = watched.and_then(|watched| watched.lease.as_mut());
         if let Some(lease) = lease.filter(|lease| lease.number == listing.lease) {

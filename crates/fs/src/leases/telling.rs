@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_store::Bytes;
 
 use super::shards::{Ended, Shards};
 use super::{LAPSE_MS, Leases};
@@ -54,7 +55,8 @@ impl Leases {
     /// The kernel is about to be told attributes that came from this shard since so many leases were granted.
     /// `false`: the lease is not that old, or there is no room to note what the kernel has.
     pub(crate) fn tell(&self, shard: ShardKey, ino: Ino, granted: u64) -> bool {
-        self.shards.tell(shard, ino, granted, || self.is_valid(self.clock.steady()))
+        let now = self.clock.steady();
+        self.shards.tell(shard, ino, granted, now, || self.is_valid(self.clock.steady()))
     }
 
     /// This mount is about to change shards: their leases end, and none is taken until that is done.
@@ -63,6 +65,24 @@ impl Leases {
             let told = shards.iter().flat_map(|shard| all.begin_change(*shard));
             ((), told.collect())
         });
+    }
+
+    /// This mount is about to change inodes in a shard of which it is the only keeper, if it is: the record.
+    pub(super) fn begin_sole_change(
+        &self,
+        shard: ShardKey,
+        is_sole: impl FnOnce(&[u8]) -> bool,
+        changed: &[Ino],
+    ) -> Option<Bytes> {
+        self.end(|all| match all.begin_sole_change(shard, is_sole, changed) {
+            Some((record, told)) => (Some(record), told),
+            None => (None, Vec::new()),
+        })
+    }
+
+    /// The lease of a shard was to go on with a change of this mount, which was refused.
+    pub(super) fn end_sole(&self, shard: ShardKey) {
+        self.end(|all| ((), all.end_sole(shard)));
     }
 
     /// Other mounts want to change shards.

@@ -94,7 +94,9 @@ impl<S: Store> Fs<S> {
         open: OpenMode,
     ) -> Result<(Entry, Opened), Error> {
         let new = New { kind: Kind::File, mode, rdev: 0, target: b"" };
+        let home = self.shard_of(parent, name);
         for _ in 0..ATTEMPTS {
+            let era = self.era(home);
             let made = match self.make_later(caller, parent, name, &new)? {
                 Some(made) => Ok(made),
                 None => self.make(caller, parent, name, &new),
@@ -102,7 +104,7 @@ impl<S: Store> Fs<S> {
             match made {
                 Ok((reference, inode)) => {
                     let entry = self.enter(reference, &inode);
-                    self.table.get(reference.ino)?.set_bare(self.time_alone());
+                    self.table.get(reference.ino)?.set_bare(era);
                     let opened = self.open_new(reference, &inode, open);
                     return opened.map(|opened| (entry, opened)).inspect_err(|_| {
                         self.forget(reference.ino, 1);

@@ -26,7 +26,8 @@ impl<S: Store> Fs<S> {
         if name == PLACEMENT {
             return self.placement(ino);
         }
-        if self.table.get(ino)?.is_bare(self.time_alone()) {
+        let node = self.table.get(ino)?;
+        if node.is_bare(self.era(node.home)) {
             return Err(Error::NoAttribute);
         }
         let attributes = self.attributes(ino)?;

@@ -2,6 +2,7 @@
 
 mod gone;
 mod meanwhile;
+mod sole;
 mod story;
 mod telling;
 

@@ -22,6 +22,8 @@ use crate::adapter::Kernel;
 const TICK: Duration = Duration::from_millis(100);
 /// Others wait for so long at most to be heard, while this mount keeps anything.
 const HEED: Duration = Duration::from_millis(10);
+/// The same after somebody was heard: directories go to and fro.
+const HEED_AFTER_RECALL: Duration = Duration::from_millis(1);
 /// A program's thread whose answer was sent just before counts the life of what it was told from when it
 /// runs again.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -75,7 +77,14 @@ fn heed(served: &dyn Served, stopped: &Receiver<()>) {
     let (mut pause, mut healthy) = (TICK, true);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
         match served.heed() {
-            Ok(keeps) => (pause, healthy) = (if keeps { HEED } else { TICK }, true),
+            Ok(keeps) => {
+                pause = match keeps {
+                    _ if served.was_recalled_lately() => HEED_AFTER_RECALL,
+                    true => HEED,
+                    false => TICK,
+                };
+                healthy = true;
+            }
             Err(error) => {
                 pause = TICK;
                 if std::mem::replace(&mut healthy, false) {
