@@ -70,15 +70,13 @@ impl<S: Store> Striped<S> {
             }
             (state.begin_commit(owed), state.changed)
         };
-        // What arrives after its time was recorded changes the size at most.
-        let time = changed.unwrap_or_else(|| self.state().stored.mtime);
         let regions: Vec<_> = arrived.regions.into_iter().collect();
         let (first, rest) = regions.split_at(regions.len().min(MARKS_PER_BATCH));
         for marks in rest.chunks(MARKS_PER_BATCH) {
-            let stored = self.record.commit(0, marks, time)?;
+            let stored = self.record.commit(0, marks, changed)?;
             self.adopt(&mut self.state(), stored);
         }
-        let stored = self.record.commit(arrived.end, first, time)?;
+        let stored = self.record.commit(arrived.end, first, changed)?;
         self.note_commit(stored, changed);
         Ok(())
     }

@@ -67,11 +67,18 @@ impl<S: Store> Record<S> {
 
     /// The file was written at `time`, reaches to `size` at least, and has stripes in `regions`.
     /// They are marked again in the same batch: another mount may have cut the file, and removed
-    /// the marks, after the stripes were written.
-    pub fn commit(&self, size: u64, regions: &[u32], time: Time) -> Result<Stored, Error> {
+    /// the marks, after the stripes were written. Without a time: that is in the record already, perhaps a
+    /// later one of another mount, and what has arrived since changes the size at most.
+    pub fn commit(&self, size: u64, regions: &[u32], time: Option<Time>) -> Result<Stored, Error> {
         let field = keys::inode(self.ino);
         let batch = marking(self.covering(size), self.ino, regions);
-        let outcome = self.apply(batch, &field, time)?;
+        let outcome = match time {
+            Some(time) => self.apply(batch, &field, time)?,
+            None => {
+                let batch = counted(batch, &field, Time(0));
+                self.noted(self.store.batch(self.home, &batch))?
+            }
+        };
         self.applied(outcome)
     }
 
@@ -100,7 +107,7 @@ impl<S: Store> Record<S> {
         let committed = match self.noted(outcome) {
             Ok(outcome) if outcome.applied() => self.stored(outcome),
             // The file is gone, or its time is a later one.
-            Ok(_) => self.commit(size, &[], time),
+            Ok(_) => self.commit(size, &[], Some(time)),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -124,7 +131,7 @@ impl<S: Store> Record<S> {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit(size, &[], time),
+            Ok(Made::Perhaps) => self.commit(size, &[], Some(time)),
             Err(error) => Err(error),
         };
         (written, committed)
