@@ -249,6 +249,7 @@ bench: ## measure both stores beside their floors; writes bench/results
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli -p tidefs-bench
 	$(TIDEFS)-bench --tidefs $(TIDEFS)
+	$(TIDEFS)-bench --tidefs $(TIDEFS) --pinned --only null,embedded,valkey,raw --rounds 3
 	/usr/bin/python3 bench/mounts.py --tidefs $(TIDEFS) --bench $(TIDEFS)-bench
 
 clean: ## remove what was built here

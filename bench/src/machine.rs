@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +35,14 @@ impl Machine {
             root: rustix::process::geteuid().is_root(),
         }
     }
+}
+
+/// This process, and all that it starts.
+pub fn keep_to_one_processor() -> rustix::io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    let mut one = CpuSet::new();
+    (0..CpuSet::MAX_CPU).rev().find(|&it| allowed.is_set(it)).iter().for_each(|&it| one.set(it));
+    sched_setaffinity(None, &one)
 }
 
 /// Over the last minute.

@@ -91,6 +91,10 @@ struct Bench {
     #[arg(long)]
     check: bool,
 
+    /// Keep all of it to one processor, servers and mounts as well; nothing is judged so
+    #[arg(long, conflicts_with = "check")]
+    pinned: bool,
+
     /// Where the figures are kept
     #[arg(long, default_value = "bench/results", value_name = "DIR")]
     results: PathBuf,
@@ -149,6 +153,9 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
 
     let stop = Stop::catch()?;
     let machine = Machine::look();
+    if options.pinned {
+        machine::keep_to_one_processor().context("cannot keep to one processor")?;
+    }
     let directory = tempfile::Builder::new().prefix("tidefs-bench-").tempdir()?;
     let site = Site { directory: directory.path().to_owned(), tidefs, memory_mib: MEMORY_MIB };
     let run = driver::run(&subjects, extent, &site, &stop)?;
@@ -157,7 +164,8 @@ fn bench(options: &Bench) -> anyhow::Result<ExitCode> {
     let planning = planning::measure(plans);
     let quality = quality::measure(plans);
     let passthrough = tidefs_fuse::passthrough_available();
-    let report = Report::new(&run, extent, machine, Plans { planning, quality }, passthrough);
+    let plans = Plans { planning, quality };
+    let report = Report::new(&run, extent, machine, plans, passthrough, options.pinned);
     print!("{report}");
     let path = report.write(&options.results)?;
     println!("\nkept in {}", path.display());

@@ -23,6 +23,8 @@ pub struct Report {
     pub load_after: f64,
     /// The kernel serves files of the embedded store by itself.
     pub passthrough: bool,
+    /// All of it ran on one processor.
+    pub pinned: bool,
     /// What each Tidefs kept its bytes in.
     pub stores: BTreeMap<Subject, String>,
     pub extent: Extent,
@@ -56,6 +58,7 @@ impl Report {
         machine: Machine,
         plans: Plans,
         passthrough: bool,
+        pinned: bool,
     ) -> Report {
         Report {
             date: crate::machine::date(),
@@ -63,6 +66,7 @@ impl Report {
             machine,
             load_after: crate::machine::load(),
             passthrough,
+            pinned,
             stores: run.stores.iter().cloned().collect(),
             extent,
             figures: Figure::ALL.into_iter().filter_map(|figure| Row::of(run, figure)).collect(),
@@ -73,7 +77,8 @@ impl Report {
 
     /// Returns where it was written.
     pub fn write(&self, directory: &Path) -> anyhow::Result<PathBuf> {
-        let path = directory.join(format!("{}-{}.json", self.date, self.commit));
+        let pinned = if self.pinned { "-pinned" } else { "" };
+        let path = directory.join(format!("{}-{}{pinned}.json", self.date, self.commit));
         fs::create_dir_all(directory)
             .and_then(|()| fs::write(&path, serde_json::to_string_pretty(self)? + "\n"))
             .with_context(|| format!("cannot write {}", path.display()))?;

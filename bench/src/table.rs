@@ -30,8 +30,9 @@ impl fmt::Display for Report {
         let (before, after) = (machine.load, self.load_after);
         writeln!(
             f,
-            "{} rounds, medians; load {before:.1} before and {after:.1} after\n",
-            extent.rounds
+            "{} rounds{}, medians; load {before:.1} before and {after:.1} after\n",
+            extent.rounds,
+            if self.pinned { " on one processor" } else { "" }
         )?;
 
         for of_changes in [false, true] {
