@@ -94,10 +94,10 @@ pub enum ClusterError {
     NotFormed { waited: Duration, said: String },
 }
 
-/// The first two, which a set-up builds, by their paths, the others, which come from the search path, by
-/// their names.
+/// The first three, which a package or a set-up puts there, by their paths, the others, which come from the
+/// search path, by their names.
 fn list(paths: &[PathBuf]) -> String {
-    let (built, others) = paths.split_at(paths.len().min(2));
+    let (built, others) = paths.split_at(paths.len().min(3));
     let built: Vec<_> = built.iter().map(|path| path.display().to_string()).collect();
     let names: BTreeSet<_> = others.iter().filter_map(|path| path.file_name()).collect();
     let mut said = built.join(", ");

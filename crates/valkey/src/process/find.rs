@@ -1,7 +1,8 @@
 //! Which server program to start.
 //!
-//! The one that somebody asks for; or else the first Valkey 9 or later among what this user's set-up
-//! built, what the machine's set-up built, and the search path; or else the first server that works.
+//! The one that somebody asks for; or else the first Valkey 9 or later among what a package put beside this
+//! program, what this user's set-up built, what the machine's set-up built, and the search path; or else the
+//! first server that works.
 //! Root runs none that somebody else could put something else in the place of.
 
 use std::ffi::OsString;
@@ -15,6 +16,8 @@ use crate::probe::{OLDEST, Version};
 
 /// Names of the servers that work, the preferred one first.
 const NAMES: [&str; 2] = ["valkey-server", "redis-server"];
+/// Where a package has a server, beside the directory of its program.
+const BESIDE: &str = "lib/tidefs/valkey-server";
 /// Where root's set-up puts what it builds, so that all users find it.
 const FOR_ALL: &str = "/usr/local/lib/tidefs/bin";
 /// Where there is no search path.
@@ -72,12 +75,19 @@ pub fn choose_server(
     named: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<ServerProgram, ProcessError> {
-    choose(named, variable, Path::new(FOR_ALL))
+    choose(named, variable, beside().as_deref(), Path::new(FOR_ALL))
+}
+
+/// The server that came with this program; no other is as sure to suit it.
+fn beside() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join(BESIDE))
 }
 
 fn choose(
     named: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
+    beside: Option<&Path>,
     for_all: &Path,
 ) -> Result<ServerProgram, ProcessError> {
     if let Some(named) = named {
@@ -92,7 +102,7 @@ fn choose(
         }
         return open_named(named);
     }
-    let tried = candidates(variable, for_all);
+    let tried = candidates(variable, beside, for_all);
     let there = tried.iter().filter(|path| path.is_file());
     let (trusted, untrusted): (Vec<_>, Vec<_>) = there.partition(|path| trust::check(path).is_ok());
     let mut chosen = Err(ProcessError::NoServer {
@@ -117,7 +127,11 @@ fn open_named(named: PathBuf) -> Result<ServerProgram, ProcessError> {
     Ok(ServerProgram { is_named: true, ..identify(named)? })
 }
 
-fn candidates(variable: impl Fn(&str) -> Option<OsString>, for_all: &Path) -> Vec<PathBuf> {
+fn candidates(
+    variable: impl Fn(&str) -> Option<OsString>,
+    beside: Option<&Path>,
+    for_all: &Path,
+) -> Vec<PathBuf> {
     let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
     let cache = variable("XDG_CACHE_HOME").filter(|cache| !cache.is_empty()).map(PathBuf::from);
     let built = cache.or_else(home).map(|cache| cache.join("tidefs/bin"));
@@ -125,7 +139,7 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>, for_all: &Path) -> Ve
     let path = variable("PATH").unwrap_or_else(|| USUAL_PATH.into());
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let on_path = NAMES.iter().flat_map(|name| folders.iter().map(move |in_| in_.join(name)));
-    built.chain(on_path).collect()
+    beside.map(Path::to_owned).into_iter().chain(built).chain(on_path).collect()
 }
 
 /// The version that a server program gives; refuses those that are too old.
@@ -194,7 +208,9 @@ mod tests {
             _ => None,
         };
         let for_all = folder.path().join("for all");
-        let chosen = || choose(None, variable, &for_all).unwrap();
+        let beside = folder.path().join("lib");
+        let packaged = beside.join("valkey-server");
+        let chosen = || choose(None, variable, Some(&packaged), &for_all).unwrap();
         let redis = server(&path, "redis-server", "Redis server v=7.0.15");
         assert_eq!((chosen().path, chosen().is_recent()), (redis.clone(), false));
         assert!(chosen().warning().unwrap().contains("older than Valkey 9"));
@@ -204,6 +220,8 @@ mod tests {
         assert_eq!((chosen().path, chosen().warning()), (all, None));
         let built = server(&cache.join("tidefs/bin"), "valkey-server", "Valkey server v=9.1.2");
         assert_eq!((chosen().path, chosen().warning()), (built, None));
+        server(&beside, "valkey-server", "Valkey server v=9.1.2");
+        assert_eq!(chosen().path, packaged, "the one that came with the program");
         let named = choose_server(Some(&redis), variable).unwrap();
         assert_eq!((named.warning(), named.is_recent()), (None, false), "it was asked for");
         assert_eq!(named.to_string(), format!("Redis 7.0.15 ({})", redis.display()));
@@ -221,14 +239,16 @@ mod tests {
             }
         };
         let nowhere = Path::new("/nowhere/for/all");
-        let found = choose(None, only("TIDEFS_SERVER", named.clone().into()), nowhere);
+        let found = choose(None, only("TIDEFS_SERVER", named.clone().into()), None, nowhere);
         assert_eq!(found.unwrap().path, named);
         let missing = only("TIDEFS_SERVER", "/nowhere/server".into());
-        let error = choose(None, missing, nowhere).unwrap_err();
+        let error = choose(None, missing, None, nowhere).unwrap_err();
         assert!(error.to_string().contains("/nowhere/server"), "{error}");
-        let error = choose(None, only("HOME", "/nowhere".into()), nowhere).unwrap_err().to_string();
-        let built =
-            "/nowhere/.cache/tidefs/bin/valkey-server, /nowhere/for/all/valkey-server, for ";
+        let beside = Some(Path::new("/nowhere/lib/tidefs/valkey-server"));
+        let error = choose(None, only("HOME", "/nowhere".into()), beside, nowhere);
+        let error = error.unwrap_err().to_string();
+        let built = "/nowhere/lib/tidefs/valkey-server, /nowhere/.cache/tidefs/bin/valkey-server, \
+                     /nowhere/for/all/valkey-server, for ";
         for part in [built, "scripts/setup"] {
             assert!(error.contains(part), "no {part} in {error}");
         }
