@@ -21,10 +21,13 @@ use spin::Spin;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
-#[command(name = "tidefs", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "tidefs", version = crate::version::line(), max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Example:\n  tidefs run -- sh -c 'cp -r input \"$TIDEFS_MOUNT\" && make -C \
-                        \"$TIDEFS_MOUNT\"/input'"
+                        \"$TIDEFS_MOUNT\"/input'\n\n\
+                        /etc/tidefs.toml and ~/.config/tidefs.toml may set options once for all: \
+                        `tidefs doctor`\nsays what they set. `tidefs --version --json` says what this \
+                        program is."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -69,6 +72,10 @@ pub enum Command {
     /// Show nodes, usage, partitions and mounts of a running file system
     #[command(after_help = "Example:\n  tidefs status --json | jq '.nodes[].memory_used_bytes'")]
     Status(Status),
+    /// List the file systems that run on this machine
+    #[command(after_help = "Example:\n  tidefs list --json | jq -r '.file_systems[].state'\n\n\
+        Those of this user, and where those of other users are mounted.")]
+    List(List),
     /// Check a running file system for what killed mounts left, and for damage
     #[command(after_help = "Example:\n  tidefs fsck --repair\n\n\
         Exits with 0 when nothing is left to complain of, 1 when something is, 2 for wrong usage.")]
@@ -133,6 +140,9 @@ pub enum Command {
     /// Hold one more mount of a cluster; started by `mount` with its order on standard input.
     #[command(hide = true)]
     Holder,
+    /// Write the manual pages and the completions for shells; packages have them.
+    #[command(hide = true)]
+    Pages(Pages),
     /// Decide about the nodes; started by the process that owns them.
     #[command(hide = true)]
     Manager {
@@ -286,6 +296,20 @@ pub struct Status {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Pages {
+    /// The directory of shared data that they go to, such as /usr/share
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::FUSE_DEVICE;
 use crate::scarcity::Score;
+use crate::settings::Settings;
 use crate::state::{Base, LONGEST_NAME, Paths, room};
 use crate::storage::choose_server;
 
@@ -63,7 +64,18 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         scarcity(),
         open_files(),
         state_directory(state),
+        settings(),
     ]
+}
+
+fn settings() -> Finding {
+    const SUBJECT: &str = "settings";
+    match Settings::read().said() {
+        Ok(said) => {
+            Finding::good(SUBJECT, said.unwrap_or_else(|| "none; no file sets any".to_owned()))
+        }
+        Err(wrong) => Finding::missing(SUBJECT, wrong, "put that line right, or remove it"),
+    }
 }
 
 fn is_root() -> bool {

@@ -7,8 +7,10 @@ mod drain;
 mod fsck;
 mod holder;
 mod lend;
+mod list;
 mod manager;
 mod mount;
+mod pages;
 mod placement;
 mod plan;
 mod run;
@@ -37,6 +39,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             | Command::Lend(_)
             | Command::Placement(_)
             | Command::Stage(_)
+            | Command::Pages(_)
     );
     let is_ours =
         matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager { .. });
@@ -50,6 +53,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Mount(options) => mount::mount(options, state, arguments.verbose)?,
         Command::Umount(options) => umount::umount(options, state)?,
         Command::Status(options) => status::status(options, state)?,
+        Command::List(options) => list::list(options, state)?,
         Command::Fsck(options) => return fsck::fsck(options, state),
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
@@ -62,6 +66,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => return doctor::doctor(options, state),
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
+        Command::Pages(options) => pages::pages(options)?,
         Command::Manager { .. } => return manager::manager(),
     }
     Ok(ExitCode::SUCCESS)

@@ -49,6 +49,7 @@ mod progress_view;
 mod reporting;
 mod say;
 mod scarcity;
+mod settings;
 mod signals;
 mod staging;
 mod state;
@@ -57,27 +58,66 @@ mod steady_clock;
 mod storage;
 mod summary;
 mod supervise;
+mod version;
 mod view;
 mod wish;
 mod without_effect;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::arguments::{Arguments, Command};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, MISUSED};
+use crate::settings::{Settings, Wrong};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if version::is_asked_as_json(&words) {
+        let version = serde_json::to_string_pretty(&version::Version::here());
+        say::answer(version.expect("strings and numbers"));
+        return ExitCode::SUCCESS;
+    }
+    let mut settings = Settings::read();
+    match settings.parse(&words) {
+        Ok(arguments) => {
+            begin_log(&arguments);
+            act(arguments, &words, &mut settings)
+        }
+        Err(wrong) => refuse(wrong),
+    }
+}
+
+fn begin_log(arguments: &Arguments) {
     let kept = matches!(
         arguments.command,
         Command::Daemon | Command::Holder | Command::Manager { kept: true }
     );
     logging::begin(arguments.verbose, kept);
-    commands::dispatch(&arguments).unwrap_or_else(|error| {
-        say::note(format!("{error:#}"));
-        let status = error.downcast_ref::<Failure>().map_or(FAILED, Failure::exit_status);
-        ExitCode::from(status)
-    })
+}
+
+/// Does what was asked; once more where a setting was in the way.
+fn act(mut arguments: Arguments, words: &[OsString], settings: &mut Settings) -> ExitCode {
+    let error = loop {
+        match commands::dispatch(&arguments) {
+            Ok(code) => return code,
+            Err(error) if settings.give_up(&error) => match settings.parse(words) {
+                Ok(without) => arguments = without,
+                Err(wrong) => return refuse(wrong),
+            },
+            Err(error) => break error,
+        }
+    };
+    say::note(format!("{error:#}"));
+    let status = error.downcast_ref::<Failure>().map_or(FAILED, Failure::exit_status);
+    if status == MISUSED
+        && let Ok(Some(said)) = settings.said()
+    {
+        say::note(format!("these settings were used: {said}"));
+    }
+    ExitCode::from(status)
+}
+
+fn refuse(wrong: Wrong) -> ExitCode {
+    say::note(wrong);
+    ExitCode::from(MISUSED)
 }

@@ -63,6 +63,7 @@ pub use ops::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
     RenameMode, Seek, SpaceMode, Taken, XattrMode,
 };
+pub use superblock::FORMAT_VERSION;
 pub use tidefs_sealed::{Cipher, Key, Salt, Sealing};
 
 /// Longest name of a directory entry, in bytes.

@@ -22,6 +22,7 @@ mod remounted;
 mod run;
 mod scarcity;
 mod sealed;
+mod settings;
 mod signals;
 mod staging;
 mod stopped;

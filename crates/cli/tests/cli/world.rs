@@ -215,6 +215,7 @@ impl World {
             .env_remove("TIDEFS_STATE")
             .env_remove("TIDEFS_MOUNT")
             .env_remove("_TIDEFS_RUN")
+            .env("TIDEFS_CONFIG", "")
             .env(MARK, self.directory.path())
             .env("XDG_RUNTIME_DIR", self.runtime())
             .env("XDG_STATE_HOME", self.directory.path().join("state"))

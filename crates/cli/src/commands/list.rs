@@ -1,0 +1,123 @@
+//! `tidefs list`: the file systems that run on this machine.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::arguments::List;
+use crate::control::{self, Answer, Request};
+use crate::mount_table;
+use crate::say;
+use crate::state::{self, Kind, Running};
+use crate::view::StatusView;
+
+/// The names of the fields are a promise to programs.
+#[derive(Debug, Serialize)]
+struct ListView {
+    file_systems: Vec<Listed>,
+    /// Mounts of file systems of other users, of which no more is known to this one.
+    other_mounts: Vec<OtherMount>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    /// As `--state` takes it.
+    state: PathBuf,
+    /// `up` or `run`.
+    kind: Kind,
+    process: i32,
+    /// Seconds since 1970.
+    started: u64,
+    /// What it says of itself; null where it does not answer.
+    status: Option<Box<StatusView>>,
+}
+
+#[derive(Debug, Serialize)]
+struct OtherMount {
+    mount: PathBuf,
+    /// Who made it; null where that cannot be seen.
+    user: Option<u32>,
+}
+
+pub fn list(options: &List, asked: Option<&Path>) -> anyhow::Result<()> {
+    let list = look(asked)?;
+    if options.json {
+        say::answer(serde_json::to_string_pretty(&list).context("cannot print JSON")?);
+    } else {
+        print(&list);
+    }
+    Ok(())
+}
+
+fn look(asked: Option<&Path>) -> anyhow::Result<ListView> {
+    let mut running = state::all_running(asked)?;
+    // One that lies in a base that was named may be noted in the user's own as well.
+    running.sort_by(|one, other| one.paths.directory.cmp(&other.paths.directory));
+    running.dedup_by(|one, other| one.paths.directory == other.paths.directory);
+    let known: BTreeSet<_> =
+        running.iter().flat_map(|it| it.paths.mount_records()).map(|(_, mount)| mount.id).collect();
+    let others = mount_table::entries()
+        .into_iter()
+        .filter(|mount| mount.is_ours() && !known.iter().any(|&id| mount.is(id)));
+    let other_mounts =
+        others.map(|mount| OtherMount { user: owner(&mount.point), mount: mount.point }).collect();
+    Ok(ListView { file_systems: running.into_iter().map(listed).collect(), other_mounts })
+}
+
+fn listed(running: Running) -> Listed {
+    let status = match control::ask(&running.paths, &Request::Status) {
+        Ok(Answer::Status(status)) => Some(status),
+        _ => None,
+    };
+    let record = running.record;
+    Listed {
+        state: running.paths.directory,
+        kind: record.kind,
+        process: record.owner.pid,
+        started: record.started_unix_seconds,
+        status,
+    }
+}
+
+/// Of the mount's root; other users' mounts may not be looked into.
+fn owner(mount: &Path) -> Option<u32> {
+    mount.metadata().ok().map(|found| found.uid())
+}
+
+fn print(list: &ListView) {
+    if list.file_systems.is_empty() && list.other_mounts.is_empty() {
+        say::answer("nothing runs here; start a file system: tidefs up");
+    }
+    for it in &list.file_systems {
+        let kind = match it.kind {
+            Kind::Up => "up",
+            Kind::Run => "run",
+        };
+        let since = tidefs_report::instant_to_the_second(it.started);
+        say::answer(format!(
+            "{}  ({kind}, process {}, since {since})",
+            it.state.display(),
+            it.process
+        ));
+        let Some(status) = &it.status else {
+            say::answer("  does not answer; see its log there, or stop it: tidefs down");
+            continue;
+        };
+        let nodes = match status.nodes.len() {
+            0 => String::new(),
+            1 => ", 1 node".to_owned(),
+            nodes => format!(", {nodes} nodes"),
+        };
+        say::answer(format!("  store  {}{nodes}", status.store));
+        for mount in &status.mounts {
+            say::answer(format!("  mount  {}", mount.display()));
+        }
+    }
+    for other in &list.other_mounts {
+        let user = other.user.map(|user| format!(" of user {user}")).unwrap_or_default();
+        say::answer(format!("{}  (a mount{user}, not of yours)", other.mount.display()));
+    }
+}
