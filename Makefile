@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz schedules testbed hosts network growth local lent shares yields \
-  tenants uring papers python package steady level
+  tenants uring papers python package packages packaged steady level
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -204,6 +204,13 @@ python: ## the Python package on each Python from 3.9 to 3.13 that is installed
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	$(PYTHON)
+
+packages: ## a .deb, a wheel, an archive and a container's recipe, which need no compiler, into out/packages
+	scripts/setup packages
+	/usr/bin/python3 packaging/build
+
+packaged: packages ## install each package into an empty Debian without a compiler, run workflows, remove it
+	/usr/bin/python3 packaging/test.py --packages out/packages
 
 litmus: ## races between two mounts, five minutes on each store and as long while nodes come and go; between three, two
 	cargo build --release --locked -p tidefs-cli

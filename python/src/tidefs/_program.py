@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
@@ -15,8 +16,6 @@ from .errors import CommandFailed, CommandTimedOut, ProgramNotFound
 #: An option's value: None and False leave it out, True gives the flag alone.
 Value = Union[str, int, float, bool, os.PathLike, None]  # type: ignore[type-arg]
 
-BESIDE_THIS_PACKAGE = Path(__file__).parent / "bin" / "tidefs"
-
 
 def program() -> str:
     """The program: `$TIDEFS_BINARY`, the one that came with this package, or the one on PATH."""
@@ -25,12 +24,19 @@ def program() -> str:
         if os.access(named, os.X_OK):
             return named
         raise ProgramNotFound([f"$TIDEFS_BINARY ({named})"])
-    if os.access(BESIDE_THIS_PACKAGE, os.X_OK):
-        return str(BESIDE_THIS_PACKAGE)
+    for brought in brought_along():
+        if os.access(brought, os.X_OK):
+            return str(brought)
     found = shutil.which("tidefs")
     if found is None:
-        raise ProgramNotFound(["$TIDEFS_BINARY", str(BESIDE_THIS_PACKAGE), "PATH"])
+        raise ProgramNotFound(["$TIDEFS_BINARY", *map(str, brought_along()), "PATH"])
     return found
+
+
+def brought_along() -> list[Path]:
+    """Where the wheel puts the program: with the scripts of this environment, or of this user."""
+    folders = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", "posix_user")]
+    return [Path(folder) / "tidefs" for folder in folders]
 
 
 def flags(options: Mapping[str, Value]) -> list[str]:
