@@ -5,6 +5,7 @@
 //! then its place on the list of mounts; nobody acts on its end before. A node that does not answer is asked
 //! again until it does or has ended.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -32,8 +33,10 @@ pub struct Doorkeeper {
 
 struct List {
     admitted: Admitted<Valkey>,
-    /// Mounts that have left or died, of which some node has yet to hear.
-    leaving: Vec<MountId>,
+    /// Mounts that have left, died or are being expelled, of which some node has yet to hear. One that has
+    /// lost its account on one node is let in again under another name alone, so its end goes on though it
+    /// moves meanwhile.
+    leaving: BTreeSet<MountId>,
 }
 
 impl Doorkeeper {
@@ -43,7 +46,7 @@ impl Doorkeeper {
         paths: Paths,
     ) -> anyhow::Result<Arc<Doorkeeper>> {
         let admitted = Admitted::new(store, SystemClock.steady());
-        let list = Mutex::new(List { admitted, leaving: Vec::new() });
+        let list = Mutex::new(List { admitted, leaving: BTreeSet::new() });
         let keeper = Arc::new(Doorkeeper { nodes, list, paths });
         let watched = Arc::downgrade(&keeper);
         let thread = std::thread::Builder::new().name("doorkeeper".to_owned());
@@ -75,7 +78,7 @@ impl Doorkeeper {
     /// A mount has left, or its process is known to have ended.
     pub fn has_left(&self, mount: MountId) {
         if !self.end(mount) {
-            self.list().leaving.push(mount);
+            self.list().leaving.insert(mount);
         }
     }
 
@@ -96,9 +99,15 @@ impl Doorkeeper {
         let leaving = std::mem::take(&mut self.list().leaving);
         leaving.into_iter().for_each(|mount| self.has_left(mount));
         let silent = self.list().admitted.silent(SystemClock.steady());
-        for mount in silent.unwrap_or_default() {
-            tracing::warn!(mount = mount.0, "a mount is silent for too long and is expelled");
-            self.end(mount);
+        self.expel(silent.unwrap_or_default());
+    }
+
+    fn expel(&self, silent: Vec<MountId>) {
+        for mount in silent {
+            if !self.list().leaving.contains(&mount) {
+                tracing::warn!(mount = mount.0, "a mount is silent for too long and is expelled");
+                self.has_left(mount);
+            }
         }
     }
 

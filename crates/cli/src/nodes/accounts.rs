@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tidefs_control::Failure;
@@ -10,6 +12,10 @@ use tidefs_model::{MountId, NodeId};
 use tidefs_valkey::{Account, MountAccounts, NodeDescription, Pass, Secret};
 
 use super::LocalNodes;
+
+/// A node that does not answer for so long makes calls fail, whoever is let in, and is told later.
+const LET_IN_WITHIN: Duration = Duration::from_secs(10);
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) struct Accounts {
     nodes: MountAccounts,
@@ -39,7 +45,8 @@ fn name_of(mount: MountId) -> String {
 }
 
 impl LocalNodes {
-    /// Has all nodes let a mount in. One that does not answer is told later.
+    /// Has all nodes let a mount in, and waits for those that do not answer: a mount that a node does not
+    /// know takes itself for expelled.
     pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).context("no random numbers")?;
@@ -49,6 +56,12 @@ impl LocalNodes {
         state.let_in.insert(mount, account.clone());
         let silent = accounts.nodes.let_in(&self.running(), std::slice::from_ref(&account));
         state.owing.extend(silent);
+        drop(state);
+        let deadline = Instant::now() + LET_IN_WITHIN;
+        while !accounts.state().owing.is_empty() && Instant::now() < deadline {
+            sleep(TELL_EVERY);
+            self.tell_again();
+        }
         Ok(account)
     }
 
