@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tidefs_model::{Epoch, NodeId, PARTITIONS, Partition};
+use tidefs_model::{Epoch, NodeClass, NodeId, PARTITIONS, Partition};
 use tidefs_store::StoreError;
 
 use crate::cluster::{NodeDescription, is_predecessors};
@@ -37,6 +37,12 @@ impl Member {
     fn new(node: &NodeDescription, access: &Arc<Access>) -> Member {
         let NodeDescription { id, class, address, memory, .. } = *node;
         Member { node: Node::new(id, class, node.endpoint(), memory, Arc::clone(access)), address }
+    }
+
+    /// Whoever lends a node may have it say that it holds anything, and would answer for names and sizes:
+    /// metadata is on nodes of the own class, whatever is said.
+    fn may_hold(&self, partition: Partition) -> bool {
+        self.node.class == NodeClass::Own || !partition.is_metadata()
     }
 }
 
@@ -112,8 +118,9 @@ impl Map {
         met.sort_by_key(|(member, _)| member.node.id);
         met.truncate(usize::from(NOBODY));
         let mut owners = vec![NOBODY; usize::from(PARTITIONS)].into_boxed_slice();
-        for (index, (_, seen)) in met.iter().enumerate() {
-            for slot in seen.slots.iter().cloned().flatten() {
+        for (index, (member, seen)) in met.iter().enumerate() {
+            let slots = seen.slots.iter().cloned().flatten();
+            for slot in slots.filter(|&slot| member.may_hold(Partition::new(slot))) {
                 owners[usize::from(slot)] = index as u16;
             }
         }
@@ -171,7 +178,8 @@ impl Topology {
         {
             let _publishing = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
             let mut map = Map::clone(&self.map());
-            if let Some(owner) = map.at_address(address) {
+            let owner = map.at_address(address);
+            if let Some(owner) = owner.filter(|&owner| map.members[owner].may_hold(partition)) {
                 map.owners[usize::from(partition.number())] = owner as u16;
                 self.publish(map);
             }
