@@ -9,7 +9,8 @@ He knows every port, process and path.  As another user he
   * connects to the sockets, sends signals, and looks into processes.
 All the while a program writes and reads, nodes come and go, and a check is made: nothing fails, and
 tables of nodes have no others.  Between two hosts, one of which is his, what answers at the address of a
-node that has ended is told no secret either.
+node that has ended is told no secret either.  And a lender, with all that his node was given and told,
+is let in by no node but his own.
 
 Exit status 0 when all held, 1 when something did not.  Needs root, to be another user;
 `TIDEFS_TEST_WITHOUT=intruders` leaves it out.
@@ -30,6 +31,8 @@ import threading
 import time
 from pathlib import Path
 
+from knowing_lender import knows
+from lenders import TooLate
 from mounted import TIDEFS, Mounted, is_left_out
 from network import a_bed, on
 
@@ -289,10 +292,12 @@ def main() -> int:
             raise Intrusion("what answered on another host where a node was is told a secret")
         if b"AUTH" not in between_hosts(options.tidefs.resolve(), "--network", "trusted"):
             raise AssertionError("the check of another host finds nothing where there is something")
-    except (Intrusion, AssertionError, subprocess.SubprocessError, OSError) as error:
+        if known := knows(options.tidefs.resolve()):
+            raise Intrusion(known)
+    except (Intrusion, TooLate, AssertionError, subprocess.SubprocessError, OSError) as error:
         print(f"intruders: {error}", file=sys.stderr)
         return 1
-    print(f"another user learnt nothing, changed nothing and stopped nothing, in {time.monotonic() - begun:.0f} s")
+    print(f"another user learnt, changed and stopped nothing, and a lender was let in nowhere else, in {time.monotonic() - begun:.0f} s")
     return 0
 
 

@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<()> {
         id: NodeId(id),
         class: NodeClass::Own,
         memory: spec.node_memory,
-        accounts: spec.secrets.accounts(),
+        accounts: spec.secrets.accounts(NodeId(id)),
         credentials: spec.network.of_node(NodeId(id)),
         asker: Account::admin(spec.secrets.admin.clone()),
         lifetime: Lifetime::Starter,

@@ -9,6 +9,7 @@ mod bandwidth;
 mod epochs;
 mod error;
 mod expunge;
+mod giving;
 mod halves;
 mod keywise;
 mod limit;
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Instant;
 
-use tidefs_model::{ByteSize, NodeId};
+use tidefs_model::{ByteSize, NodeClass, NodeId};
 
 pub use self::bandwidth::Probe;
 pub use self::error::AdminError;
@@ -149,6 +150,10 @@ impl Admin {
 
     fn nodes(&self) -> Vec<Managed> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_lent(&self, id: NodeId) -> bool {
+        self.managed(id).is_ok_and(|managed| managed.description.class == NodeClass::Victim)
     }
 
     fn managed(&self, id: NodeId) -> Result<Managed, AdminError> {

@@ -5,7 +5,6 @@
 //! holds no secret.
 
 mod formation;
-mod found;
 mod newcomer;
 mod plan;
 
@@ -16,7 +15,6 @@ use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 
-pub use self::found::find_nodes;
 pub use self::newcomer::NewNode;
 pub use self::plan::is_predecessors;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
 use crate::awake::{Awake, LOOK_EVERY};
-use crate::endpoint::{Account, Endpoint, Timeouts};
+use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
 use crate::stream::Stream;
@@ -34,7 +34,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, gives name and secret, and learns the id of the node that answers.
+    /// Connects, gives name and the node's secret, and learns the id of the node that answers.
     pub fn open(
         endpoint: &Endpoint,
         account: &Account,
@@ -43,15 +43,15 @@ impl Connection {
         let stream = Stream::open(endpoint, account.tls.as_ref(), timeouts.connect)?;
         let (inbound, patience) = (Inbound::default(), timeouts.connect);
         let mut connection = Connection { stream, inbound, number: 0, patience };
-        let id = connection.introduce(account)?;
+        let id = connection.introduce(account, &account.secret.shown_to(endpoint.id()))?;
         connection.patience = timeouts.reply;
         connection.stream.set_timeout(timeouts.reply.min(LOOK_EVERY))?;
         Ok((connection, id))
     }
 
-    fn introduce(&mut self, account: &Account) -> Result<String, Fault> {
+    fn introduce(&mut self, account: &Account, secret: &Secret) -> Result<String, Fault> {
         let requests = [
-            Request::of(&["AUTH", &account.name, account.secret.reveal()]),
+            Request::of(&["AUTH", &account.name, secret.reveal()]),
             Request::of(&["CLIENT", "SETNAME", CLIENT_NAME]),
             Request::of(&["CLIENT", "ID"]),
             Request::of(&["CLUSTER", "MYID"]),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ring::hmac;
 use tidefs_model::NodeId;
 
 use crate::certificates::{ClientTls, Credentials};
@@ -13,7 +14,10 @@ use crate::certificates::{ClientTls, Credentials};
 /// The address of a node: its unix socket on this machine, else TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    Unix(PathBuf),
+    Unix {
+        path: PathBuf,
+        id: NodeId,
+    },
     /// The node that is to answer there proves it, unless the network is trusted.
     Tcp {
         address: SocketAddr,
@@ -23,14 +27,20 @@ pub enum Endpoint {
 
 impl Endpoint {
     pub fn socket(&self) -> Option<&Path> {
-        if let Endpoint::Unix(path) = self { Some(path) } else { None }
+        if let Endpoint::Unix { path, .. } = self { Some(path) } else { None }
+    }
+
+    /// The node that is to answer there.
+    pub fn id(&self) -> NodeId {
+        let (Endpoint::Unix { id, .. } | Endpoint::Tcp { id, .. }) = self;
+        *id
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Unix(path) => write!(f, "{}", path.display()),
+            Endpoint::Unix { path, .. } => write!(f, "{}", path.display()),
             Endpoint::Tcp { address, .. } => write!(f, "{address}"),
         }
     }
@@ -51,7 +61,8 @@ impl Default for Timeouts {
     }
 }
 
-/// A password. It is never printed and never put on a command line.
+/// A password. It is never printed and never put on a command line. No node is shown it: each is shown
+/// another one that follows from it, with which nobody gets in anywhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
@@ -64,6 +75,19 @@ impl Secret {
     /// A secret that was kept as text.
     pub fn from_text(text: &str) -> Secret {
         Secret(text.into())
+    }
+
+    /// What a node lets its owner in with.
+    pub fn shown_to(&self, node: NodeId) -> Secret {
+        self.derived(&["shown to ", &node.to_string()])
+    }
+
+    /// From which neither this one follows nor what else is derived from it.
+    pub(crate) fn derived(&self, words: &[&str]) -> Secret {
+        let mut made =
+            hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes()));
+        words.iter().for_each(|word| made.update(word.as_bytes()));
+        Secret::from_bytes(made.sign().as_ref())
     }
 
     /// The text itself, to keep in a private file or to send to a server.
@@ -113,6 +137,10 @@ pub const LENDER_ACCOUNT: &str = "tidefs-lender";
 
 /// The account that a node is asked with who it is, before a secret of the cluster is shown to it.
 pub const NEWCOMER_ACCOUNT: &str = "tidefs-newcomer";
+
+/// Before the id of a node: the account by which it gives partitions to another one, which is there for
+/// as long as they move.
+pub const GIVER_PREFIX: &str = "tidefs-giver-";
 
 impl Account {
     fn new(name: impl Into<Cow<'static, str>>, pass: Pass) -> Account {

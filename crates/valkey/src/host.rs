@@ -57,7 +57,7 @@ fn addresses() -> Vec<IpAddr> {
 /// address, also where the folder is shared and the socket could be opened.
 pub fn endpoint(address: std::net::SocketAddr, socket: &Path, id: NodeId) -> Endpoint {
     if is_here(address.ip()) {
-        Endpoint::Unix(PathBuf::from(socket))
+        Endpoint::Unix { path: PathBuf::from(socket), id }
     } else {
         Endpoint::Tcp { address, id }
     }
@@ -89,7 +89,7 @@ mod tests {
         // Set aside for documentation, so nobody has it.
         let elsewhere = "192.0.2.7:7000".parse().unwrap();
         let id = NodeId([7; 20]);
-        assert_eq!(endpoint(here, &socket, id), Endpoint::Unix(socket.clone()));
+        assert_eq!(endpoint(here, &socket, id), Endpoint::Unix { path: socket.clone(), id });
         assert_eq!(endpoint(elsewhere, &socket, id), Endpoint::Tcp { address: elsewhere, id });
     }
 }

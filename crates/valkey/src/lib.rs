@@ -60,7 +60,6 @@ pub use awake::{Awake, LOOK_EVERY};
 pub use certificates::{Authority, Credentials, Network, NodeKey, PUBLIC_KEY_BYTES};
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
-    find_nodes,
 };
 pub use endpoint::{Account, Endpoint, Pass, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};

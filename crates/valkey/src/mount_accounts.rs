@@ -38,23 +38,27 @@ impl MountAccounts {
 
     /// Has nodes let mounts in. Answers those that did not do so: they do not answer, or refuse.
     pub fn let_in(&self, nodes: &[NodeDescription], accounts: &[Account]) -> Vec<NodeId> {
-        let orders: Vec<_> = accounts.iter().map(make_account).collect();
+        if accounts.is_empty() {
+            return Vec::new();
+        }
+        let orders = |node| accounts.iter().map(|account| make_account(account, node)).collect();
         self.order(nodes, &orders)
     }
 
     /// Has nodes let somebody in no more. On those that are not in the answer nothing of that account is
     /// carried out from here on.
     pub fn shut_out(&self, nodes: &[NodeDescription], name: &str) -> Vec<NodeId> {
-        self.order(nodes, &[end_account(name)])
+        self.order(nodes, &|_| vec![end_account(name)])
     }
 
-    fn order(&self, nodes: &[NodeDescription], orders: &[Request<'_>]) -> Vec<NodeId> {
-        if orders.is_empty() {
-            return Vec::new();
-        }
+    fn order(
+        &self,
+        nodes: &[NodeDescription],
+        orders: &(dyn Fn(NodeId) -> Vec<Request<'static>> + Sync),
+    ) -> Vec<NodeId> {
         let ways: Vec<_> = nodes.iter().map(|node| self.way_to(node)).collect();
         let ask = |node: &Arc<Node>| {
-            let replies = node.ask_all(orders)?;
+            let replies = node.ask_all(&orders(node.id))?;
             replies.into_iter().try_for_each(|reply| crate::connection::accepted(reply).map(drop))
         };
         let done: Vec<_> = thread::scope(|scope| {

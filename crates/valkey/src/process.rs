@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::{ByteSize, NodeId};
 
 pub use self::accounts::{Accounts, Secrets};
-pub(crate) use self::accounts::{end_account, make_account};
+pub(crate) use self::accounts::{end_account, make_account, make_giver};
 pub use self::config::NODE_TIMEOUT_MS;
 pub use self::find::{ServerProgram, choose_server, find_server};
 pub use self::identity::ProcessId;

@@ -12,7 +12,8 @@ const TAG_BYTES: usize = 3;
 const LETTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Names of all keys match one of these; accounts are confined to them.
-pub const KEY_PATTERNS: [&str; 2] = ["{???}s*", "{???}m*"];
+pub const KEY_PATTERNS: [&str; 2] = [STRIPES_PATTERN, "{???}m*"];
+pub const STRIPES_PATTERN: &str = "{???}s*";
 
 static TAGS: LazyLock<Box<[[u8; TAG_BYTES]]>> = LazyLock::new(find_tags);
 

@@ -61,7 +61,7 @@ impl Stream {
         within: Duration,
     ) -> Result<Stream, Fault> {
         let (socket, tls) = match (endpoint, tls) {
-            (Endpoint::Unix(path), _) => (dial_unix(path, within)?, None),
+            (Endpoint::Unix { path, .. }, _) => (dial_unix(path, within)?, None),
             (Endpoint::Tcp { address, id }, tls) => {
                 let stream = TcpStream::connect_timeout(address, within).map_err(|error| {
                     Fault::Unreachable(Errno::from_io_error(&error).unwrap_or(Errno::TIMEDOUT))

@@ -86,7 +86,7 @@ impl Loan {
         channel.say(&offer).map_err(refused)?;
         let (accounts, certificate) = match channel.hear().map_err(refused)? {
             FromBorrower::Terms { accounts, certificate } => {
-                (Accounts::from_text(&accounts), certificate)
+                (Accounts::from_text(id, &accounts), certificate)
             }
             other => return Err(unwanted(address, other).into()),
         };

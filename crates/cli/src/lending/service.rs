@@ -174,7 +174,7 @@ impl Service {
                 certificate: authority.certify(id, key),
             }),
         };
-        let accounts = self.nodes.secrets().accounts().text().to_owned();
+        let accounts = self.nodes.secrets().accounts(id).text().to_owned();
         Ok(FromBorrower::Terms { accounts, certificate })
     }
 

@@ -221,7 +221,7 @@ impl LocalNodes {
             id: NodeId(id),
             class: wanted.class,
             memory: wanted.memory,
-            accounts: self.0.secrets.accounts(),
+            accounts: self.0.secrets.accounts(NodeId(id)),
             credentials: self.0.network.of_node(NodeId(id)),
             asker: Account::admin(self.pass(self.0.secrets.admin.clone())),
             lifetime: Lifetime::Starter,

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tidefs_model::Partition;
 
+use super::giving::Giver;
 use super::moves::{Carriage, StepKind};
 use super::observe::readings;
 use super::sizes::{count_keys, keys_of, measure};
 use super::{AdminError, Managed};
-use crate::endpoint::ADMIN_ACCOUNT;
 use crate::fault::Fault;
 use crate::wire::{Reply, Request};
 
@@ -32,6 +32,7 @@ const ROUNDS_MAX: u32 = 10_000;
 
 /// Moves slots from a source that holds them; answers with the bytes carried.
 pub fn move_slots(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<u64, AdminError> {
+    carriage.giver.let_in(&carriage.to)?;
     open(carriage, slots)?;
     carriage.step(StepKind::Opened, slots.len(), 0);
     let mut room = Room { carriage, bytes, raised_from: None, raised_to: 0 };
@@ -139,13 +140,12 @@ fn migrate(carriage: &Carriage<'_>, keys: &[&[u8]], room: &mut Room<'_>) -> Resu
     let within = CALL_WITHIN.min(access.timeouts.reply / 2).as_millis() as u64;
     let address = carriage.to.description.address;
     let (ip, port) = (address.ip().to_string(), u64::from(address.port()));
-    let account = access.login.account();
-    let secret = account.secret.reveal().as_bytes();
+    let Giver { name, secret, .. } = &carriage.giver;
     let mut tries = 0;
     loop {
         let request = Request::new("MIGRATE").word(ip.as_bytes()).number(port).word(b"").number(0);
         let request = request.number(within).word(b"REPLACE").word(b"AUTH2");
-        let request = request.word(ADMIN_ACCOUNT.as_bytes()).word(secret).word(b"KEYS");
+        let request = request.word(name.as_bytes()).word(secret.reveal().as_bytes()).word(b"KEYS");
         let request = keys.iter().fold(request, |request, key| request.word(key)).end();
         let error = match carriage.from.ask(&request) {
             Ok(_) => return Ok(()),

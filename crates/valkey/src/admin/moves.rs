@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tidefs_model::{ByteSize, NodeId, Partition};
 
+use super::giving::Giver;
 use super::limit::{Limit, Pace};
 use super::phases::{Pair, leave_out, sort_out, take_phase};
 use super::sizes::{count_many, weigh_all};
@@ -111,6 +112,7 @@ pub struct Work<'w> {
 pub struct Carriage<'w> {
     pub from: Managed,
     pub to: Managed,
+    pub giver: Giver,
     /// All other nodes.
     pub others: Vec<Managed>,
     pub admin: &'w Admin,
@@ -160,7 +162,7 @@ impl Admin {
         let limit = Limit::new(options.pace, options.bytes_per_second, &self.paid);
         let work = Work { options, limit, progress, stop };
         while !pairs.is_empty() && !work.is_stopped() {
-            let phase = take_phase(&mut pairs);
+            let phase = take_phase(&mut pairs, |id| self.is_lent(id));
             match self.prepare(&phase) {
                 Ok(()) => self.run_phase(phase, &work, &mut report),
                 Err(error) => match leave_out(phase, error, &mut report) {
@@ -245,7 +247,8 @@ impl Admin {
         let others = self.nodes().into_iter();
         let others = others.filter(|other| ![from, to].contains(&other.id())).collect();
         let (from, to) = (self.managed(from)?, self.managed(to)?);
-        Ok(Carriage { from, to, others, admin: self, work })
+        let giver = Giver::between(self, &from, &to);
+        Ok(Carriage { from, to, giver, others, admin: self, work })
     }
 }
 

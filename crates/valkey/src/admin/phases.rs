@@ -43,12 +43,16 @@ pub fn sort_out(moves: &[Move], ownership: &Ownership, report: &mut MoveReport) 
     slots.into_iter().map(pair).collect()
 }
 
-/// Takes pairs out that can work at the same time: no node both gives and takes.
-pub fn take_phase(pairs: &mut Vec<Pair>) -> Vec<Pair> {
+/// Takes pairs out that can work at the same time: no node both gives and takes, and whoever gives to a
+/// lent node gives to no other, since it would show that one the same secret.
+pub fn take_phase(pairs: &mut Vec<Pair>, is_lent: impl Fn(NodeId) -> bool) -> Vec<Pair> {
     let mut phase: Vec<Pair> = Vec::new();
     let mut left = Vec::new();
     for pair in pairs.drain(..) {
-        let clashes = |other: &Pair| other.to == pair.from || other.from == pair.to;
+        let clashes = |other: &Pair| {
+            let both = other.from == pair.from && (is_lent(other.to) || is_lent(pair.to));
+            both || other.to == pair.from || other.from == pair.to
+        };
         if phase.len() < PAIRS_AT_ONCE && !phase.iter().any(clashes) {
             phase.push(pair);
         } else {
@@ -90,7 +94,7 @@ mod tests {
         let mut pairs = vec![pair(1, 2), pair(2, 3), pair(3, 1), pair(1, 4), pair(5, 2)];
         let mut phases = Vec::new();
         while !pairs.is_empty() {
-            let phase = take_phase(&mut pairs);
+            let phase = take_phase(&mut pairs, |_| false);
             assert!(!phase.is_empty());
             for pair in &phase {
                 assert!(phase.iter().all(|other| other.to != pair.from));
@@ -98,6 +102,19 @@ mod tests {
             phases.push(phase.len());
         }
         assert_eq!(phases, [3, 1, 1]);
+    }
+
+    #[test]
+    fn whoever_gives_to_a_lent_node_gives_to_no_other_meanwhile() {
+        let node = |byte| NodeId([byte; 20]);
+        let pair = |from, to| Pair { from: node(from), to: node(to), slots: vec![] };
+        let mut pairs = vec![pair(1, 9), pair(1, 2), pair(3, 9), pair(3, 2), pair(1, 8)];
+        let mut phases = Vec::new();
+        while !pairs.is_empty() {
+            let phase = take_phase(&mut pairs, |id| id.0[0] >= 8);
+            phases.push(phase.iter().map(|it| (it.from.0[0], it.to.0[0])).collect::<Vec<_>>());
+        }
+        assert_eq!(phases, [vec![(1, 9), (3, 9)], vec![(1, 2), (3, 2)], vec![(1, 8)]]);
     }
 
     #[test]

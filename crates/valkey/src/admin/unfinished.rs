@@ -70,6 +70,7 @@ impl Admin {
         let mut finished = Finished::default();
         self.end_joins()?;
         self.end_jobs(&mut finished)?;
+        self.end_givers()?;
         self.restore_capacities()?;
         let mut pairs: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
         for Unfinished { from, to, partition } in open_slots(&self.knowing()) {

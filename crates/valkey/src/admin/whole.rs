@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use tidefs_model::Partition;
 
+use super::giving::Giver;
 use super::moves::{Carriage, StepKind};
 use super::{AdminError, Managed};
-use crate::endpoint::ADMIN_ACCOUNT;
 use crate::slot::any_name;
 use crate::wire::{Malformed, Reply, Request};
 
@@ -68,7 +68,6 @@ pub fn move_slots(
     slots: &[u16],
     bytes: u64,
 ) -> Result<Option<u64>, AdminError> {
-    prepare(carriage)?;
     let Carriage { from, work, .. } = carriage;
     let stopped = || carriage.waits_no_longer();
     work.limit.wait_for(bytes, stopped);
@@ -78,7 +77,9 @@ pub fn move_slots(
     // Others may have had their turn meanwhile.
     let run = || match work.is_stopped() {
         true => Ok(None),
-        false => run_jobs(carriage, slots, bytes).map(|()| Some(bytes)),
+        false => {
+            prepare(carriage).and_then(|()| run_jobs(carriage, slots, bytes)).map(|()| Some(bytes))
+        }
     };
     work.limit.giving(from.id(), stopped, run)
 }
@@ -110,12 +111,12 @@ fn run_jobs(carriage: &Carriage<'_>, slots: &[u16], bytes: u64) -> Result<(), Ad
     }
 }
 
-/// The source needs the admin's secret to be let in by the target; it keeps it in memory only.
+/// The source keeps what it is let in with by the target in memory only.
 fn prepare(carriage: &Carriage<'_>) -> Result<(), AdminError> {
-    let account = carriage.admin.access.login.account();
-    let secret = account.secret.reveal();
+    let Giver { name, secret, .. } = &carriage.giver;
+    carriage.giver.let_in(&carriage.to)?;
     let orders = [
-        Request::of(&["CONFIG", "SET", "masteruser", ADMIN_ACCOUNT, "masterauth", secret]),
+        Request::of(&["CONFIG", "SET", "masteruser", name, "masterauth", secret.reveal()]),
         Request::of(&["CONFIG", "SET", "cluster-slot-migration-log-max-len", JOBS_REMEMBERED]),
         Request::of(&["CONFIG", "SET", "slot-migration-max-failover-repl-bytes", LEFT_TO_SEND]),
     ];

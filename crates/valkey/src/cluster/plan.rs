@@ -80,7 +80,7 @@ pub fn plan(spec: &ClusterSpec, attempt: u8) -> Result<Vec<PlannedNode>, Process
             host,
             address,
             bus_port,
-            accounts: spec.secrets.accounts(),
+            accounts: spec.secrets.accounts(id),
             credentials: spec.network.of_node(id),
             lifetime: spec.lifetime,
             table,

@@ -38,7 +38,8 @@ fn the_secrets_of_another_file_system_open_nothing(kind: Kind) {
         [("tidefs", &secrets.data), ("tidefs-admin", &secrets.admin), ("default", &secrets.data)]
     {
         let mut socket = std::os::unix::net::UnixStream::connect(&own.node(0).socket).unwrap();
-        let words = format!("AUTH {name} {}\r\n", secret.reveal());
+        let shown = secret.shown_to(own.node(0).id);
+        let words = format!("AUTH {name} {}\r\n", shown.reveal());
         std::io::Write::write_all(&mut socket, words.as_bytes()).unwrap();
         let mut said = [0; 10];
         std::io::Read::read_exact(&mut socket, &mut said).unwrap();
@@ -47,8 +48,8 @@ fn the_secrets_of_another_file_system_open_nothing(kind: Kind) {
     assert_eq!(crate::fixture::read(&store, key, 3).unwrap(), b"own");
 }
 
-/// A node that stands where another one is expected is no member, even if it lets the client in: it
-/// is given nothing.
+/// A node that stands where another one is expected is not shown what it lets clients in with, nor given
+/// anything.
 fn a_node_in_the_place_of_another_is_given_nothing(kind: Kind) {
     let (Some(own), Some(other)) = (start(kind, 1), start(kind, 1)) else { return };
     let mut described = own.cluster().description().clone();
@@ -60,7 +61,10 @@ fn a_node_in_the_place_of_another_is_given_nothing(kind: Kind) {
     let Err(ConnectError::Store(error)) = tried else {
         panic!("a node was taken for another one");
     };
-    assert!(!matches!(error, StoreError::Denied { .. }), "its secret was right: {error}");
+    assert!(
+        matches!(error, StoreError::Denied { .. }),
+        "its own secret, for another node: {error}"
+    );
     let mut stranger = other.admin(0);
     assert_eq!(stranger.say("DBSIZE"), ":0\r\n", "nothing was written to it");
 }
@@ -97,14 +101,14 @@ const FORBIDDEN: [&str; 26] = [
 
 fn a_mount_may_do_nothing_but_its_work(kind: Kind) {
     let Some(running) = start(kind, 1) else { return };
-    let secret = running.cluster().secrets().data.reveal().to_owned();
-    let mut mount = Admin::log_in(&running.node(0).socket, "tidefs", &secret);
+    let secret = running.cluster().secrets().data.shown_to(running.node(0).id);
+    let mut mount = Admin::log_in(&running.node(0).socket, "tidefs", secret.reveal());
     for words in FORBIDDEN.iter().chain(&["SCAN 0"]) {
         let said = mount.say(words);
         assert!(said.starts_with("-NOPERM"), "{words}: {said}");
     }
-    let secret = running.cluster().secrets().check.reveal().to_owned();
-    let mut check = Admin::log_in(&running.node(0).socket, "tidefs-check", &secret);
+    let secret = running.cluster().secrets().check.shown_to(running.node(0).id);
+    let mut check = Admin::log_in(&running.node(0).socket, "tidefs-check", secret.reveal());
     for words in FORBIDDEN {
         let said = check.say(words);
         assert!(said.starts_with("-NOPERM"), "{words}: {said}");
@@ -134,7 +138,9 @@ fn secrets_stay_in_memory(kind: Kind) {
         }
         let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
         for secret in [&secrets.data, &secrets.admin] {
-            assert!(!text.contains(secret.reveal()), "{} holds a secret", path.display());
+            for secret in [secret, &secret.shown_to(node.id)] {
+                assert!(!text.contains(secret.reveal()), "{} holds a secret", path.display());
+            }
         }
     }
     let process = format!("/proc/{}", node.process.pid);

@@ -156,8 +156,9 @@ fn what_a_local_file_lost_is_told_from_what_a_later_one_never_had(kind: Kind) {
 fn a_node_that_half_joined_is_brought_in(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let newcomer = running.newcomer(kind);
-    let secret = running.cluster().secrets().admin.reveal();
-    let mut itself = crate::fixture::Admin::log_in(&newcomer.0.socket, "tidefs-admin", secret);
+    let secret = running.cluster().secrets().admin.shown_to(newcomer.0.id);
+    let mut itself =
+        crate::fixture::Admin::log_in(&newcomer.0.socket, "tidefs-admin", secret.reveal());
     assert_eq!(itself.say("CONFIG SET cluster-node-timeout 1000"), "+OK\r\n");
     let other = running.node(0);
     let (address, bus_port) = (other.address, other.bus_port);

@@ -110,8 +110,8 @@ impl Running {
     }
 
     pub fn admin(&self, number: usize) -> Admin {
-        let secret = self.cluster().secrets().admin.reveal();
-        Admin::log_in(&self.node(number).socket, "tidefs-admin", secret)
+        let secret = self.cluster().secrets().admin.shown_to(self.node(number).id);
+        Admin::log_in(&self.node(number).socket, "tidefs-admin", secret.reveal())
     }
 
     /// The number of the node that holds a partition.
@@ -161,7 +161,7 @@ impl Running {
             id: NodeId(id),
             class: NodeClass::Own,
             memory: NODE_MEMORY,
-            accounts: self.cluster().secrets().accounts(),
+            accounts: self.cluster().secrets().accounts(NodeId(id)),
             credentials: self.network.of_node(NodeId(id)),
             asker: Account::admin(self.cluster().secrets().admin.clone()),
             lifetime: Lifetime::Starter,

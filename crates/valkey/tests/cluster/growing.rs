@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidefs_model::{ByteSize, NodeId, PARTITIONS, Partition, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
-use tidefs_valkey::{
-    Admin, AdminError, ClusterDescription, Move, MoveOptions, MoveReport, Owner, StepKind,
-    Timeouts, find_nodes,
-};
+use tidefs_valkey::{Admin, AdminError, Move, MoveOptions, MoveReport, Owner, StepKind};
 
 use crate::fixture::{Kind, on_each_server, spec, start, write};
 use crate::load::Load;
@@ -218,31 +215,6 @@ fn a_request_to_stop_is_heard_by_those_that_wait_for_their_turn(kind: Kind) {
     assert_eq!(carried.load(Ordering::Relaxed), 1, "{report:?}");
 }
 
-fn nodes_that_nobody_wrote_down_are_found(kind: Kind) {
-    let Some(running) = start(kind, 2) else { return };
-    let secret = &running.cluster().secrets().admin;
-    let find = || find_nodes(running.directory.path(), secret, Timeouts::default());
-    let member = running.newcomer(kind);
-    running.changer(&[]).add_node(&member.0).unwrap();
-    let stranger = running.newcomer(kind);
-    let mut all = running.nodes().to_vec();
-    all.extend([member.0.clone(), stranger.0.clone()]);
-    all.sort_by_key(|node| node.id);
-    assert_eq!(find(), all);
-    let cluster = ClusterDescription { nodes: find() };
-    let admin = Admin::connect(&cluster, secret.clone(), Timeouts::default()).unwrap();
-    let members = admin.description().nodes;
-    assert_eq!(members.len(), 3);
-    assert!(!members.contains(&stranger.0));
-    stranger.0.stop().unwrap();
-    member.0.stop().unwrap();
-    let mut first = running.nodes().to_vec();
-    first.sort_by_key(|node| node.id);
-    assert_eq!(find(), first);
-    let wrong = tidefs_valkey::Secret::from_text("wrong");
-    assert_eq!(find_nodes(running.directory.path(), &wrong, Timeouts::default()), []);
-}
-
 /// Four nodes give to each other in a ring, so that each both gives and takes.
 fn many_nodes_give_and_take(kind: Kind) {
     let Some(running) = start(kind, 4) else { return };
@@ -294,7 +266,6 @@ fn a_full_node_gives_partitions_away(kind: Kind) {
 
 on_each_server![
     a_full_node_gives_partitions_away,
-    nodes_that_nobody_wrote_down_are_found,
     many_nodes_give_and_take,
     two_nodes_become_three_and_two_again_under_load,
     what_is_observed_is_so,

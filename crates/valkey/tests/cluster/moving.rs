@@ -35,7 +35,7 @@ fn open(running: &Running, partition: Partition, from: usize, to: usize) {
 
 fn carry(running: &Running, keys: &[Vec<u8>], from: usize, to: usize) {
     let port = running.node(to).address.port().to_string();
-    let secret = running.cluster().secrets().admin.reveal().to_owned();
+    let secret = running.cluster().secrets().admin.shown_to(running.node(to).id);
     for key in keys {
         let words: [&[u8]; 9] = [
             b"MIGRATE",
@@ -46,7 +46,7 @@ fn carry(running: &Running, keys: &[Vec<u8>], from: usize, to: usize) {
             b"5000",
             b"AUTH2",
             b"tidefs-admin",
-            secret.as_bytes(),
+            secret.reveal().as_bytes(),
         ];
         assert_eq!(running.admin(from).ask(&words), "+OK\r\n");
     }
