@@ -216,3 +216,91 @@ impl Admission for Entrance {
         self.store.admit();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, Signal, kill_process};
+    use tidefs_model::ByteSize;
+    use tidefs_valkey::{Authority, Cluster, ClusterSpec, Lifetime, Network, Options, Secrets};
+
+    use super::*;
+    use crate::storage::choose_server;
+
+    fn keeper(paths: &Paths) -> Doorkeeper {
+        std::fs::create_dir(paths.nodes()).unwrap();
+        let spec = ClusterSpec {
+            server: choose_server(None).unwrap().path,
+            directory: paths.nodes(),
+            hosts: Vec::new(),
+            nodes: 2,
+            node_memory: ByteSize::mib(32),
+            head_room: ByteSize::mib(4),
+            secrets: Secrets::from_seed(&[1; 32]),
+            network: Network::Guarded(Authority::from_seed(&[2; 32])),
+            seed: getrandom::u64().unwrap().to_le_bytes().repeat(4).try_into().unwrap(),
+            lifetime: Lifetime::Starter,
+        };
+        let cluster = Cluster::start(&spec).unwrap();
+        let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
+        let pass = nodes.pass(nodes.secrets().data.clone());
+        let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
+        let admitted = Admitted::new(store, SystemClock.steady());
+        let list = Mutex::new(List { admitted, leaving: BTreeSet::new() });
+        Doorkeeper { nodes, list, paths: paths.clone() }
+    }
+
+    /// Also where the mount has moved meanwhile, and is not silent any more.
+    #[test]
+    fn an_expulsion_of_which_a_node_has_yet_to_hear_goes_on() {
+        if std::env::var("TIDEFS_TEST_WITHOUT").is_ok_and(|names| names.contains("server")) {
+            eprintln!("left out: server is named in TIDEFS_TEST_WITHOUT");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let keeper = keeper(&Paths::new(folder.path().to_owned()));
+        let mount = MountId(7);
+        let account = keeper.let_in(mount).unwrap();
+        let logs_in = || {
+            let roster = keeper.nodes.vouched();
+            Valkey::connect_as_mount(roster, account.clone(), Options::default()).is_ok()
+        };
+        assert!(logs_in());
+        let pid = keeper.nodes.nodes()[0].1.process.pid as i32;
+        let tell = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        tell(Signal::STOP);
+        keeper.expel(vec![mount]);
+        tell(Signal::CONT);
+        assert_eq!(keeper.list().leaving, BTreeSet::from([mount]));
+        keeper.watch();
+        assert_eq!(keeper.list().leaving, BTreeSet::new());
+        assert!(!logs_in());
+        keeper.nodes.stop_all();
+    }
+
+    /// What a mount writes right after it joined must not be lost because a node does not know it yet.
+    #[test]
+    fn whoever_is_let_in_is_known_to_all_nodes() {
+        if std::env::var("TIDEFS_TEST_WITHOUT").is_ok_and(|names| names.contains("server")) {
+            eprintln!("left out: server is named in TIDEFS_TEST_WITHOUT");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let keeper = keeper(&Paths::new(folder.path().to_owned()));
+        let node = keeper.nodes.nodes()[0].1.clone();
+        let tell = |signal| {
+            kill_process(Pid::from_raw(node.process.pid as i32).unwrap(), signal).unwrap();
+        };
+        tell(Signal::STOP);
+        let account = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Longer than one order takes.
+                std::thread::sleep(Duration::from_secs(4));
+                tell(Signal::CONT);
+            });
+            keeper.nodes.let_in(MountId(7)).unwrap()
+        });
+        let roster = Arc::new(tidefs_valkey::ClusterDescription { nodes: vec![node] });
+        assert!(Valkey::connect_as_mount(roster, account, Options::default()).is_ok());
+        keeper.nodes.stop_all();
+    }
+}
