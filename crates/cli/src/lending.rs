@@ -8,5 +8,5 @@ mod words;
 
 pub use channel::{Channel, ChannelError, ChannelKey};
 pub use offers::Offers;
-pub use service::{Identities, Service, listen};
+pub use service::{Service, listen};
 pub use words::{ANSWER_WAIT, Certificate, FromBorrower, State, ToBorrower, digits_of, secret_of};

@@ -1,6 +1,5 @@
 //! Listens for lenders, and has the manager take their nodes in and give them back.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -112,6 +111,7 @@ impl Service {
         peer: IpAddr,
         lent: &mut Option<Lent>,
     ) -> Result<(), ChannelError> {
+        let mut offered = None;
         loop {
             let word = match channel.hear() {
                 Err(ChannelError::Forged) => {
@@ -125,9 +125,13 @@ impl Service {
             let answer = match (word, *lent) {
                 (ToBorrower::Offer { memory_bytes, id, key }, _) => {
                     let terms = self.terms(ByteSize(memory_bytes), &id, &key);
+                    offered = terms.is_ok().then_some(id);
                     terms.unwrap_or_else(FromBorrower::Refused)
                 }
                 (ToBorrower::Join { .. }, Some(_)) => refused("this connection has a node already"),
+                (ToBorrower::Join { id, .. }, None) if offered.as_ref() != Some(&id) => {
+                    refused("what joins was not offered on this connection")
+                }
                 (ToBorrower::Join { id, port, bus_port, memory_bytes }, None) => {
                     let address = SocketAddr::new(peer, port);
                     match self.join(&id, address, bus_port, memory_bytes, channel.key()) {
@@ -157,16 +161,16 @@ impl Service {
         }
     }
 
-    /// Nobody gets a certificate of a node that there is or was.
+    /// Nobody gets a certificate of a node that there is, was, or was offered.
     fn terms(&self, memory: ByteSize, id: &str, key: &str) -> Result<FromBorrower, String> {
         if memory < NODE_MEMORY_MIN {
             return Err(format!("{memory} is too little; {NODE_MEMORY_MIN} is the least"));
         }
         let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
-        if self.nodes.identities().ids.contains(&id) || self.offers.waits(id) {
+        let key = secret_of(key).map_err(|_| "64 hexadecimal digits are a key".to_owned())?;
+        if !self.nodes.claim(id) {
             return Err(format!("{id} is the identity of another node"));
         }
-        let key = secret_of(key).map_err(|_| "64 hexadecimal digits are a key".to_owned())?;
         let certificate = match self.nodes.network() {
             Network::Trusted => None,
             Network::Guarded(authority) => Some(Certificate {
@@ -188,10 +192,8 @@ impl Service {
         key: ChannelKey,
     ) -> Result<NodeId, String> {
         let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
-        let known = self.nodes.identities();
-        let is_taken = known.ids.contains(&id) || known.addresses.contains(&address);
-        if is_taken {
-            return Err(format!("{id} at {address} claims the identity of another node"));
+        if self.nodes.addresses().contains(&address) {
+            return Err(format!("{id} at {address} claims the address of another node"));
         }
         self.is_that_node(id, address, &key)?;
         let node = NodeDescription {
@@ -301,11 +303,4 @@ impl Drop for Place {
 
 fn refused(why: &str) -> FromBorrower {
     FromBorrower::Refused(why.to_owned())
-}
-
-/// What tells nodes from each other.
-#[derive(Debug, Default)]
-pub struct Identities {
-    pub ids: BTreeSet<NodeId>,
-    pub addresses: BTreeSet<SocketAddr>,
 }

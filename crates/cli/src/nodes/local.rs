@@ -5,7 +5,8 @@
 //! people can name a node that is gone. Whoever else wants to reach or end the nodes reads the
 //! cluster's record, which is written before a node is used and after it has gone.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use tidefs_valkey::{
 };
 
 use super::accounts::Accounts;
-use crate::lending::{Identities, Offers};
+use crate::lending::Offers;
 use crate::state::{ClusterRecord, Paths, room};
 
 /// Cheap to clone.
@@ -54,7 +55,7 @@ struct Roster {
     /// Nodes that ended by themselves and were dealt with.
     buried: Vec<DeadNode>,
     /// Of all nodes that there were and are; none comes back.
-    identities: Identities,
+    identities: BTreeSet<NodeId>,
     /// Where nodes are being started.
     starting: Vec<IpAddr>,
     /// No node is started any more.
@@ -83,7 +84,7 @@ pub struct Lost {
 impl Roster {
     fn add(&mut self, node: NodeDescription) {
         self.given += 1;
-        self.identities.ids.insert(node.id);
+        self.identities.insert(node.id);
         self.nodes.push((self.given, node));
     }
 }
@@ -147,14 +148,15 @@ impl LocalNodes {
         &self.0.offers
     }
 
-    /// What no other node may have.
-    pub fn identities(&self) -> Identities {
-        let roster = self.roster();
-        let there = describe(&roster).nodes;
-        Identities {
-            ids: roster.identities.ids.clone(),
-            addresses: there.iter().map(|node| node.address).collect(),
-        }
+    /// Where nodes are that there are.
+    pub fn addresses(&self) -> BTreeSet<SocketAddr> {
+        describe(&self.roster()).nodes.iter().map(|node| node.address).collect()
+    }
+
+    /// Sets an identity aside for a node that is being offered. `false`: another one has it, had it, or was
+    /// offered with it.
+    pub fn claim(&self, id: NodeId) -> bool {
+        self.roster().identities.insert(id)
     }
 
     /// Its process, or its lender, is known to have ended.

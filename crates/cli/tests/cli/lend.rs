@@ -103,7 +103,7 @@ secret = bytes.fromhex(open(secret_file).read().strip())
 key = code(secret, b"tidefs lend 1", theirs.encode(), b" ", ours.encode()).digest()
 lines.write(ours + "\n")
 for number, claim in enumerate(json.loads(claims)):
-    text = json.dumps(dict(join=dict(claim, bus_port=2, memory_bytes=1 << 26)))
+    text = json.dumps(claim)
     mac = code(key, b"lender", number.to_bytes(8, "big"), text.encode()).hexdigest()
     lines.write(mac + " " + text + "\n")
     lines.flush()
@@ -379,27 +379,42 @@ fn who_must_not_lend_is_refused_with_the_reason() {
     borrower.ends();
 }
 
-/// Neither an own node's identity, nor its address, nor that of a node that another has lent.
+fn offer(id: &str) -> Value {
+    json!({"offer": {"id": id, "key": "11".repeat(32), "memory_bytes": 1 << 26}})
+}
+
+fn join(id: &str, port: u16) -> Value {
+    json!({"join": {"id": id, "port": port, "bus_port": 2, "memory_bytes": 1 << 26}})
+}
+
+/// Neither an own node's identity, nor its address, nor that of a node that another has lent, or offers.
 fn claims_another_identity(borrower: &Borrower) {
     let seen = status(&borrower.world);
-    let (id, endpoint) = (&seen["nodes"][0]["id"], seen["nodes"][0]["endpoint"].as_str().unwrap());
+    let [id, endpoint] = ["id", "endpoint"].map(|name| seen["nodes"][0][name].as_str().unwrap());
     let port: u16 = endpoint.rsplit_once(':').unwrap().1.parse().unwrap();
-    let claims = [
-        json!({"id": id, "port": 1}),
-        json!({"id": "ab".repeat(20), "port": port}),
-        json!({"id": "nonsense", "port": 1}),
-    ];
+    let (new, newer) = ("ab".repeat(20), "ac".repeat(20));
+    let claims =
+        [offer(id), join(id, 1), offer(&new), join(&new, port), join(&newer, 1), offer("nonsense")];
     let said = borrower.claim(&claims);
-    for line in &said[..2] {
-        assert!(line.contains("claims the identity of another node"), "{line}");
+    let expected = [
+        "is the identity of another node",
+        "was not offered on this connection",
+        "terms",
+        "claims the address of another node",
+        "was not offered on this connection",
+        "40 hexadecimal digits",
+    ];
+    for (line, expected) in said.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}");
     }
-    assert!(said[2].contains("40 hexadecimal digits"), "{}", said[2]);
+    let said = borrower.claim(&[offer(&new)]);
+    assert!(said[0].contains("is the identity of another node"), "{}", said[0]);
     borrower.is_untouched();
     let lender = borrower.lender("128MiB", &borrower.secret_file());
     let seen = borrower.until("it is taken in", rests_with(1));
     let lent = victims(&seen).next().expect("the victim")["id"].clone();
-    let said = borrower.claim(&[json!({"id": lent, "port": 1})]);
-    assert!(said[0].contains("claims the identity of another node"), "{}", said[0]);
+    let said = borrower.claim(&[offer(lent.as_str().unwrap())]);
+    assert!(said[0].contains("is the identity of another node"), "{}", said[0]);
     lender.send(Signal::TERM);
     lender.end().succeeded();
     borrower.until("it has gone", rests_with(0));
@@ -412,8 +427,8 @@ fn whoever_is_not_the_node_that_is_lent_hears_nothing() {
     let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
     let id = "cd".repeat(20);
     let (impostor, port) = borrower.impostor(&id);
-    let said = borrower.claim(&[json!({"id": id, "port": port})]);
-    assert!(said[0].contains("does not let this file system in"), "{}", said[0]);
+    let said = borrower.claim(&[offer(&id), join(&id, port)]);
+    assert!(said[1].contains("does not let this file system in"), "{}", said[1]);
     // What it hears is no request, and it says so and ends.
     let heard = impostor.end();
     assert!(heard.stdout.lines().count() <= 1, "{}", heard.stdout);
@@ -428,8 +443,8 @@ fn whoever_is_not_the_node_that_is_lent_sees_no_secret_of_the_cluster() {
     let Some(borrower) = Borrower::start("valkey", &options) else { return };
     let id = "cd".repeat(20);
     let (mut impostor, port) = borrower.impostor(&id);
-    let said = borrower.claim(&[json!({"id": id, "port": port})]);
-    assert!(said[0].contains("does not prove to be what is lent"), "{}", said[0]);
+    let said = borrower.claim(&[offer(&id), join(&id, port)]);
+    assert!(said[1].contains("does not prove to be what is lent"), "{}", said[1]);
     let told = impostor.says("ACL USERS");
     let asked: Vec<_> = told.lines().filter(|line| line.starts_with("AUTH")).collect();
     assert!(asked.len() == 1 && asked[0].starts_with("AUTH tidefs-newcomer "), "{told}");
