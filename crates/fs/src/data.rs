@@ -8,8 +8,7 @@
 //!   buffer, on their way or stored.
 //! - Two sends of one stripe never overtake each other: a stripe has one send in flight at most.
 //! - The inode's record never counts written bytes before the store has them, where another mount
-//!   could read them; see `at_once`. Only for places of appends it does, so that nobody else appends
-//!   there; see `append`.
+//!   could read them; see `at_once`, and `behind` for what others append.
 //! - A write that failed after it returned is reported once by each handle, at its next write or
 //!   flush. Its bytes are gone then: the range reads as the store has it, and the size falls back
 //!   to what is stored.
@@ -25,6 +24,7 @@ mod ahead;
 mod append;
 mod arrived;
 mod at_once;
+mod behind;
 mod buffers;
 mod commit;
 mod delete;
@@ -374,6 +374,7 @@ impl<S: Store> DataPath<S> {
     pub fn tell_owed(&self) {
         let owing = std::mem::take(&mut *self.owing());
         for file in owing.iter().filter_map(Weak::upgrade) {
+            file.send_for_others(true);
             if let Err(error) = file.tell_appends() {
                 tracing::debug!(%error, "what was appended is not in the store yet");
             }

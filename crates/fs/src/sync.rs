@@ -14,6 +14,15 @@ pub use locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 #[cfg(not(test))]
 pub use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Lets a moment pass. In a schedule that is one in which any other thread may go on.
+pub fn pause(moment: std::time::Duration) {
+    #[cfg(test)]
+    if schedule::is_scheduled() {
+        return schedule::step();
+    }
+    std::thread::sleep(moment);
+}
+
 /// Work for a thread of a pool. In a schedule it is a thread of its own, which begins at any time.
 #[cfg(test)]
 pub fn begin_elsewhere(work: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>> {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tidefs_store::{Store, caller};
 
@@ -32,6 +33,10 @@ struct Place {
     cuts: u64,
     /// Until the bytes are where everybody looks for the end.
     promise: Option<Promise>,
+    /// The store was asked for it.
+    is_asked: bool,
+    /// For how long this append has waited for those of others before it.
+    waited: Duration,
 }
 
 /// The appends of this mount that have not ended. Held for moments only, and never across a call of the
@@ -116,20 +121,30 @@ impl<S: Store> Striped<S> {
         errors: &ErrorCursor,
         bytes: &[u8],
     ) -> Result<Range<u64>, Error> {
-        for _ in 0..ATTEMPTS {
-            let (offset, cuts) = match &*place {
-                Some(place) => (place.offset, place.cuts),
+        // Each time a place is found, and then taken.
+        for _ in 0..2 * ATTEMPTS {
+            let (offset, cuts, is_asked) = match place {
+                Some(place) => {
+                    if place.is_asked {
+                        self.wait_for_earlier(&mut place.waited)?;
+                    }
+                    (place.offset, place.cuts, place.is_asked)
+                }
                 None => {
-                    let (offset, cuts) = self.ask_for_place(bytes.len() as u64)?;
-                    *place = Some(Place { offset, cuts, promise: None });
-                    (offset, cuts)
+                    *place = Some(self.ask_for_place(bytes.len() as u64)?);
+                    continue;
                 }
             };
             if offset + bytes.len() as u64 > FILE_BYTES_MAX {
                 return Err(Error::FileTooLarge);
             }
             match self.write_unless_cut(errors, offset, bytes, Some(cuts))? {
-                Some(taken) => return Ok(offset..offset + taken as u64),
+                Some(taken) => {
+                    if is_asked {
+                        self.send_shared()?;
+                    }
+                    return Ok(offset..offset + taken as u64);
+                }
                 None => *place = None,
             }
         }
@@ -152,16 +167,16 @@ impl<S: Store> Striped<S> {
         appends.promises += 1;
         appends.made += 1;
         let promise = Some(Promise(Arc::clone(&self.appends)));
-        *place = Some(Place { offset, cuts, promise });
+        *place = Some(Place { offset, cuts, promise, is_asked: false, waited: Duration::ZERO });
     }
 
-    /// The store hands out a place behind all that any mount has written or promised. Answers as well how
-    /// often the file had been cut then.
-    fn ask_for_place(self: &Arc<Self>, bytes: u64) -> Result<(u64, u64), Error> {
+    /// The store hands out a place behind all that any mount has written or promised.
+    fn ask_for_place(self: &Arc<Self>, bytes: u64) -> Result<Place, Error> {
         self.appends().asking += 1;
         let _asking = Asking(&self.appends);
         self.tell_appends()?;
-        self.reserve(bytes)
+        let (offset, cuts) = self.reserve(bytes)?;
+        Ok(Place { offset, cuts, promise: None, is_asked: true, waited: Duration::ZERO })
     }
 
     /// The store knows how far the file is promised, or cannot be told.
@@ -222,7 +237,7 @@ impl<S: Store> Striped<S> {
     fn promise(&self, _order: &MutexGuard<'_, ()>, end: u64) -> Result<(), Error> {
         let stored = self.record.promise(end)?;
         let mut state = self.state();
-        self.adopt(&mut state, stored);
+        self.learn(&mut state, stored);
         state.reserved(end);
         Ok(())
     }
@@ -248,8 +263,8 @@ impl<S: Store> Striped<S> {
             let least = self.state().pending_end().max(promised);
             if let Some((stored, place)) = self.record.reserve(bytes, least)? {
                 let mut state = self.state();
-                self.adopt(&mut state, stored);
-                state.reserved(place + bytes);
+                self.learn(&mut state, stored);
+                state.placed(place, place + bytes);
                 // Whoever cuts the file waits for this: the place is one of after the last cut.
                 return Ok((place, state.cuts()));
             }

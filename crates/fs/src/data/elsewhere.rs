@@ -22,6 +22,11 @@ impl<S: Store> DataPath<S> {
         *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
+    /// Others may look at files while this mount works on them.
+    pub(super) fn has_company(&self) -> bool {
+        !self.others.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Those of some removed files that no other mount has open. The rest is asked about again
     /// later.
     pub(super) fn unused(&self, removed: Vec<Removed>) -> Vec<Removed> {

@@ -100,10 +100,15 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// Has the store know of what was appended while this mount was alone.
+    /// Has the store know of what was appended while this mount was alone, and begins to send the bytes.
     pub fn tell_appends(&self) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.in_a_term(|| striped.tell_appends()),
+            Bytes::Striped(striped) => striped.in_a_term(|| {
+                let has_told = striped.has_told_appends();
+                striped.tell_appends()?;
+                striped.send_for_others(!has_told);
+                Ok(())
+            }),
             Bytes::Pinned(_) => Ok(()),
         }
     }

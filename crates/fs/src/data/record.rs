@@ -196,6 +196,15 @@ impl<S: Store> Record<S> {
         }
     }
 
+    /// Reads the record. Answers as well how far places of appends were handed out.
+    pub fn look(&self) -> Result<(Stored, u64), Error> {
+        let field = keys::inode(self.ino);
+        let mut outcome = self.store.batch(self.home, &Batch::new().read(field))?;
+        let record = outcome.take(0).ok_or(Error::Stale)?;
+        let stored = Stored::of(&Inode::decode(self.ino, &record)?);
+        Ok((stored, u64_at(&record, APPENDS)))
+    }
+
     /// Removes the inode and its extended attributes.
     pub fn remove(&self) -> Result<(), Error> {
         self.store.batch(self.home, &without_record(Batch::new(), self.ino))?;

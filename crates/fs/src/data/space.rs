@@ -33,6 +33,7 @@ impl<S: Store> Striped<S> {
             return Ok(());
         }
         self.clear_residue_before(size)?;
+        let _alone = self.alone_to_reach(size)?;
         let _order = self.committing();
         self.record.set_sparse(true);
         let now = self.path.clock.now();

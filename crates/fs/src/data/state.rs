@@ -109,6 +109,10 @@ pub(super) struct State {
     cuts: u64,
     /// The store gives nobody else a place before this, as far as this mount asked for that.
     reserved: u64,
+    /// Other mounts were given places before this, and may not have counted all of their bytes.
+    awaited: u64,
+    /// Others make the file longer while this mount appends.
+    pub is_shared: bool,
     /// Handles that only read.
     pub readers: u32,
     outgrown: Option<Outgrown>,
@@ -137,6 +141,8 @@ impl State {
             foreign: false,
             cuts: 0,
             reserved: 0,
+            awaited: 0,
+            is_shared: false,
             readers: 0,
             outgrown: None,
             growths: 0,
@@ -186,6 +192,29 @@ impl State {
         self.reserved = self.reserved.max(end);
     }
 
+    /// The store handed out a place, and the record is known as of then.
+    pub fn placed(&mut self, place: u64, end: u64) {
+        let known = self.reserved_end();
+        if place > known {
+            (self.awaited, self.is_shared) = (place, true);
+        }
+        // It lies before that where another mount has cut the file since.
+        self.reserved = if place < known { end } else { self.reserved.max(end) };
+    }
+
+    /// There are places of others before those of this mount, and the record does not count all of their
+    /// bytes.
+    pub fn is_behind_others(&self) -> bool {
+        self.stored.size < self.awaited
+    }
+
+    /// Others were given places before `promised` at most. Where that is 0 they are waited for no more.
+    pub fn awaits_others_before(&mut self, promised: u64) {
+        if promised < self.awaited {
+            self.awaited = 0;
+        }
+    }
+
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
@@ -215,7 +244,7 @@ impl State {
     }
 
     /// Where the first byte lies, from `from` on, that was written and has not arrived.
-    fn missing_from(&self, from: u64) -> u64 {
+    pub fn missing_from(&self, from: u64) -> u64 {
         let Ok(first) = u32::try_from(from / u64::from(self.stripe_size.bytes())) else {
             return u64::MAX;
         };
@@ -248,6 +277,7 @@ impl State {
         if by_others {
             self.ahead.clear();
             self.foreign = true;
+            self.is_shared |= self.reserved > 0 && stored.size > before;
             self.outgrows(before);
         }
     }
@@ -390,7 +420,7 @@ impl State {
         self.committing = Arrived::default();
         self.residue_end = 0;
         self.cuts += 1;
-        self.reserved = 0;
+        (self.reserved, self.awaited) = (0, 0);
         self.changed = self.changed.map(|_| now);
         self.settle_time(self.changed);
     }

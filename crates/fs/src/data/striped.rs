@@ -133,6 +133,14 @@ impl<S: Store> Striped<S> {
         }
     }
 
+    /// The record was read, or changed in a way that its version does not count.
+    pub fn learn(&self, state: &mut State, stored: Stored) {
+        if stored.version > state.stored.version {
+            state.adopt(stored, true);
+            self.forget_marks();
+        }
+    }
+
     /// Another mount may have truncated the file and removed marks.
     fn forget_marks(&self) {
         self.marked().clear();

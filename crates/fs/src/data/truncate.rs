@@ -25,7 +25,7 @@ const EXACT_ATTEMPTS: usize = 24;
 
 impl<S: Store> Striped<S> {
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<(), Error> {
-        let _alone = self.alone();
+        let _alone = self.alone_to_reach(size)?;
         let _order = self.committing();
         let mut gone = {
             let state = self.state();
@@ -57,7 +57,7 @@ impl<S: Store> Striped<S> {
                 }
                 Resized::Changed(stored) => {
                     gone = size..stored.size;
-                    self.adopt(&mut self.state(), stored);
+                    self.learn(&mut self.state(), stored);
                 }
             }
         }

@@ -108,6 +108,10 @@ fn a_file_whose_home_does_not_answer_keeps_nobody_out_and_is_told_later() {
     first.keep_up();
     let found = second.lookup(Ino::ROOT, b"file").expect("found").attr;
     assert_eq!((found.ino, found.size), (ino, 0), "the bytes are on their way");
+    eventually("they arrive", || {
+        first.tick().expect("housekeeping");
+        second.getattr(ino, None).map(|it| it.size) == Ok(5)
+    });
     let yours = second.open(ino, APPEND).expect("opened").handle;
     append(&second, yours, b"yours");
     second.release(yours).expect("closed");
@@ -172,4 +176,23 @@ fn an_append_after_a_cut_begins_there_also_where_an_earlier_one_is_not_forgotten
     append(&first, handle, b"first");
     assert_eq!(first.write(handle, 0, b"then ", Some(&waits), false), Ok(5));
     assert_eq!(content(&first), b"firstthen ");
+}
+
+#[test]
+fn what_was_written_alone_is_sent_when_another_mount_comes() {
+    for grows in [false, true] {
+        let (bed, _, first, (ino, handle)) = alone();
+        append(&first, handle, b"mine ");
+        if grows {
+            let longer = SetAttr { size: Some(6), ..SetAttr::default() };
+            first.setattr(ino, None, &longer).expect("longer");
+        }
+        let second = come(&bed, &first);
+        let expected: &[u8] = if grows { b"mine \0" } else { b"mine " };
+        // No time passes.
+        eventually("the bytes are there", || {
+            first.tick().expect("housekeeping");
+            content(&second) == expected
+        });
+    }
 }

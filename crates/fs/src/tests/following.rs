@@ -4,7 +4,7 @@ use tidefs_model::Ino;
 
 use super::bed::{Bed, ME, SECOND, WRITE, eventually};
 use crate::data::AppendedAt;
-use crate::{Fs, Handle, OpenMode};
+use crate::{Fs, Handle, OpenMode, SetAttr, SpaceMode};
 
 type Mount = Fs<std::sync::Arc<tidefs_store::Embedded>>;
 
@@ -96,4 +96,43 @@ fn bytes_that_have_not_arrived_are_not_counted_and_those_that_wait_long_are_sent
         size(&second, ino) == 11
     });
     assert_eq!(read(&second, follower, 0), b"firstsecond");
+}
+
+#[test]
+fn an_append_behind_bytes_that_have_not_arrived_is_not_behind_zeros() {
+    let (bed, (first, log), (second, follower), ino) = two();
+    append(&first, log, b"second");
+    let theirs = second.open(ino, APPEND).expect("opened").handle;
+    std::thread::scope(|scope| {
+        let third = scope.spawn(|| {
+            append(&second, theirs, b"third");
+            second.fsync(theirs).expect("stored");
+        });
+        while !third.is_finished() {
+            bed.pass(SECOND / 10);
+            first.tick().expect("housekeeping");
+            second.tick().expect("housekeeping");
+            std::thread::sleep(SECOND / 1000);
+            assert!(!read(&second, follower, 0).contains(&0));
+        }
+    });
+    assert_eq!(read(&second, follower, 0), b"firstsecondthird");
+}
+
+#[test]
+fn a_file_is_made_longer_when_what_was_written_before_has_arrived() {
+    for allocates in [false, true] {
+        let (_bed, (first, log), (second, _), ino) = two();
+        first.tick().expect("housekeeping");
+        first.write(log, 5, b"second", None, false).expect("written");
+        if allocates {
+            first.allocate(log, 0, 13, SpaceMode::Allocate, false).expect("allocated");
+        } else {
+            let longer = SetAttr { size: Some(13), ..SetAttr::default() };
+            first.setattr(ino, None, &longer).expect("longer");
+        }
+        assert_eq!(size(&second, ino), 13);
+        let reader = second.open(ino, READ).expect("opened").handle;
+        assert_eq!(read(&second, reader, 0), b"firstsecond\0\0");
+    }
 }

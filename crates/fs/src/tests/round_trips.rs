@@ -8,6 +8,7 @@ use tidefs_model::{Ino, ManualClock, Time};
 use tidefs_store::{Batch, Embedded, Faulty, Operation, Store};
 
 use super::bed::{ME, WRITE, Watched};
+use crate::data::AppendedAt;
 use crate::inode::Inode;
 use crate::{Error, Fs, Handle, Kind, OpenMode, RenameMode, SetAttr, SetTime, XattrMode, keys};
 
@@ -165,6 +166,21 @@ fn a_record_that_this_mount_changed_is_known_as_it_is() {
         fs.unlink(counting.directory, b"other").expect("removed");
     });
     assert_eq!(fs.getattr(ino, None).expect("attributes").mtime, Time(5));
+}
+
+#[test]
+fn a_mount_that_is_alone_asks_nobody_to_append_and_sends_nothing_to_make_a_file_longer() {
+    let counting = Counting::new();
+    let ino = counting.make(b"file");
+    let handle = counting.fs.open(ino, WRITE).expect("opened").handle;
+    let append = |fs: &Fs<Counted>| {
+        fs.write(handle, 0, b"record", Some(&AppendedAt::default()), false).expect("appended")
+    };
+    assert_eq!(counting.count(|fs, _| append(fs)), (6, 0));
+    let longer = SetAttr { size: Some(5000), ..SetAttr::default() };
+    let (grown, calls) = counting.count(|fs, _| fs.setattr(ino, None, &longer));
+    assert_eq!((grown.map(|attr| attr.size), calls), (Ok(5000), 2));
+    assert!(counting.fs.handles.file(handle).expect("open").file.has_unsent());
 }
 
 #[test]

@@ -235,3 +235,35 @@ fn a_reader_sees_what_was_written_before_it_began_and_after_each_cut_nothing_of_
         assert_eq!(bed.elsewhere(), bed.rig.all());
     });
 }
+
+#[test]
+fn what_is_seen_of_a_file_that_two_mounts_append_to_is_never_zeros() {
+    let no_zeros = |found: &[u8], who: &str| {
+        let zero = found.iter().position(|byte| *byte == 0);
+        assert_eq!(zero, None, "{who} finds a zero, of {} bytes", found.len());
+    };
+    let appends = move |rig: &Rig<Stepping>, of: u8| {
+        for number in 1..=3 {
+            let record = [16 * of + number; 1500];
+            append(&rig.file, &rig.cursor(), &record, true, &new_end()).expect("appended");
+            no_zeros(&rig.all(), "who appended");
+        }
+        rig.flush();
+    };
+    let programs = |bed: &Arc<Bed>| {
+        let other = bed.rig.other_mount();
+        let follows =
+            move |bed: &Bed| (0..6).for_each(|_| no_zeros(&bed.elsewhere(), "who follows"));
+        vec![
+            program(bed, move |bed| appends(&bed.rig, 1)),
+            program(bed, move |_| appends(&other, 2)),
+            program(bed, follows),
+        ]
+    };
+    explore(programs, |bed| {
+        let mut records: Vec<_> = bed.elsewhere().chunks(1500).map(<[u8]>::to_vec).collect();
+        records.sort();
+        let expected = [17, 18, 19, 33, 34, 35].map(|number| vec![number; 1500]);
+        assert!(records == expected, "{} records", records.len());
+    });
+}

@@ -1,8 +1,14 @@
 //! Several mounts on one file.
 
-use tidefs_store::Operation;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::rig::{STRIPE, append, new_end, pattern, rig};
+use tidefs_store::{Faulty, Operation};
+
+use super::rig::{
+    Rig, STRIPE, append, config, embedded, eventually, new_end, pattern, rig, rig_over,
+};
+use crate::Config;
 use crate::data::ReadAhead;
 
 const S: usize = STRIPE as usize;
@@ -128,4 +134,50 @@ fn growing_a_file_that_grew_elsewhere_takes_nothing_away_below_the_new_size() {
     other.flush();
     rig.file.truncate(3 * STRIPE).unwrap();
     assert_eq!(rig.all(), [1; 3 * S]);
+}
+
+#[test]
+fn an_append_with_company_takes_one_call_and_one_among_those_of_others_three() {
+    let rig = rig(Vec::new());
+    let other = rig.other_mount();
+    let calls = || rig.store.count(Operation::Batch) + rig.store.count(Operation::Write);
+    let appended = |to: &Rig| {
+        let before = calls();
+        append(&to.file, &to.cursor(), b"record", true, &new_end()).unwrap();
+        calls() - before
+    };
+    assert_eq!([appended(&rig), appended(&rig)], [1, 1]);
+    rig.flush();
+    assert_eq!(appended(&other), 1, "it does not know yet that others append");
+    other.flush();
+    assert_eq!([appended(&rig), appended(&other), appended(&rig)], [3, 3, 3]);
+}
+
+#[test]
+fn an_append_waits_for_those_before_it_and_not_for_ever() {
+    let short = Config { dirty_age_max: Duration::from_millis(10), ..config() };
+    let rig = rig_over(Arc::new(Faulty::new(embedded(), Vec::new())), &short);
+    let other = rig.other_mount();
+    append(&other.file, &other.cursor(), b"other ", true, &new_end()).unwrap();
+    let mine = append(&rig.file, &rig.cursor(), b"mine", true, &new_end());
+    assert_eq!(mine, Ok(6..10));
+    assert_eq!(rig.other_mount().all(), b"\0\0\0\0\0\0mine", "as if the other one had been killed");
+    other.flush();
+    assert_eq!(rig.other_mount().all(), b"other mine");
+}
+
+#[test]
+fn an_append_waits_no_longer_for_what_another_mount_has_cut() {
+    let patient = Config { dirty_age_max: Duration::from_secs(100), ..config() };
+    let rig = rig_over(Arc::new(Faulty::new(embedded(), Vec::new())), &patient);
+    let (silent, cutting) = (rig.other_mount(), rig.other_mount());
+    append(&silent.file, &silent.cursor(), &[1; 1000], true, &new_end()).unwrap();
+    let before = rig.store.count(Operation::Batch);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| append(&rig.file, &rig.cursor(), b"mine", true, &new_end()));
+        // It has its place, and has looked at the record.
+        eventually("it waits", || rig.store.count(Operation::Batch) >= before + 2);
+        cutting.file.truncate(0).unwrap();
+        assert_eq!(waits.join().unwrap(), Ok(1000..1004));
+    });
 }
