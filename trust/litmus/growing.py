@@ -6,7 +6,7 @@ Each byte tells where it belongs and none is zero, so that a reader knows what w
 import os
 import time
 
-from race import Broken, Race, contest
+from race import FORK, Broken, Race, contest
 
 # No larger than this, whatever the time.
 MOST = 8 << 20
@@ -83,6 +83,67 @@ def following(race: Race) -> int:
     return sum(race.run(write, *followers, *lookers))
 
 
+def shared_log(race: Race) -> int:
+    """Programs on all mounts append records to one file and keep it open, and one on each mount follows it:
+    none reads zeros, and in the end each record is there once and whole."""
+    length, path = 100, "shared"
+    (race.views[0] / path).touch()
+    views = race.views * 2 if len(race.views) == 1 else race.views
+    left = FORK.Value("q", len(views))
+
+    def write(number: int, view):
+        def play(chance) -> int:
+            count = 0
+            descriptor = os.open(view / path, os.O_WRONLY | os.O_APPEND)
+            while race.goes_on(count) and count * length < MOST:
+                os.write(descriptor, bytes([1 + number]) * length)
+                count += 1
+                if chance.random() < 0.05:
+                    os.fsync(descriptor)
+                elif chance.random() < 0.05:
+                    os.close(descriptor)
+                    descriptor = os.open(view / path, os.O_WRONLY | os.O_APPEND)
+                if chance.random() < 0.9:
+                    time.sleep(chance.random() * 0.03)
+            os.close(descriptor)
+            with left.get_lock():
+                left.value -= 1
+            return count
+
+        return play
+
+    def follow(view):
+        def play(_) -> int:
+            at = looks = 0
+            descriptor = os.open(view / path, os.O_RDONLY)
+            while True:
+                is_over = left.value == 0 or race.over.is_set()
+                while found := os.pread(descriptor, 1 << 16, at):
+                    if zeros := found.count(0):
+                        raise Broken(f"{zeros} zeros of {len(found)} bytes at {at}, through {view}")
+                    at += len(found)
+                looks += 1
+                if is_over:
+                    os.close(descriptor)
+                    return looks
+                time.sleep(0.002)
+
+        return play
+
+    writers = [write(number, view) for number, view in enumerate(views)]
+    counts = race.run(*writers, *[follow(view) for view in race.views])
+    for view in race.views:
+        found = (view / path).read_bytes()
+        records = [found[at : at + length] for at in range(0, len(found), length)]
+        for number, count in enumerate(counts[: len(views)]):
+            whole = records.count(bytes([1 + number]) * length)
+            if whole != count:
+                raise Broken(f"{whole} of {count} records of writer {number} through {view}")
+        if len(records) != sum(counts[: len(views)]):
+            raise Broken(f"{len(records)} records through {view}, of {counts}")
+    return sum(counts)
+
+
 def cut_by_path(race: Race) -> int:
     """What is appended after a file was cut by its path is at its start: whoever cut it, whichever
     descriptors are open."""
@@ -147,4 +208,4 @@ def cut_beside_appends(race: Race) -> int:
         os.close(appender)
 
 
-TESTS = [following, cut_by_path, cut_beside_appends]
+TESTS = [following, shared_log, cut_by_path, cut_beside_appends]
