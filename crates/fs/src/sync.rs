@@ -14,11 +14,13 @@ pub use locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 #[cfg(not(test))]
 pub use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Lets a moment pass. In a schedule that is one in which any other thread may go on.
+/// Lets a moment pass. In a schedule that is as long as others can go on.
 pub fn pause(moment: std::time::Duration) {
     #[cfg(test)]
     if schedule::is_scheduled() {
-        return schedule::step();
+        // Nobody wakes it there.
+        schedule::wait(std::ptr::from_ref(&moment).addr(), true);
+        return;
     }
     std::thread::sleep(moment);
 }
