@@ -34,6 +34,7 @@ sys.path.insert(0, str(PROJECT / "trust"))
 
 import about  # noqa: E402
 from mounted import TIDEFS, Mounted  # noqa: E402
+from shown import shown_to  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 FILES, FILE_MIB = 4, 40
@@ -48,7 +49,7 @@ def received(state: Path) -> int:
     """Bytes that all nodes together have received since they started."""
     record = json.loads((state / "up" / "cluster.json").read_text())
     secret = (state / "up" / "secret").read_text()
-    return sum(received_by(node["socket"], secret) for node in record["nodes"])
+    return sum(received_by(node["socket"], shown_to(secret, node["id"])) for node in record["nodes"])
 
 
 def received_by(path: str, secret: str) -> int:

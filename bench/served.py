@@ -8,11 +8,15 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import about
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trust"))
+from shown import shown_to  # noqa: E402
 
 COMMAND_SECONDS_MAX = 120
 NODE_SECONDS_MAX = 30
@@ -66,11 +70,10 @@ def processor_ns(process: int) -> int:
 
 @dataclass
 class Served:
-    """Who serves: processes, and the sockets of nodes with the secret of who may ask them."""
+    """Who serves: processes, and the sockets of nodes with what each is shown by who may ask it."""
 
     processes: list[int]
-    nodes: list[str]
-    secret: str = ""
+    nodes: list[tuple[str, str]]
     used_ns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -82,7 +85,8 @@ class Served:
         processes = owners | {node["process"]["pid"] for node in nodes}
         processes |= {child for owner in owners for child in children(owner)}
         secrets = [it.read_text() for it in state.rglob("secret")]
-        return cls(sorted(processes), [node["socket"] for node in nodes], *secrets[:1])
+        shown = [(node["socket"], shown_to(secrets[0], node["id"])) for node in nodes]
+        return cls(sorted(processes), shown)
 
     def processor(self) -> float:
         """Microseconds until now. Of a process that ends in between, what it had used at the last look."""
@@ -93,7 +97,7 @@ class Served:
 
     def replies(self) -> int | None:
         """Times that a node has sent replies, one or several that came due together."""
-        return sum(counted(it, self.secret, "total_writes_processed") for it in self.nodes)
+        return sum(counted(*it, "total_writes_processed") for it in self.nodes)
 
     def keep_to(self, processors: frozenset[int]) -> None:
         for process in self.processes:

@@ -29,6 +29,7 @@ from pathlib import Path
 from bed import Bed, beds, names_of, sweep
 from hosts import Failure
 from mounted import TIDEFS, is_left_out
+from shown import shown_to
 
 MIB = 1 << 20
 # A loaded machine may be slow; only a test that fails waits for as long.
@@ -220,7 +221,7 @@ def served(bed: Bed) -> dict[str, int]:
     """How many operations on metadata each node has served."""
     secret = (bed.state / "up" / "secret").read_text()
     nodes = json.loads((bed.state / "up" / "cluster.json").read_text())["nodes"]
-    return {node["id"]: calls(node["socket"], secret) for node in nodes}
+    return {node["id"]: calls(node["socket"], shown_to(secret, node["id"])) for node in nodes}
 
 
 def calls(path: str, secret: str) -> int:

@@ -4,6 +4,8 @@ import json
 import socket
 from pathlib import Path
 
+from shown import shown_to
+
 PARTITIONS = 16_384
 ANSWER_SECONDS_MAX = 30
 
@@ -35,7 +37,7 @@ def by_node(instance: Path) -> list[list[tuple[int, int]]]:
     """The ranges of partitions that each node says it holds."""
     nodes = json.loads((instance / "cluster.json").read_text())["nodes"]
     secret = (instance / "secret").read_text()
-    return [held(node["socket"], secret) for node in nodes]
+    return [held(node["socket"], shown_to(secret, node["id"])) for node in nodes]
 
 
 def held(path: str, secret: str) -> list[tuple[int, int]]:

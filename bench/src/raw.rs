@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use ring::hmac;
 use serde::Deserialize;
 
 use crate::figures::Figure;
@@ -42,6 +43,7 @@ impl Server {
         }
         #[derive(Deserialize)]
         struct Node {
+            id: String,
             socket: PathBuf,
         }
         let state = std::env::var_os("TIDEFS_STATE").context("this is not inside tidefs run")?;
@@ -49,9 +51,17 @@ impl Server {
         let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let cluster: Cluster = serde_json::from_slice(&text)?;
         let node = cluster.nodes.into_iter().next().context("the cluster has no node")?;
-        let password = fs::read_to_string(path.with_file_name("secret"))?;
+        let secret = fs::read_to_string(path.with_file_name("secret"))?;
+        let password = shown_to(&secret, &node.id);
         Ok(Server { socket: node.socket, user: ACCOUNT.to_owned(), password })
     }
+}
+
+/// What a node lets mounts in with.
+fn shown_to(secret: &str, node: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let shown = hmac::sign(&key, format!("shown to {node}").as_bytes());
+    shown.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub fn measure(server: &Server, bytes: u64) -> anyhow::Result<Vec<(Figure, f64)>> {

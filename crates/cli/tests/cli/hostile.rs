@@ -3,12 +3,12 @@
 
 use crate::lend::{Borrower, rests_with, victims};
 
-/// Lent to at `argv[1]`, with the mount's secret in `argv[2]`. Finds files whose stripe lies there, by
+/// Lent to at `argv[1]`, with the mounts' secret in `argv[2]`, of which it is shown what follows for `argv[3]`. Finds files whose stripe lies there, by
 /// asking for it in each slot that there is, and alters, withholds and replays one each.
 const CRIMES: &str = r#"
-import binascii, itertools, os, socket, string, subprocess, sys
+import binascii, hmac, itertools, os, socket, string, subprocess, sys
 
-address, secret_file = sys.argv[1:]
+address, secret_file, node = sys.argv[1:]
 host, port = address.rsplit(":", 1)
 stream = socket.create_connection((host, int(port)), timeout=60)
 replies = stream.makefile("rb")
@@ -27,7 +27,8 @@ def ask(*words):
     send(*words)
     return reply()
 
-assert ask("AUTH", "ACCOUNT", open(secret_file).read()) == b"+OK"
+shown = hmac.new(open(secret_file, "rb").read(), b"shown to " + node.encode(), "sha256").hexdigest()
+assert ask("AUTH", "ACCOUNT", shown) == b"+OK"
 tags = {}
 for letters in itertools.product(string.digits + string.ascii_uppercase + string.ascii_lowercase, repeat=3):
     tag = "".join(letters).encode()
@@ -72,11 +73,12 @@ fn what_a_lender_changes_is_found_out() {
             && victims(seen).all(|node| node["memory_used_bytes"].as_u64() > Some(8 << 20))
     };
     let seen = borrower.until("it has its share", holds_its_share);
-    let endpoint = victims(&seen).next().expect("the victim")["endpoint"].clone();
+    let victim = victims(&seen).next().expect("the victim");
+    let [endpoint, id] = ["endpoint", "id"].map(|name| victim[name].as_str().unwrap().to_owned());
     let state = borrower.world.up();
     let mut python = borrower.world.command("/usr/bin/python3");
-    python.args(["-c", &CRIMES.replace("ACCOUNT", "tidefs"), endpoint.as_str().unwrap()]);
-    let ran = borrower.world.start(python.arg(state.join("secret"))).end().succeeded();
+    python.args(["-c", &CRIMES.replace("ACCOUNT", "tidefs"), &endpoint]);
+    let ran = borrower.world.start(python.arg(state.join("secret")).arg(id)).end().succeeded();
     let script = format!(
         r#"
         crimes=" {} "
