@@ -96,10 +96,10 @@ impl<S: Store> Striped<S> {
         group: &[Sending],
         commit: &Commit,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
-        let writes = self.writes_of(group);
+        let (writes, now) = (self.writes_of(group), self.path.clock.now());
         // Whoever waits for these stripes would wait for ever if a panic passed through here.
         let both =
-            AssertUnwindSafe(|| self.record.commit_with(&writes, commit.size, commit.changed));
+            AssertUnwindSafe(|| self.record.commit_with(&writes, commit.size, commit.changed, now));
         catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())))
     }
 

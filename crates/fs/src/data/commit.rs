@@ -70,13 +70,14 @@ impl<S: Store> Striped<S> {
             }
             (state.begin_commit(owed), state.changed)
         };
+        let now = self.path.clock.now();
         let regions: Vec<_> = arrived.regions.into_iter().collect();
         let (first, rest) = regions.split_at(regions.len().min(MARKS_PER_BATCH));
         for marks in rest.chunks(MARKS_PER_BATCH) {
-            let stored = self.record.commit(0, marks, changed)?;
+            let stored = self.record.commit(0, marks, changed, now)?;
             self.adopt(&mut self.state(), stored);
         }
-        let stored = self.record.commit(arrived.end, first, changed)?;
+        let stored = self.record.commit(arrived.end, first, changed, now)?;
         self.note_commit(stored, changed);
         Ok(())
     }

@@ -69,11 +69,17 @@ impl<S: Store> Record<S> {
     /// They are marked again in the same batch: another mount may have cut the file, and removed
     /// the marks, after the stripes were written. Without a time: that is in the record already, perhaps a
     /// later one of another mount, and what has arrived since changes the size at most.
-    pub fn commit(&self, size: u64, regions: &[u32], time: Option<Time>) -> Result<Stored, Error> {
+    pub fn commit(
+        &self,
+        size: u64,
+        regions: &[u32],
+        time: Option<Time>,
+        now: Time,
+    ) -> Result<Stored, Error> {
         let field = keys::inode(self.ino);
         let batch = marking(self.covering(size), self.ino, regions);
         let outcome = match time {
-            Some(time) => self.apply(batch, &field, time)?,
+            Some(time) => self.apply(batch, &field, time, now)?,
             None => {
                 let batch = counted(batch, &field, Time(0));
                 self.noted(self.store.batch(self.home, &batch))?
@@ -96,9 +102,10 @@ impl<S: Store> Record<S> {
         writes: &[StripeWrite<'_>],
         size: u64,
         time: Time,
+        now: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         if let Some(making) = self.store.claim(self.home, self.ino) {
-            return self.make_with(making, writes, size, time);
+            return self.make_with(making, writes, size, time, now);
         }
         let field = keys::inode(self.ino);
         let batch = dated(counted(self.covering(size), &field, time), &field, time);
@@ -107,7 +114,7 @@ impl<S: Store> Record<S> {
         let committed = match self.noted(outcome) {
             Ok(outcome) if outcome.applied() => self.stored(outcome),
             // The file is gone, or its time is a later one.
-            Ok(_) => self.commit(size, &[], Some(time)),
+            Ok(_) => self.commit(size, &[], Some(time), now),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -120,6 +127,7 @@ impl<S: Store> Record<S> {
         writes: &[StripeWrite<'_>],
         size: u64,
         time: Time,
+        now: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         let made = making.inode();
         let (mtime, ctime) = (time, made.ctime.max(time));
@@ -131,7 +139,7 @@ impl<S: Store> Record<S> {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit(size, &[], Some(time)),
+            Ok(Made::Perhaps) => self.commit(size, &[], Some(time), now),
             Err(error) => Err(error),
         };
         (written, committed)
@@ -165,7 +173,7 @@ impl<S: Store> Record<S> {
             (false, 0) => batch.patch(&*field, SPARSE, [0]),
             (false, _) => batch,
         };
-        let outcome = self.apply(batch, &field, time)?;
+        let outcome = self.apply(batch, &field, time, time)?;
         match outcome.refused_by {
             None => self.applied(outcome).map(Resized::Done),
             Some(0) => Err(Error::Stale),
@@ -211,10 +219,10 @@ impl<S: Store> Record<S> {
         Ok(())
     }
 
-    /// The times do not go back because another mount's change was later and came first. A
-    /// modification time that a program has set to the future does: nobody changed the bytes since
-    /// they were seen last then.
-    fn apply(&self, batch: Batch, field: &[u8], time: Time) -> Result<Outcome, Error> {
+    /// The times do not go back because another mount's change was later and came first, whether or not this
+    /// mount has seen that since it wrote. A modification time that a program has set to the future, later
+    /// than `now`, does: nobody changed the bytes since they were seen last then.
+    fn apply(&self, batch: Batch, field: &[u8], time: Time, now: Time) -> Result<Outcome, Error> {
         let batch = counted(batch, field, time);
         let later = batch.checks.len();
         let first = dated(batch.clone(), field, time).at_most(field, MTIME, time.0);
@@ -222,9 +230,10 @@ impl<S: Store> Record<S> {
         if outcome.refused_by != Some(later) {
             return Ok(outcome);
         }
-        let version = self.stored(outcome)?.version;
-        let by_others = version != self.version.load(Ordering::SeqCst);
-        let second = if by_others { batch } else { dated(batch, field, time) };
+        let found = self.stored(outcome)?;
+        let by_others = found.version != self.version.load(Ordering::SeqCst);
+        let is_set = found.mtime > now && !by_others;
+        let second = if is_set { dated(batch, field, time) } else { batch };
         self.noted(self.store.batch(self.home, &second))
     }
 

@@ -37,7 +37,7 @@ impl<S: Store> Striped<S> {
         let _order = self.committing();
         self.record.set_sparse(true);
         let now = self.path.clock.now();
-        let stored = self.record.commit(size, &[], Some(now))?;
+        let stored = self.record.commit(size, &[], Some(now), now)?;
         let mut state = self.state();
         self.adopt(&mut state, stored);
         // What is left to be committed was written before.

@@ -96,6 +96,25 @@ fn a_touch_does_not_date_back_what_was_written_later() {
 }
 
 #[test]
+fn a_late_commit_does_not_date_back_what_its_mount_has_seen_since() {
+    let (bed, first, second) = two();
+    let made = first.mknod(ME, Ino::ROOT, b"made", Kind::File, 0o600, 0).expect("made").attr.ino;
+    second.lookup(Ino::ROOT, b"made").expect("found");
+    let (early, late) = (first.open(made, WRITE), second.open(made, WRITE));
+    let (early, late) = (early.expect("opened").handle, late.expect("opened").handle);
+    first.write(early, 0, b"early", None, false).expect("written");
+    bed.pass(Duration::from_millis(20));
+    second.write(late, 0, b"later", None, false).expect("written");
+    let later = second.now();
+    second.release(late).expect("closed");
+    // Its clock is ahead by less.
+    bed.pass(Duration::from_secs(10));
+    first.getattr(made, None).expect("looked at");
+    first.release(early).expect("closed");
+    assert_eq!(second.getattr(made, None).expect("looked at").mtime, later);
+}
+
+#[test]
 fn a_touch_of_a_directory_loses_no_later_change_of_its_entries() {
     let (_bed, first, second) = two();
     let made = first.mkdir(ME, Ino::ROOT, b"made", 0o700).expect("made").attr.ino;
