@@ -221,15 +221,18 @@ def ended(pid):
         time.sleep(0.02)
     sys.exit(f"{pid} does not end")
 
-for number in range(WAITING):
-    os.makedirs(f"in/{number}")
-for number in range(FILLERS):
-    os.mkdir(f"fill{number}"), os.mkdir(f"rest{number}")
-os.makedirs("free/empty"), os.makedirs("free/full/inner")
-for name in "gone", "cut", "from", "onto", "moved", "open":
-    with open(f"free/{name}", "wb") as file:
-        file.write(b"bytes" * 1000)
-os.setxattr("free/cut", "user.small", b"value")
+# While there is room: a write may wait for some as soon as one of another program does.
+if sys.argv[1:] == ["prepare"]:
+    for number in range(WAITING):
+        os.makedirs(f"in/{number}")
+    for number in range(FILLERS):
+        os.mkdir(f"fill{number}"), os.mkdir(f"rest{number}")
+    os.makedirs("free/empty"), os.makedirs("free/full/inner")
+    for name in "gone", "cut", "from", "onto", "moved", "open":
+        with open(f"free/{name}", "wb") as file:
+            file.write(b"bytes" * 1000)
+    os.setxattr("free/cut", "user.small", b"value")
+    sys.exit()
 held = os.open("free/open", os.O_RDWR)
 
 # They have stopped to make progress once all of them wait.
@@ -293,6 +296,7 @@ if any(left):
 if not all(os.path.isdir(f"in/{number}/new") for number in range(10, WAITING)):
     sys.exit("a directory is missing")
 END
+        /usr/bin/python3 ../names.py prepare || exit 3
         (until [ -e ../release ]; do sleep 0.1; done; let_go) & releases=$!
         dd if=/dev/zero of=big bs=1M count=100 2> /dev/null & writer=$!
         until_growing || exit 4
