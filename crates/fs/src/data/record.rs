@@ -232,7 +232,8 @@ impl<S: Store> Record<S> {
         }
         let found = self.stored(outcome)?;
         let by_others = found.version != self.version.load(Ordering::SeqCst);
-        let is_set = found.mtime > now && !by_others;
+        // As the store compares them: a time before 1970 is later than all others.
+        let is_set = found.mtime.0 > now.0 && !by_others;
         let second = if is_set { dated(batch, field, time) } else { batch };
         self.noted(self.store.batch(self.home, &second))
     }
