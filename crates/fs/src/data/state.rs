@@ -22,6 +22,7 @@ use crate::inode::Inode;
 use crate::terms::EXPELLED;
 
 mod pages;
+mod places;
 
 /// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
 /// cost of finding a place among them small.
@@ -190,29 +191,6 @@ impl State {
 
     pub fn reserved(&mut self, end: u64) {
         self.reserved = self.reserved.max(end);
-    }
-
-    /// The store handed out a place, and the record is known as of then.
-    pub fn placed(&mut self, place: u64, end: u64) {
-        let known = self.reserved_end();
-        if place > known {
-            (self.awaited, self.is_shared) = (place, true);
-        }
-        // It lies before that where another mount has cut the file since.
-        self.reserved = if place < known { end } else { self.reserved.max(end) };
-    }
-
-    /// There are places of others before those of this mount, and the record does not count all of their
-    /// bytes.
-    pub fn is_behind_others(&self) -> bool {
-        self.stored.size < self.awaited
-    }
-
-    /// Others were given places before `promised` at most. Where that is 0 they are waited for no more.
-    pub fn awaits_others_before(&mut self, promised: u64) {
-        if promised < self.awaited {
-            self.awaited = 0;
-        }
     }
 
     pub fn cuts(&self) -> u64 {
