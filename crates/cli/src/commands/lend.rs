@@ -10,7 +10,7 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{ByteSize, Clock};
 use tidefs_valkey::LentUsage;
 
-use crate::arguments::Lend;
+use crate::arguments::lend::Lend;
 use crate::failure::Failure;
 use crate::lend::{Ended, Group, Loan, Machine, budget};
 use crate::lending::{State, secret_of};
