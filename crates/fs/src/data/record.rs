@@ -16,6 +16,9 @@ use crate::deferring::{Deferring, Made, Making};
 use crate::inode::{APPENDS, BYTES, CTIME, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
+/// Nanoseconds. A batch takes less, and nobody sets a time to so near a future.
+const SLACK: u64 = 1_000_000_000;
+
 pub(super) struct Record<S: Store> {
     pub store: Arc<Deferring<S>>,
     pub home: ShardKey,
@@ -232,8 +235,9 @@ impl<S: Store> Record<S> {
         }
         let found = self.stored(outcome)?;
         let by_others = found.version != self.version.load(Ordering::SeqCst);
-        // As the store compares them: a time before 1970 is later than all others.
-        let is_set = found.mtime.0 > now.0 && !by_others;
+        // As the store compares them: a time before 1970 is later than all others. Since `now` was asked for,
+        // another mount's write may have been seen.
+        let is_set = found.mtime.0 > now.0.saturating_add(SLACK) && !by_others;
         let second = if is_set { dated(batch, field, time) } else { batch };
         self.noted(self.store.batch(self.home, &second))
     }
