@@ -22,7 +22,6 @@ import argparse
 import json
 import os
 import random
-import socket
 import sys
 import tempfile
 import threading
@@ -34,6 +33,7 @@ sys.path.insert(0, str(PROJECT / "trust"))
 
 import about  # noqa: E402
 from mounted import TIDEFS, Mounted  # noqa: E402
+from served import counted  # noqa: E402
 from shown import shown_to  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -49,21 +49,10 @@ def received(state: Path) -> int:
     """Bytes that all nodes together have received since they started."""
     record = json.loads((state / "up" / "cluster.json").read_text())
     secret = (state / "up" / "secret").read_text()
-    return sum(received_by(node["socket"], shown_to(secret, node["id"])) for node in record["nodes"])
-
-
-def received_by(path: str, secret: str) -> int:
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(30)
-        line.connect(path)
-        replies = line.makefile("rb")
-        for words in (("AUTH", "tidefs", secret), ("INFO", "stats")):
-            request = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
-            line.sendall("".join(request).encode())
-            head = replies.readline()
-            assert head[:1] in b"+$", f"{path} answers {head!r}"
-        told = replies.read(int(head[1:])).decode()
-    return int(next(row for row in told.splitlines() if "net_input_bytes" in row).split(":")[1])
+    return sum(
+        counted(node["socket"], shown_to(secret, node["id"]), "total_net_input_bytes")
+        for node in record["nodes"]
+    )
 
 
 class Writers:
