@@ -168,7 +168,7 @@ impl<S: Store> Pinned<S> {
         let mut known = self.known();
         let Some(metadata) = self.changed(&known) else { return Ok(()) };
         let before = known.size;
-        let time = Self::date_of(&metadata, &known);
+        let time = date_of(&metadata, known.stored.mtime);
         self.settle(&mut known, &metadata, time)?;
         let grown = known.size.saturating_sub(before);
         self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl<S: Store> Pinned<S> {
         if let Some(metadata) = self.changed(&known) {
             inode.size = metadata.len();
             inode.sparse = stored_bytes(&metadata) < inode.size;
-            inode.mtime = Self::date_of(&metadata, &known);
+            inode.mtime = date_of(&metadata, inode.mtime);
             inode.ctime = inode.ctime.max(inode.mtime);
         }
     }
@@ -215,14 +215,6 @@ impl<S: Store> Pinned<S> {
         let metadata = self.file.metadata().ok()?;
         let as_known = metadata.len() == known.size && mtime_of(&metadata) == known.written;
         (!as_known).then_some(metadata)
-    }
-
-    /// When the file was written, as the kernel says it: by a clock that moves on once a tick. Other
-    /// changes have exact dates; what was written within a tick of one is not dated before it.
-    fn date_of(metadata: &Metadata, known: &Known) -> Time {
-        let written = mtime_of(metadata);
-        let is_close = known.stored.mtime - written < KERNEL_TICK_MAX;
-        if is_close { written.max(known.stored.mtime) } else { written }
     }
 
     pub fn size(&self) -> u64 {
@@ -252,6 +244,14 @@ impl<S: Store> Pinned<S> {
 fn stored_bytes(metadata: &Metadata) -> u64 {
     const UNIT: u64 = 512;
     metadata.blocks() * UNIT
+}
+
+/// When the file was written, as the kernel says it: by a clock that moves on once a tick. Other changes, the
+/// last one `recorded`, have exact dates; what was written within a tick of one is not dated before it.
+fn date_of(metadata: &Metadata, recorded: Time) -> Time {
+    let written = mtime_of(metadata);
+    let is_close = recorded - written < KERNEL_TICK_MAX;
+    if is_close { written.max(recorded) } else { written }
 }
 
 fn mtime_of(metadata: &Metadata) -> Time {

@@ -5,10 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
+use tidefs_model::Time;
 use tidefs_store::Pin;
 
-use super::rig::{HOME, INO, Rig, STRIPE, TestStore, append, new_end, pattern, rig};
+use super::rig::{HOME, INO, Rig, STRIPE, TestStore, append, new_end, pattern, put_inode, rig};
 use crate::data::{OpenFile, ReadAhead};
+use crate::inode::Inode;
 use crate::{Error, Seek, SpaceMode};
 
 /// The rig's file again, pinned in a file of memory.
@@ -54,6 +56,22 @@ fn what_the_kernel_wrote_reaches_the_record_at_a_flush() {
     assert!(!rig.file.is_dirty());
     rig.flush();
     assert_eq!(rig.inode().version, 1);
+}
+
+#[test]
+fn a_write_within_a_tick_after_a_time_set_by_hand_is_dated_alike_before_and_after_a_flush() {
+    let (rig, memory) = pinned();
+    let now = Time::from_unix(1_000_000_000, 5_000_000);
+    let last_tick = Time(now.0 - 3_000_000);
+    rig.file.settle_times(None).unwrap();
+    put_inode(&*rig.store, &Inode { mtime: now, ctime: now, ..rig.inode() });
+    memory.write_all_at(b"by the kernel", 0).unwrap();
+    memory.set_modified(last_tick.into()).unwrap();
+    let mut seen = rig.inode();
+    rig.file.overlay(&mut seen);
+    assert_eq!(seen.mtime, now);
+    rig.flush();
+    assert_eq!((rig.inode().size, rig.inode().mtime), (13, now));
 }
 
 #[test]
