@@ -7,6 +7,7 @@ He knows every port, process and path.  As another user he
   * greets the nodes on their bus, as a node of his own and with an address that is no text;
   * answers on every port that is left, and on that of a node that has ended: nobody tells him anything;
   * connects to the sockets, sends signals, and looks into processes.
+  * takes all connections that a node has to give, again and again.
 All the while a program writes and reads, nodes come and go, and a check is made: nothing fails, and
 tables of nodes have no others.  Between two hosts, one of which is his, what answers at the address of a
 node that has ended is told no secret either.  And a lender, with all that his node was given and told,
@@ -31,6 +32,7 @@ import threading
 import time
 from pathlib import Path
 
+import crowd
 from knowing_lender import knows
 from lenders import TooLate
 from mounted import TIDEFS, Mounted, is_left_out
@@ -292,6 +294,8 @@ def main() -> int:
             raise Intrusion("what answered on another host where a node was is told a secret")
         if b"AUTH" not in between_hosts(options.tidefs.resolve(), "--network", "trusted"):
             raise AssertionError("the check of another host finds nothing where there is something")
+        if stopped := crowd.stands(options.tidefs.resolve(), STRANGER):
+            raise Intrusion(stopped)
         if known := knows(options.tidefs.resolve()):
             raise Intrusion(known)
     except (Intrusion, TooLate, AssertionError, subprocess.SubprocessError, OSError) as error:

@@ -19,6 +19,8 @@ use crate::wire::{Malformed, Reply, Request};
 
 /// Name of this client in a server's list of clients.
 const CLIENT_NAME: &str = "tidefs";
+/// How a server begins that takes no connection more; some count their bus's, and say so.
+pub(crate) const CROWDED: &str = "ERR max number of clients";
 /// `SIOCOUTQ` in tcp(7).
 const SENT_AND_UNCONFIRMED: Opcode = nix::libc::TIOCOUTQ as Opcode;
 /// Short requests that are sent together: what a server reads at once.
@@ -43,7 +45,9 @@ impl Connection {
         let stream = Stream::open(endpoint, account.tls.as_ref(), timeouts.connect)?;
         let (inbound, patience) = (Inbound::default(), timeouts.connect);
         let mut connection = Connection { stream, inbound, number: 0, patience };
-        let id = connection.introduce(account, &account.secret.shown_to(endpoint.id()))?;
+        let id = connection
+            .introduce(account, &account.secret.shown_to(endpoint.id()))
+            .map_err(|fault| connection.said_before(fault))?;
         connection.patience = timeouts.reply;
         connection.stream.set_timeout(timeouts.reply.min(LOOK_EVERY))?;
         Ok((connection, id))
@@ -64,6 +68,19 @@ impl Connection {
         self.number = accepted(self.receive_reply()?)?.integer()?.unsigned_abs();
         let id = accepted(self.receive_reply()?)?;
         Ok(id.text()?.to_owned())
+    }
+
+    /// Of a server that has hung up before it was told anything: why.
+    fn said_before(&mut self, fault: Fault) -> Fault {
+        if fault != Fault::Broken {
+            return fault;
+        }
+        // What it sent lies here, or there is nothing.
+        let _ = self.inbound.fill(&self.stream, &mut [], true);
+        match self.inbound.take_reply() {
+            Ok(Some(Reply::Error(text))) => refusal(&text),
+            _ => fault,
+        }
     }
 
     pub fn number(&self) -> u64 {
@@ -189,6 +206,7 @@ pub fn refusal(text: &[u8]) -> Fault {
     match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Fault::Denied(text),
         "" => Fault::Malformed(Malformed::Unexpected),
+        _ if text.starts_with(CROWDED) => Fault::Crowded,
         _ => Fault::Refused(text),
     }
 }

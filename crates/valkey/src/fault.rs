@@ -14,6 +14,9 @@ pub enum Fault {
     TimedOut,
     #[error("all connections to it stayed in use")]
     Busy,
+    /// It takes no connection more, from anybody.
+    #[error("it has as many connections as it takes; find out whose they are if that lasts")]
+    Crowded,
     #[error("the connection broke")]
     Broken,
     /// Another life of a process answers at the node's address.
@@ -40,7 +43,7 @@ impl Fault {
     /// Of a connection that could not be made: somebody listens there, and has no time now.
     pub fn is_of_a_busy_node(&self) -> bool {
         match self {
-            Fault::TimedOut | Fault::Broken | Fault::Outside => true,
+            Fault::TimedOut | Fault::Crowded | Fault::Broken | Fault::Outside => true,
             // A queue of new connections that stays full, or a stop of this process meanwhile.
             Fault::Unreachable(errno) => {
                 matches!(*errno, Errno::AGAIN | Errno::TIMEDOUT | Errno::INTR)
@@ -64,6 +67,7 @@ impl Fault {
             Fault::Unreachable(_)
             | Fault::TimedOut
             | Fault::Busy
+            | Fault::Crowded
             | Fault::Outside
             | Fault::Broken
             | Fault::Stranger

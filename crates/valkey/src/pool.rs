@@ -28,6 +28,9 @@ use crate::wire::{Reply, Request};
 /// How long a node that could not be reached is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
+/// How soon a crowded node is asked again by who has no connection.
+const CROWDED_LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// A process that hung up may take a moment until it has ended.
 const ENDING_LOOKS: u32 = 5;
 const ENDING_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -67,6 +70,8 @@ struct Gate {
     down: Option<Down>,
     /// Grows when all connections made so far are to be dropped.
     generation: u64,
+    /// It took no connection more; until then one that there is does for all.
+    crowded_until: Option<Instant>,
     /// When it last had no room.
     full: Option<Instant>,
 }
@@ -154,8 +159,14 @@ impl Node {
                 }
                 gate.open -= 1;
             }
-            if gate.open < self.access.connections_per_node.max(1) {
-                return self.connect(gate);
+            if gate.may_open(self.access.connections_per_node) {
+                match self.connect(gate) {
+                    Err(fault) if Awake::now() < deadline && self.is_crowded(&fault) => {
+                        gate = self.until_one_is_free(CROWDED_LOOK_EVERY);
+                    }
+                    connected => return connected,
+                }
+                continue;
             }
             let now = Awake::now();
             let left = now.until(deadline);
@@ -163,10 +174,7 @@ impl Node {
             if left.is_zero() {
                 return Err(Fault::Busy);
             }
-            gate.waiting += 1;
-            let woken = self.freed.wait_timeout(gate, left);
-            gate = woken.unwrap_or_else(PoisonError::into_inner).0;
-            gate.waiting -= 1;
+            gate = self.wait_in(gate, left);
         }
     }
 
@@ -225,8 +233,12 @@ impl Node {
                 let now = Instant::now();
                 let since = gate.down.as_ref().map_or(now, |down| down.since);
                 let is_of_a_term = matches!(fault, Fault::Expelled | Fault::Outside);
-                // Where others get through, there was no room on the link.
-                if !(is_of_a_term || fault.is_of_a_busy_node() && self.is_heard(Awake::now())) {
+                // Where others get through, there was no room on the link; a crowded node is there.
+                let others_do = match fault {
+                    Fault::Crowded => true,
+                    _ => fault.is_of_a_busy_node() && self.is_heard(Awake::now()),
+                };
+                if !(is_of_a_term || others_do) {
                     gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
                 }
                 self.tell_a_waiter(gate);
@@ -234,6 +246,35 @@ impl Node {
                 Err(fault)
             }
         }
+    }
+
+    /// One that hangs up on a newcomer, and not on those that it has let in, has no place either: by TLS it
+    /// cannot say so.
+    fn is_crowded(&self, fault: &Fault) -> bool {
+        match fault {
+            Fault::Crowded => true,
+            Fault::Broken => self.gate().open > 0,
+            _ => false,
+        }
+    }
+
+    /// The node takes no connection more for a while; those that there are do for all.
+    fn until_one_is_free(&self, at_most: Duration) -> MutexGuard<'_, Gate> {
+        let mut gate = self.gate();
+        gate.crowded_until = Some(Instant::now() + DOWN_FOR);
+        self.wait_in(gate, at_most)
+    }
+
+    fn wait_in<'g>(
+        &self,
+        mut gate: MutexGuard<'g, Gate>,
+        at_most: Duration,
+    ) -> MutexGuard<'g, Gate> {
+        gate.waiting += 1;
+        let woken = self.freed.wait_timeout(gate, at_most);
+        let mut gate = woken.unwrap_or_else(PoisonError::into_inner).0;
+        gate.waiting -= 1;
+        gate
     }
 
     fn open(&self) -> Result<Connection, Fault> {
@@ -297,6 +338,13 @@ impl Node {
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate {
+    fn may_open(&self, most: usize) -> bool {
+        let is_crowded = self.crowded_until.is_some_and(|until| Instant::now() < until);
+        self.open == 0 || self.open < most && !is_crowded
     }
 }
 

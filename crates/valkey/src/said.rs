@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::connection::CROWDED;
 use crate::view::parse_address;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ const PASSING: [&str; 7] = [
 ];
 /// The same, of errors without a code of their own: a newcomer gets its functions while it joins, and a
 /// server may have as many clients as it takes for a moment.
-const PASSING_TEXTS: [&str; 2] = ["ERR Function not found", "ERR max number of clients reached"];
+const PASSING_TEXTS: [&str; 2] = ["ERR Function not found", CROWDED];
 
 pub fn said(text: &[u8]) -> Said {
     let line = String::from_utf8_lossy(text);
@@ -78,7 +79,7 @@ mod tests {
             b"READONLY You can't write against a read only replica.",
             b"UNBLOCKED force unblock from blocking operation",
             b"ERR Function not found",
-            b"ERR max number of clients reached",
+            b"ERR max number of clients + cluster connections reached",
         ];
         assert!(passing.iter().all(|text| said(text) == Said::Later));
         assert_eq!(said(b"OOM command not allowed when used memory > 'maxmemory'."), Said::Full);

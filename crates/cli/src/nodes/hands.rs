@@ -162,6 +162,7 @@ impl Hands for ClusterHands {
     }
 
     fn observe(&self) -> Result<Vec<Node>, Failure> {
+        self.admin.end_strangers();
         self.admin.forget_strangers();
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let nodes = self.nodes(&ownership);

@@ -1,5 +1,5 @@
-//! Nodes that got into a server's table without the owner's doing: nobody heeds them, and they are
-//! forgotten.
+//! Who got to a server without the owner's doing: nodes in its table, which nobody heeds and which are
+//! forgotten, and connections that never log in, which are ended before they take the place of others.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,13 @@ use super::members::forget;
 use super::{Admin, AdminError, Managed};
 use crate::cluster::{ClusterDescription, NodeDescription, is_predecessors};
 use crate::once;
+use crate::probe::info_number;
 use crate::view::Row;
+use crate::wire::Request;
+
+/// A node has far fewer connections than it takes. With more than this part of them in use, those that have
+/// not logged in are ended; one that is just logging in tries again.
+const CROWDED_PART: u64 = 4;
 
 /// Those that the owner has started or let in, whether they are members yet or not.
 pub struct Vouched(Mutex<BTreeMap<NodeId, SocketAddr>>);
@@ -47,6 +53,16 @@ impl Vouched {
 }
 
 impl Admin {
+    /// Has crowded nodes end the connections of those who have not logged in. One that does not answer is
+    /// left out.
+    pub fn end_strangers(&self) {
+        for (managed, told) in self.each(end_strangers) {
+            if let Err(error) = told {
+                tracing::debug!(node = %managed.id(), %error, "cannot look for strangers' connections");
+            }
+        }
+    }
+
     /// Has all nodes forget those that nobody vouches for. One that does not answer is left out.
     pub fn forget_strangers(&self) {
         for (managed, told) in self.each(|managed| self.have_forgotten(managed)) {
@@ -76,4 +92,25 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+fn end_strangers(managed: &Managed) -> Result<(), AdminError> {
+    let said = managed.say(&["INFO", "clients"])?;
+    let read = || {
+        let said = said.lossy()?;
+        Ok((info_number(&said, "connected_clients")?, info_number(&said, "maxclients")?))
+    };
+    let (connected, most) = read().map_err(|malformed| managed.error(malformed))?;
+    if connected <= most / CROWDED_PART {
+        return Ok(());
+    }
+    // As which user everybody begins.
+    managed.order_all(&[Request::of(&["CLIENT", "KILL", "USER", "default"])])?;
+    once::tell(&format!("crowd {}", managed.id()), || {
+        tracing::warn!(
+            node = %managed.id(), connected, most,
+            "connections that never log in crowd a node; they are ended, now and from here on"
+        );
+    });
+    Ok(())
 }
