@@ -34,6 +34,7 @@ use crate::following::Following;
 use crate::lock_waits::LockWaits;
 use crate::misplaced::Misplaced;
 use crate::options::MountOptions;
+use crate::turns::Turns;
 use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 
 use reply::Answers;
@@ -56,6 +57,9 @@ pub struct Adapter<S: Store> {
     waiting_room: WaitingRoom,
     /// Where the kernel is told about its pages.
     page_room: WaitingRoom,
+    /// Where reads go when the threads that serve are nearly all in use.
+    read_room: WaitingRoom,
+    turns: Arc<Turns>,
 }
 
 impl<S: Store> Drop for Adapter<S> {
@@ -65,7 +69,12 @@ impl<S: Store> Drop for Adapter<S> {
 }
 
 impl<S: Store> Adapter<S> {
-    pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>, options: &MountOptions) -> Adapter<S> {
+    pub fn new(
+        fs: Arc<Fs<S>>,
+        kernel: Arc<Kernel>,
+        turns: Arc<Turns>,
+        options: &MountOptions,
+    ) -> Adapter<S> {
         let lock_waits = LockWaits::new(fs.clone(), kernel.clone());
         let misplaced = Misplaced::new(kernel.clone());
         let answers = Answers::new(fs.clone(), kernel.clone(), misplaced.clone());
@@ -79,6 +88,8 @@ impl<S: Store> Adapter<S> {
             following: options.spin.then(Following::new),
             waiting_room: WaitingRoom::default(),
             page_room: WaitingRoom::default(),
+            read_room: WaitingRoom::default(),
+            turns,
         }
     }
 

@@ -22,6 +22,7 @@ pub mod null;
 mod options;
 mod passthrough;
 mod session;
+mod turns;
 mod unmount;
 mod waiting_room;
 

@@ -22,8 +22,10 @@ pub struct MountOptions {
     /// What tells this mount from all others, of now and later; the mount table shows it.
     pub number: u64,
     pub allow_other: AllowOther,
-    /// Requests that are served at a time.
+    /// Threads that ask for requests.
     pub threads: usize,
+    /// The same while all of those wait.
+    pub threads_max: usize,
     /// Each thread reads requests from a descriptor of its own.
     pub descriptor_per_thread: bool,
     /// Hand open files to the kernel where the store pins them; see
@@ -48,6 +50,7 @@ impl MountOptions {
             number,
             allow_other: AllowOther::Auto,
             threads: threads_for_this_machine(),
+            threads_max: THREADS_MAX,
             descriptor_per_thread: true,
             passthrough: false,
             suid_and_devices: false,
@@ -57,6 +60,9 @@ impl MountOptions {
         }
     }
 }
+
+/// Each has a descriptor, and memory for the largest request that it was given.
+const THREADS_MAX: usize = 64;
 
 /// A request waits for the store on its thread, so more threads than processors are of use; the
 /// embedded store does not wait, and loses about a tenth to switching with four on two processors.

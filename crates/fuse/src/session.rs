@@ -28,6 +28,7 @@ use crate::error::{MountError, UnmountError};
 use crate::latency::Requests;
 use crate::mounts::{self, Mount};
 use crate::options::MountOptions;
+use crate::turns::Turns;
 use crate::unmount::{self, Left, Switch};
 use ticker::Ticker;
 use worker::Worker;
@@ -131,9 +132,12 @@ impl Session {
             fs.set_kernel_cache(kernel.clone());
         }
         fs.keep_what_kernel_has();
-        let adapter = Adapter::new(fs.clone(), kernel.clone(), options);
-        let mounted = wait_for_admission(&*fs)
-            .and_then(|()| Session::start(adapter, fs.clone(), kernel, options));
+        let threads = options.threads_max.max(options.threads);
+        let turns = Arc::new(Turns::new(threads, options.threads));
+        let adapter = Adapter::new(fs.clone(), kernel.clone(), turns.clone(), options);
+        let mounted = wait_for_admission(&*fs).and_then(|()| {
+            Session::start((adapter, threads), Some(turns), fs.clone(), kernel, options)
+        });
         if mounted.is_err()
             && let Err(error) = fs.unmount()
         {
@@ -143,7 +147,8 @@ impl Session {
     }
 
     pub(crate) fn start(
-        layer: impl Filesystem,
+        (layer, threads): (impl Filesystem, usize),
+        turns: Option<Arc<Turns>>,
         served: Arc<dyn Served>,
         kernel: Arc<Kernel>,
         options: &MountOptions,
@@ -163,8 +168,12 @@ impl Session {
             return Err(MountError::Moved { path: point.path });
         }
         let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
-        let session = serve_on(layer, connection, options)?;
+        let watched = connection.try_clone().map_err(|source| MountError::Device { source })?;
+        let session = serve_on(layer, threads, connection, options)?;
         kernel.set_notifier(session.notifier(), for_notices);
+        turns
+            .map_or(Ok(()), |turns| turns.watch(watched))
+            .map_err(|source| MountError::Thread { source })?;
         let server = Worker::spawn("tidefs-fuse", move || {
             if let Err(error) = session.run() {
                 tracing::error!(%error, "the mount ends");
@@ -323,11 +332,12 @@ fn wait_for_admission<S: Store>(fs: &Fs<S>) -> Result<(), MountError> {
 
 fn serve_on<F: Filesystem>(
     layer: F,
+    threads: usize,
     connection: OwnedFd,
     options: &MountOptions,
 ) -> Result<fuser::Session<F>, MountError> {
     let mut config = fuser::Config::default();
-    config.n_threads = Some(options.threads.max(1));
+    config.n_threads = Some(threads.max(1));
     config.clone_fd = options.descriptor_per_thread;
     // The kernel lets in whom the mount allows in; a second check here could only be different.
     let everybody = SessionACL::All;

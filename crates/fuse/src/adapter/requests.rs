@@ -34,17 +34,20 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turns.begin();
         let before = self.fs.standing();
         let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
         self.answers.reply_looked_up(reply, before, found);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        let _turn = self.turns.begin();
         // A forget has no answer, and cannot fail.
         self.go_on(|fs| fs.forget(ino(number), lookups));
     }
 
     fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.turns.begin();
         let before = self.fs.standing();
         let attr = self.run(by, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
         self.answers.reply_attr(reply, before, attr);
@@ -68,6 +71,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.turns.begin();
         let clear_privileges = size.is_some() && is_ordinary(by);
         let changes = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
@@ -83,6 +87,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn readlink(&self, by: &Request, number: INodeNo, reply: ReplyData) {
+        let _turn = self.turns.begin();
         match self.run(by, "readlink", |fs| fs.readlink(ino(number))) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error),
@@ -99,6 +104,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         self.make_node(by, (ino(parent), name), (mode, rdev), reply);
     }
 
@@ -111,14 +117,17 @@ impl<S: Store> Filesystem for Adapter<S> {
         _umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         self.make_directory(by, (ino(parent), name), mode & 0o7777, reply);
     }
 
     fn unlink(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         reply_empty(reply, self.run(by, "unlink", |fs| fs.unlink(ino(parent), name.as_bytes())));
     }
 
     fn rmdir(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         reply_empty(reply, self.run(by, "rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
     }
 
@@ -130,6 +139,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         self.make_symlink(by, (ino(parent), name), target.as_os_str(), reply);
     }
 
@@ -143,6 +153,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         self.rename_file(by, (ino(parent), name), (ino(new_parent), new_name), flags, reply);
     }
 
@@ -154,10 +165,12 @@ impl<S: Store> Filesystem for Adapter<S> {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         self.link_file(by, ino(number), (ino(new_parent), new_name), reply);
     }
 
     fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin();
         self.open_file(by, number, open_mode(flags), reply);
     }
 
@@ -171,6 +184,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.turns.begin();
         self.create_file(
             by,
             (ino(parent), name),
@@ -191,12 +205,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.run_with_bytes(by, size as usize, "read", |fs| {
-            fs.read(handle(fh), offset, size as usize)
-        }) {
-            Ok(bytes) => reply.data(bytes.as_slice()),
-            Err(error) => reply.error(error),
-        }
+        let _turn = self.turns.begin();
+        self.read_file(by, handle(fh), offset, size as usize, reply);
     }
 
     fn write(
@@ -211,11 +221,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin();
         let asked = Write { number, fh, offset, write_flags, flags };
         self.write_file(by, &asked, data, reply);
     }
 
     fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         self.flush_file(by, handle(fh), owner, reply);
     }
 
@@ -231,6 +243,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         pid: u32,
         reply: ReplyLock,
     ) {
+        let _turn = self.turns.begin();
         self.find_lock(by, fh, &Asked { owner, start, end, kind, pid }, reply);
     }
 
@@ -247,11 +260,13 @@ impl<S: Store> Filesystem for Adapter<S> {
         waits: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let asked = Asked { owner, start, end, kind, pid };
         self.set_lock(by, number, fh, &asked, waits, reply);
     }
 
     fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         self.sync_file(by, handle(fh), reply);
     }
 
@@ -265,6 +280,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         self.answers.leave_backing(ino(number));
         self.release_file(by, handle(fh), reply);
     }
@@ -279,6 +295,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let ordinary = is_ordinary(by);
         let allocate =
             move |fs: &Fs<S>| fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary);
@@ -296,6 +313,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.turns.begin();
         let found = self.run(by, "lseek", |fs| {
             let offset = u64::try_from(offset).map_err(|_| Error::NoSuchOffset)?;
             fs.seek(handle(fh), offset, seek(whence)?)
@@ -319,6 +337,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin();
         // The kernel hands the shorter copy on, and the program asks for the rest.
         let length = length.min(COPY_BYTES_MAX);
         let (source, target) = (handle(source), handle(target));
@@ -330,6 +349,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     }
 
     fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin();
         match self.run(by, "opendir", |fs| fs.opendir(ino(number))) {
             Ok(handle) => reply.opened(FileHandle(handle.0), fuser::FopenFlags::empty()),
             Err(error) => reply.error(error),
@@ -344,6 +364,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.turns.begin();
         let listed = self.list(by, handle(fh), offset, &mut reply);
         match listed {
             Ok(()) => reply.ok(),
@@ -359,6 +380,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.turns.begin();
         let before = self.fs.standing();
         match self.gather(by, handle(fh), offset) {
             Ok(entries) => self.reply_gathered(reply, before, entries),
@@ -374,14 +396,17 @@ impl<S: Store> Filesystem for Adapter<S> {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         reply_empty(reply, self.run(by, "releasedir", |fs| fs.releasedir(handle(fh))));
     }
 
     fn fsyncdir(&self, by: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         reply_empty(reply, self.run(by, "fsyncdir", |fs| fs.sync_directory()));
     }
 
     fn statfs(&self, by: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.turns.begin();
         reply_statfs(reply, self.run(by, "statfs", |fs| fs.statfs()));
     }
 
@@ -395,19 +420,23 @@ impl<S: Store> Filesystem for Adapter<S> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         self.set_attribute(by, ino(number), (name, value), flags, reply);
     }
 
     fn getxattr(&self, by: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin();
         let value = self.run(by, "getxattr", |fs| fs.getxattr(ino(number), name.as_bytes()));
         reply_xattr(reply, size, value);
     }
 
     fn listxattr(&self, by: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin();
         reply_xattr(reply, size, self.run(by, "listxattr", |fs| fs.listxattr(ino(number))));
     }
 
     fn removexattr(&self, by: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         let removed =
             self.run(by, "removexattr", |fs| fs.removexattr(ino(number), name.as_bytes()));
         reply_empty(reply, removed);

@@ -1,10 +1,10 @@
-//! Requests that may have to wait for room on a full store.
+//! Requests that may have to wait: for room on a full store, or for a node.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyEmpty, ReplyWrite, Request};
-use tidefs_fs::{Error, Fs, Handle, SetAttr};
+use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyData, ReplyEmpty, ReplyWrite, Request};
+use tidefs_fs::{Error, Fs, Handle, ReadBytes, SetAttr};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
@@ -88,6 +88,28 @@ impl<S: Store> Adapter<S> {
             }
             None => answer(Err(errno::MOUNT_OVER)),
         });
+    }
+
+    pub(super) fn read_file(
+        &self,
+        by: &Request,
+        file: Handle,
+        offset: u64,
+        length: usize,
+        reply: ReplyData,
+    ) {
+        let read = move |fs: &Fs<S>, _: &[u8]| fs.read(file, offset, length);
+        let answer = |read: Result<ReadBytes, Errno>| match read {
+            Ok(bytes) => reply.data(bytes.as_slice()),
+            Err(error) => reply.error(error),
+        };
+        let elsewhere = self.turns.are_scarce().then(|| self.read_room.enter(0)).flatten();
+        match elsewhere {
+            Some(place) => {
+                self.hand_over(place, (by.pid(), Instant::now()), "read", &[], read, answer);
+            }
+            None => answer(self.run_with_bytes(by, length, "read", |fs| read(fs, &[]))),
+        }
     }
 
     pub(super) fn flush_file(

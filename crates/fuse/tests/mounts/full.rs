@@ -28,10 +28,20 @@ impl Room for Hope {
 fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = channel();
     std::thread::spawn(move || done.send(work()));
-    is_done.recv_timeout(SOON).unwrap_or_else(|_| panic!("not while names wait for room: {what}"))
+    is_done.recv_timeout(SOON).unwrap_or_else(|_| panic!("not while others wait: {what}"))
 }
 
-fn frees(free: &Path) {
+/// What can be freed.
+pub fn furnish(free: &Path) {
+    fs::create_dir_all(free.join("empty")).unwrap();
+    for name in ["gone", "cut", "from", "onto", "open"] {
+        fs::write(free.join(name), [7; 5_000]).unwrap();
+    }
+    let marked = File::open(free.join("cut")).unwrap();
+    rustix::fs::fsetxattr(&marked, c"user.a", b"value", rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+pub fn frees(free: &Path) {
     let at = |name: &str| free.join(name);
     let (dir, list) = (at("empty"), free.to_owned());
     within("rmdir", move || fs::remove_dir(dir)).unwrap();
@@ -62,13 +72,7 @@ fn what_frees_memory_is_served_however_many_wait_to_make_names() {
     let options = options(folder.path());
     let mut session = Session::mount(join(Arc::new(store), false), &options).unwrap();
     let (free, inside) = (folder.path().join("free"), folder.path().join("in"));
-    fs::create_dir_all(free.join("empty")).unwrap();
-    for name in ["gone", "cut", "from", "onto", "open"] {
-        fs::write(free.join(name), [7; 5_000]).unwrap();
-    }
-    let marked = File::open(free.join("cut")).unwrap();
-    rustix::fs::fsetxattr(&marked, c"user.a", b"value", rustix::fs::XattrFlags::empty()).unwrap();
-    drop(marked);
+    furnish(&free);
     let parents: Vec<PathBuf> = (0..WAITING).map(|n| inside.join(n.to_string())).collect();
     parents.iter().for_each(|parent| fs::create_dir_all(parent).unwrap());
     let before = faulty.count(Operation::Batch);

@@ -16,6 +16,7 @@ mod memory;
 mod names;
 mod ordinary_user;
 mod session;
+mod silent;
 mod space;
 mod support;
 
