@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use crate::state::{Paths, changed};
 
@@ -20,7 +21,8 @@ pub fn keep(paths: &Paths) -> Option<PathBuf> {
     let directory = paths.directory.parent()?.join(DIRECTORY);
     // The time keeps those of one name apart, and in order.
     let name = paths.directory.file_name()?.to_string_lossy().into_owned();
-    let stem = format!("{name}-{}", crate::state::unix_seconds(changed(latest)));
+    let ended = changed(latest).duration_since(UNIX_EPOCH).unwrap_or_default();
+    let stem = format!("{name}-{}.{:09}", ended.as_secs(), ended.subsec_nanos());
     let kept = fs::create_dir_all(&directory).and_then(|()| {
         logs.iter().try_for_each(|log| fs::rename(log, directory.join(kept_name(&stem, log))))
     });
@@ -63,7 +65,7 @@ mod tests {
         for death in 0..2 * KEPT_MAX as u64 {
             let text = format!("death {death}");
             fs::write(paths.log(), &text).unwrap();
-            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 + death);
+            let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000 + death);
             fs::File::options().append(true).open(paths.log()).unwrap().set_modified(at).unwrap();
             last = keep(&paths);
             assert_eq!(fs::read_to_string(last.as_ref().unwrap()).unwrap(), text);
