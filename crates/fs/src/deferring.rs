@@ -28,9 +28,9 @@ use given_up::GivenUp;
 use pending::Pending;
 pub(crate) use publish::{Made, Making};
 
+use crate::delegations::Delegations;
 use crate::error::Error;
 use crate::known_fields::KnownFields;
-use crate::leases::Leases;
 use crate::terms::EXPELLED;
 
 /// So many changes are worth a round of their own.
@@ -38,7 +38,7 @@ pub(crate) const GROUP: usize = 64;
 
 pub(crate) struct Deferring<S> {
     pub(crate) store: Arc<Sealed<S>>,
-    pub(crate) leases: Arc<Leases>,
+    pub(crate) delegations: Arc<Delegations>,
     known: Option<KnownFields>,
     pending: Pending,
     /// Files that could not be made, for whoever closes them.
@@ -66,11 +66,11 @@ impl<S: Store> Deferring<S> {
     pub fn over(
         store: Arc<Sealed<S>>,
         known: Option<KnownFields>,
-        leases: Arc<Leases>,
+        delegations: Arc<Delegations>,
     ) -> Arc<Deferring<S>> {
         Arc::new(Deferring {
             store,
-            leases,
+            delegations,
             known,
             pending: Pending::default(),
             unmade: Mutex::default(),
@@ -106,14 +106,14 @@ impl<S: Store> Deferring<S> {
 
     /// The term of the mount.
     pub fn term(&self) -> u64 {
-        self.leases.identity().term()
+        self.delegations.identity().term()
     }
 
     /// Begins a term, under another name. What was answered before and is not made never is.
     pub fn begin_term(&self, mount: MountId, term: u64) {
         // Nobody gets this far with them any more.
         caller::in_term(self.term(), || self.give_up_all(&EXPELLED));
-        self.leases.begin_term(mount, term);
+        self.delegations.begin_term(mount, term);
     }
 
     /// To be called now and then: see [`Sealed::tidy`].

@@ -16,19 +16,19 @@ use crate::config::{Config, Format};
 use crate::counters::Counters;
 use crate::data::DataPath;
 use crate::deferring::Deferring;
+use crate::delegations::{self, Delegations};
 use crate::early::Foresight;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
-use crate::holders::Holding;
 use crate::keys;
 use crate::known_fields::KnownFields;
 use crate::known_names::Budget;
-use crate::leases::{self, Leases};
 use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Admission, Membership, Solitude};
+use crate::openers::OpenFiles;
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 use crate::unfinished::Unfinished;
@@ -50,7 +50,7 @@ pub struct Fs<S: Store> {
     pub(crate) admission: Option<Arc<dyn Admission>>,
     pub(crate) stale_pages: Mutex<BTreeSet<Ino>>,
     pub(crate) locks: Locks,
-    pub(crate) holding: Holding,
+    pub(crate) opened: OpenFiles,
     pub(crate) counters: Counters,
     pub(crate) foresight: Foresight,
     pub(crate) names_budget: Budget,
@@ -158,7 +158,7 @@ impl<S: Store> Fs<S> {
         }
         let membership = Membership::join(&store, config.mount, clock.steady())?;
         let membership = if admission.is_some() { membership.owned() } else { membership };
-        if let Err(error) = leases::forget_gone(&store) {
+        if let Err(error) = delegations::forget_gone(&store) {
             tracing::debug!(%error, "what mounts left that are gone stays in the store");
         }
         Ok(Fs::with(store, config, clock, format, membership, admission))
@@ -183,10 +183,12 @@ impl<S: Store> Fs<S> {
         admission: Option<Arc<dyn Admission>>,
     ) -> Fs<S> {
         let (identity, solitude) = (membership.identity(), membership.solitude());
-        let leases = Arc::new(Leases::new(&config, identity.clone(), clock.clone(), solitude));
-        let known = config.remembers().then(|| KnownFields::new(leases.clone(), clock.clone()));
+        let delegations =
+            Arc::new(Delegations::new(&config, identity.clone(), clock.clone(), solitude));
+        let known =
+            config.remembers().then(|| KnownFields::new(delegations.clone(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
-        let store = Deferring::over(Arc::new(store), known, leases);
+        let store = Deferring::over(Arc::new(store), known, delegations);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Fs {
             store,
@@ -202,7 +204,7 @@ impl<S: Store> Fs<S> {
             admission,
             stale_pages: Mutex::default(),
             locks: Locks::new(identity),
-            holding: Holding::default(),
+            opened: OpenFiles::default(),
             counters: Counters::default(),
             foresight: Foresight::default(),
             names_budget: Budget::default(),
@@ -319,7 +321,7 @@ impl<S: Store> Fs<S> {
         }
         self.free_nameless();
         if self.membership.has_expelled()
-            && let Err(error) = leases::forget_gone(&self.store)
+            && let Err(error) = delegations::forget_gone(&self.store)
         {
             tracing::debug!(%error, "what mounts left that are gone stays in the store");
         }
@@ -341,11 +343,11 @@ impl<S: Store> Fs<S> {
     /// Lets go of what other mounts want to change. To be called every few milliseconds while
     /// it answers `true`, and as often as [`Fs::beat`] otherwise, by a thread that nothing else holds up;
     /// without it this mount asks the store for everything while there is company.
-    pub fn heed(&self) -> Result<bool, Error> {
-        self.in_this_term(|| self.store.heed())
+    pub fn answer_recalls(&self) -> Result<bool, Error> {
+        self.in_this_term(|| self.store.answer_recalls())
     }
 
-    /// Another mount asked a moment ago for what this one kept: [`Fs::heed`] is to be called every millisecond.
+    /// Another mount asked a moment ago for what this one kept: [`Fs::answer_recalls`] is to be called every millisecond.
     pub fn was_recalled_lately(&self) -> bool {
         self.store.was_recalled_lately()
     }
@@ -400,7 +402,7 @@ impl<S: Store> Fs<S> {
     pub fn unmount(&self) -> Result<(), Error> {
         let mut first_error = Ok(());
         // Nobody waits for this mount from here on.
-        self.store.end_leases();
+        self.store.end_delegations();
         for handle in self.handles.all_files() {
             first_error = first_error.and(handle.file.flush(&handle.errors));
         }
@@ -429,14 +431,14 @@ impl<S: Store> Fs<S> {
         self.membership.time_alone(self.steady())
     }
 
-    /// What all that was read of a shard since it began is still right in: a time of being alone, or a lease.
+    /// What all that was read of a shard since it began is still right in: a time of being alone, or a delegation.
     pub(crate) fn era(&self, shard: ShardKey) -> Option<u64> {
-        self.store.leases.era(shard, self.steady())
+        self.store.delegations.era(shard, self.steady())
     }
 
     /// What this mount calls itself.
     pub(crate) fn me(&self) -> MountId {
-        self.store.leases.identity().mount()
+        self.store.delegations.identity().mount()
     }
 
     pub(crate) fn now(&self) -> Time {

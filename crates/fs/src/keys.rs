@@ -9,8 +9,8 @@ use crate::entry::{SHARD_BYTES, put_shard, shard_of};
 pub const HEADER: &[u8] = b"h";
 /// Present while the directory is being removed or is gone; no entry may be made.
 pub const CLOSED: &[u8] = b"x";
-/// The mounts that keep what they read in this shard; see [`crate::leases`].
-pub const KEEPERS: &[u8] = b"k";
+/// The mounts that keep what they read in this shard; see [`crate::delegations`].
+pub const HOLDERS: &[u8] = b"k";
 /// A rename is finding out whether the directory is there; see [`crate::entering`].
 pub const OPENING: &[u8] = b"n";
 /// Present beside the registrations where their owner has said who is let in.
@@ -23,11 +23,11 @@ pub const INODE_PREFIX: u8 = b'i';
 /// First letter of the fields that hold extended attributes.
 const XATTRS_PREFIX: u8 = b'a';
 
-/// Offsets inside the record of a mount's tenure.
-pub mod tenure {
+/// Offsets inside the record of a mount's lease term.
+pub mod lease_term {
     pub const NUMBER: u32 = 0;
     /// How often others have asked the mount to let go of a shard.
-    pub const WORDS: u32 = 8;
+    pub const RECALLS: u32 = 8;
 }
 
 /// Offsets inside the header's record.
@@ -82,7 +82,7 @@ pub fn locks(ino: Ino) -> Vec<u8> {
 }
 
 /// The mounts that have a file open.
-pub fn holders(ino: Ino) -> Vec<u8> {
+pub fn openers(ino: Ino) -> Vec<u8> {
     prefixed(b'o', &ino.0.to_be_bytes())
 }
 
@@ -119,26 +119,26 @@ pub fn admitted_in(field: &[u8]) -> Option<MountId> {
     Some(MountId(u64::from_be_bytes(mount)))
 }
 
-/// The tenure in which a mount takes leases, in the superblock's shard.
-pub fn tenure(mount: MountId) -> Vec<u8> {
+/// The lease term in which a mount takes delegations, in the superblock's shard.
+pub fn lease_term(mount: MountId) -> Vec<u8> {
     prefixed(b't', &mount.0.to_be_bytes())
 }
 
 /// Somebody wants to change what a mount keeps of a shard; in the superblock's shard.
-pub fn word(mount: MountId, shard: ShardKey) -> Vec<u8> {
-    let mut field = words_for(mount);
+pub fn recall(mount: MountId, shard: ShardKey) -> Vec<u8> {
+    let mut field = recalls_for(mount);
     put_shard(&mut field, shard);
     field
 }
 
-/// The shard that a field is a word about, for this mount.
-pub fn shard_of_word(mount: MountId, field: &[u8]) -> Option<ShardKey> {
-    let shard = field.strip_prefix(&words_for(mount)[..])?;
+/// The shard that a field recalls, of this mount.
+pub fn shard_of_recall(mount: MountId, field: &[u8]) -> Option<ShardKey> {
+    let shard = field.strip_prefix(&recalls_for(mount)[..])?;
     (shard.len() == SHARD_BYTES).then(|| shard_of(shard))
 }
 
-/// The mount whose tenure a field of the superblock's shard is, or for which it is a word.
-pub fn mount_of_lease(field: &[u8]) -> Option<MountId> {
+/// The mount whose lease term a field of the superblock's shard is, or which it recalls.
+pub fn mount_of_delegation(field: &[u8]) -> Option<MountId> {
     let (kind, rest) = field.split_first()?;
     let (mount, shard) = rest.split_first_chunk()?;
     let shard_bytes = match kind {
@@ -149,12 +149,12 @@ pub fn mount_of_lease(field: &[u8]) -> Option<MountId> {
     (shard.len() == shard_bytes).then(|| MountId(u64::from_be_bytes(*mount)))
 }
 
-fn words_for(mount: MountId) -> Vec<u8> {
+fn recalls_for(mount: MountId) -> Vec<u8> {
     prefixed(b'c', &mount.0.to_be_bytes())
 }
 
-/// Whether leases cover a field: a mount that has one on the shard may answer from what it read of it.
-pub fn is_leased(field: &[u8]) -> bool {
+/// Whether delegations cover a field: a mount that has one on the shard may answer from what it read of it.
+pub fn is_delegated(field: &[u8]) -> bool {
     let covered = [ENTRY_PREFIX, INODE_PREFIX, XATTRS_PREFIX];
     field == HEADER || field.first().is_some_and(|kind| covered.contains(kind))
 }

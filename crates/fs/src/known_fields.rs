@@ -1,11 +1,11 @@
 //! Entries and inodes as they lie in the store, remembered by a mount that is alone: it makes every
-//! change itself, so what it read or wrote last is what it would read. The same under a lease, which
+//! change itself, so what it read or wrote last is what it would read. The same under a delegation, which
 //! ends before anybody changes the shard, and then also what was not there.
 //!
 //! This is a layer between the mount and the store. A batch that only reads remembered fields takes
 //! no round. A batch that changes anything in a shard makes its fields forgotten when it begins and
 //! again when it ends; what was read meanwhile is not kept. What was learnt in one time of being
-//! alone, or under one lease, is not used in another, nor when this mount cannot know any more whether
+//! alone, or under one delegation, is not used in another, nor when this mount cannot know any more whether
 //! somebody else has come, nor for longer than [`AGE_MAX`]: nodes may lose what they held.
 
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use tidefs_model::{Clock, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read, StoreError, Update};
 
-use crate::keys::{ENTRY_PREFIX, INODE_PREFIX, is_leased};
-use crate::leases::Leases;
+use crate::delegations::Delegations;
+use crate::keys::{ENTRY_PREFIX, INODE_PREFIX, is_delegated};
 
 const STRIPES: usize = 64;
 /// With 64 stripes some tens of thousands of fields, each of which takes some 400 bytes.
@@ -25,7 +25,7 @@ pub(crate) const AGE_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct KnownFields {
     stripes: Vec<Mutex<Stripe>>,
-    leases: Arc<Leases>,
+    delegations: Arc<Delegations>,
     clock: Arc<dyn Clock>,
 }
 
@@ -55,16 +55,16 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// A lease came with the answer, where none was there before.
-    pub fn or_in(self, lease: Option<u64>) -> Begun {
-        Begun { era: self.era.or(lease), ..self }
+    /// A delegation came with the answer, where none was there before.
+    pub fn or_in(self, delegation: Option<u64>) -> Begun {
+        Begun { era: self.era.or(delegation), ..self }
     }
 }
 
 impl KnownFields {
-    pub fn new(leases: Arc<Leases>, clock: Arc<dyn Clock>) -> KnownFields {
+    pub fn new(delegations: Arc<Delegations>, clock: Arc<dyn Clock>) -> KnownFields {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        KnownFields { stripes, leases, clock }
+        KnownFields { stripes, delegations, clock }
     }
 
     /// The answer to a batch, where it is known.
@@ -73,7 +73,7 @@ impl KnownFields {
             return None;
         }
         let now = self.clock.steady();
-        let era = self.leases.era(shard, now)?;
+        let era = self.delegations.era(shard, now)?;
         let stripe = self.stripe(shard);
         let known = |field: &[u8]| {
             let known = stripe.fields.get(&(shard, field.to_vec()))?;
@@ -91,8 +91,8 @@ impl KnownFields {
             }
         });
         let values = values.collect::<Option<_>>()?;
-        if Leases::is_lease(era) {
-            self.leases.was_used(now);
+        if Delegations::is_delegation(era) {
+            self.delegations.was_used(now);
         }
         Some(Outcome { refused_by: None, shard_was_empty: false, values })
     }
@@ -100,7 +100,7 @@ impl KnownFields {
     /// A batch is about to be sent.
     pub fn begin(&self, shard: ShardKey, batch: &Batch) -> Begun {
         let since = self.clock.steady();
-        let era = self.leases.era(shard, since);
+        let era = self.delegations.era(shard, since);
         let mut stripe = self.stripe(shard);
         if !batch.only_reads() {
             stripe.changes += 1;
@@ -127,7 +127,7 @@ impl KnownFields {
         }
         let era = begun.era.filter(|_| unchanged && stripe.under_way == 0);
         let (Ok(outcome), Some(era)) = (outcome, era) else { return };
-        let leased = Leases::is_lease(era);
+        let delegated = Delegations::is_delegation(era);
         let mut learn = |field: &[u8], value: Option<&Bytes>| {
             let known = Known { value: value.cloned(), since: begun.since, era };
             stripe.learn((shard, field.to_vec()), known);
@@ -139,7 +139,7 @@ impl KnownFields {
         }
         for (read, value) in batch.reads.iter().zip(&outcome.values) {
             let Read::Field { field } = read else { continue };
-            if is_kept(field) && value.is_some() || leased && is_leased(field) {
+            if is_kept(field) && value.is_some() || delegated && is_delegated(field) {
                 learn(field, value.as_ref());
             }
         }
@@ -148,7 +148,7 @@ impl KnownFields {
             && let [Some(entry_value), value] = &outcome.values[..]
             && entry == field
             && let Some(link) = link(entry_value, *at, *length)
-            && (value.is_some() || leased)
+            && (value.is_some() || delegated)
         {
             learn(&[prefix, link].concat(), value.as_ref());
         }

@@ -1,12 +1,12 @@
 //! The names of directories that this mount made: it knows them all, so it knows what is absent, and a
 //! program that makes a file pays no round to the store for the kernel's question whether the name is
-//! free. With company it does so under the leases of the directory's shards, which it takes before it
+//! free. With company it does so under the delegations of the directory's shards, which it takes before it
 //! makes the first name there, each as long as it lasts.
 //!
 //! What is known is never less than what is there: a name is added before the batch that may make
 //! it is sent, and removed when a batch has removed it and nobody was adding any meanwhile. Where
 //! the outcome of a batch that adds a name is not known, nothing is known any more. What was learnt
-//! in one time of being alone, or under one lease, is not used in another.
+//! in one time of being alone, or under one delegation, is not used in another.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tidefs_model::ShardKey;
 
 use tidefs_store::{Batch, Outcome, Store, StoreError, Update};
 
+use crate::delegations::Delegations;
 use crate::entry::{Place, Reference};
 use crate::fs::Fs;
 use crate::keys;
-use crate::leases::Leases;
 use crate::table::Node;
 
 /// Of all directories together, so that one of a million files is known: less than 100 MiB. A
@@ -32,7 +32,7 @@ pub(crate) type Budget = Arc<AtomicUsize>;
 /// All names of one directory, and perhaps some that are not there.
 #[derive(Debug)]
 pub(crate) struct KnownNames {
-    /// The time of being alone to which they belong, or of each shard its lease, by number.
+    /// The time of being alone to which they belong, or of each shard its delegation, by number.
     eras: Eras,
     /// Of all deferred changes, when this was begun.
     failures: u64,
@@ -48,7 +48,7 @@ pub(crate) struct KnownNames {
 enum Eras {
     Alone(u64),
     /// `None`: nothing is known of the shard, or not yet.
-    Leases(Vec<Option<u64>>),
+    Delegations(Vec<Option<u64>>),
 }
 
 impl KnownNames {
@@ -57,9 +57,9 @@ impl KnownNames {
         KnownNames::known_by(Eras::Alone(alone), failures, budget)
     }
 
-    /// Of a directory whose leases are about to be taken.
+    /// Of a directory whose delegations are about to be taken.
     fn of_new(failures: u64, budget: &Budget) -> KnownNames {
-        KnownNames::known_by(Eras::Leases(Vec::new()), failures, budget)
+        KnownNames::known_by(Eras::Delegations(Vec::new()), failures, budget)
     }
 
     fn known_by(eras: Eras, failures: u64, budget: &Budget) -> KnownNames {
@@ -71,18 +71,20 @@ impl KnownNames {
     pub fn belongs_to(&self, shard: u16, era: Option<u64>, failures: u64) -> bool {
         let noted = match &self.eras {
             Eras::Alone(alone) => Some(*alone),
-            Eras::Leases(leases) => leases.get(usize::from(shard)).copied().flatten(),
+            Eras::Delegations(delegations) => {
+                delegations.get(usize::from(shard)).copied().flatten()
+            }
         };
         noted.is_some() && noted == era && failures == self.failures
     }
 
     /// Nothing is known of a shard any more. `false`: nor of another one.
     fn forget_shard(&mut self, shard: u16) -> bool {
-        let Eras::Leases(leases) = &mut self.eras else { return false };
-        if let Some(lease) = leases.get_mut(usize::from(shard)) {
-            *lease = None;
+        let Eras::Delegations(delegations) = &mut self.eras else { return false };
+        if let Some(delegation) = delegations.get_mut(usize::from(shard)) {
+            *delegation = None;
         }
-        leases.is_empty() || leases.iter().any(Option::is_some)
+        delegations.is_empty() || delegations.iter().any(Option::is_some)
     }
 
     pub fn lacks(&self, name: &[u8]) -> bool {
@@ -162,7 +164,7 @@ impl<S: Store> Fs<S> {
         self.take_if_new(&node);
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
         let now = self.steady();
-        let era = self.store.leases.era(place.shard, now);
+        let era = self.store.delegations.era(place.shard, now);
         let failures = self.store.failures();
         let mut memory = node.memory();
         let Some(names) = &mut memory.names else { return false };
@@ -171,25 +173,25 @@ impl<S: Store> Fs<S> {
         if !is_known && !names.forget_shard(place.shard.index) {
             memory.names = None;
         }
-        if is_free && era.is_some_and(Leases::is_lease) {
-            self.store.leases.was_used(now);
+        if is_free && era.is_some_and(Delegations::is_delegation) {
+            self.store.delegations.was_used(now);
         }
         is_free
     }
 
     /// A name enters a shard of which this mount has known since the directory was there that nobody else does
     /// anything: a removal of the directory by another mount would have closed the shard, which the batch of
-    /// the name checks, or cleared it, which would have ended the lease.
+    /// the name checks, or cleared it, which would have ended the delegation.
     pub(crate) fn is_surely_there(&self, shard: ShardKey) -> bool {
         let Some(node) = self.table.find(shard.directory) else { return false };
-        let era = self.store.leases.era(shard, self.steady());
+        let era = self.store.delegations.era(shard, self.steady());
         let failures = self.store.failures();
         let memory = node.memory();
         let known = |names: &KnownNames| names.belongs_to(shard.index, era, failures);
         memory.names.as_ref().is_some_and(known)
     }
 
-    /// Takes the leases of a directory that this mount made with company, once, before its first name is asked
+    /// Takes the delegations of a directory that this mount made with company, once, before its first name is asked
     /// for. What cannot be had is asked of the store name by name.
     fn take_if_new(&self, node: &Node<S>) {
         let (is_alone, failures) = (self.is_alone(), self.store.failures());
@@ -202,7 +204,7 @@ impl<S: Store> Fs<S> {
             if is_alone {
                 return;
             }
-            // From here on names are noted, also those that enter before the leases are there.
+            // From here on names are noted, also those that enter before the delegations are there.
             memory.names = Some(KnownNames::of_new(failures, &self.names_budget));
         }
         let shards: Vec<_> = self.shards_of(node.ino).collect();
@@ -212,13 +214,13 @@ impl<S: Store> Fs<S> {
         let is_there = has_any && self.has_record(node).unwrap_or(false);
         let mut memory = node.memory();
         match &mut memory.names {
-            Some(names) if is_there => names.eras = Eras::Leases(taken),
+            Some(names) if is_there => names.eras = Eras::Delegations(taken),
             _ => memory.names = None,
         }
     }
 
     /// A directory was made. Where all of that was while this mount was alone, and nobody has found it
-    /// meanwhile, nobody has made anything in it; with company its leases tell.
+    /// meanwhile, nobody has made anything in it; with company its delegations tell.
     pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
         let Some(node) = self.table.find(directory.ino) else { return };
         let Some(alone) = alone else {

@@ -1,6 +1,6 @@
 //! For how long the kernel of a mount may answer from what it was told.
 //!
-//! While the mount is alone it makes every change itself. With company what is under [leases](crate::leases)
+//! While the mount is alone it makes every change itself. With company what is under [delegations](crate::delegations)
 //! has a lifetime, too, but for names: a kernel can be made to forget attributes, and it hands out names
 //! that it is made to forget as if they were gone. Attributes of open files have none, since this mount
 //! knows more of them than the store; nor have, alone, those of open files into which programs may store
@@ -31,7 +31,7 @@ pub struct Lifetimes {
 pub struct Standing {
     /// Which time of being alone it was, if it was one.
     alone: Option<u64>,
-    /// How many leases this mount had been granted.
+    /// How many delegations this mount had been granted.
     granted: u64,
 }
 
@@ -51,7 +51,7 @@ impl<S: Store> Fs<S> {
     pub fn set_kernel_cache(&self, cache: Arc<dyn KernelCache>) {
         let table = Arc::clone(&self.table);
         let knows = move |ino| table.find(ino).is_some();
-        self.store.leases.set_kernel_cache(cache.clone(), Box::new(knows));
+        self.store.delegations.set_kernel_cache(cache.clone(), Box::new(knows));
         // It is called once.
         let _ = self.kernel_cache.set(cache);
     }
@@ -82,8 +82,8 @@ impl<S: Store> Fs<S> {
 
     /// To be asked before something is read that the kernel may keep.
     pub fn standing(&self) -> Standing {
-        // A lease that is granted between the two counts as later.
-        let granted = self.store.leases.granted();
+        // A delegation that is granted between the two counts as later.
+        let granted = self.store.delegations.granted();
         Standing { alone: self.time_alone(), granted }
     }
 
@@ -104,7 +104,7 @@ impl<S: Store> Fs<S> {
             let attr = if self.changes_silently(ino) { Duration::ZERO } else { lifetimes.attr };
             return Lifetimes { attr, ..lifetimes };
         }
-        let attr = self.lifetime_under_leases(ino, before).unwrap_or_default();
+        let attr = self.lifetime_under_delegations(ino, before).unwrap_or_default();
         Lifetimes { attr, ..Lifetimes::default() }
     }
 
@@ -114,9 +114,9 @@ impl<S: Store> Fs<S> {
         open.is_some_and(|node| node.slot().file.as_ref().is_some_and(|it| it.changes_silently()))
     }
 
-    fn lifetime_under_leases(&self, ino: Ino, before: Standing) -> Option<Duration> {
-        let leases = &self.store.leases;
-        if !leases.may_tell() {
+    fn lifetime_under_delegations(&self, ino: Ino, before: Standing) -> Option<Duration> {
+        let delegations = &self.store.delegations;
+        if !delegations.may_tell() {
             return None;
         }
         let node = self.table.find(ino)?;
@@ -127,8 +127,9 @@ impl<S: Store> Fs<S> {
         };
         let headers = (0..headers).map(|index| ShardKey { directory: ino, index });
         let mut shards = headers.chain([node.home]);
-        let left = leases.validity_left()?.min(LIFETIME_MAX);
-        let are_told = !is_open_file && shards.all(|shard| leases.tell(shard, ino, before.granted));
+        let left = delegations.validity_left()?.min(LIFETIME_MAX);
+        let are_told =
+            !is_open_file && shards.all(|shard| delegations.tell(shard, ino, before.granted));
         are_told.then_some(left)
     }
 }

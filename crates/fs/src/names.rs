@@ -9,13 +9,13 @@ use tidefs_store::{Batch, Store};
 use crate::entry::{EntryRecord, Passage, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::{NAME_BYTES_MAX, keys, leases};
+use crate::{NAME_BYTES_MAX, delegations, keys};
 
 /// Attempts at an entry that others keep changing.
 pub(crate) const ATTEMPTS: usize = 200;
 /// A rename or a removal that a mount has seen under way for so long is given up by it. One of its steps
-/// may wait for a keeper that was killed.
-pub(crate) const UNFINISHED_AGE_MAX: Duration = Duration::from_millis(leases::KILLED_MS + 750);
+/// may wait for a holder that was killed.
+pub(crate) const UNFINISHED_AGE_MAX: Duration = Duration::from_millis(delegations::KILLED_MS + 750);
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 

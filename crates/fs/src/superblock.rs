@@ -10,10 +10,10 @@ use tidefs_sealed::Cipher;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::config::Format;
+use crate::delegations::LAPSE;
 use crate::error::Error;
 use crate::inode::{Inode, u32_at, u64_at};
 use crate::layout::Layout;
-use crate::leases::LAPSE;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.

@@ -62,7 +62,7 @@ pub struct Node<S: Store> {
     slot: Mutex<Slot<S>>,
     /// Of a directory; most inodes are none.
     pub(crate) memory: OnceLock<Box<Mutex<Memory>>>,
-    /// The time of being alone, or the lease, since which this mount knows that the inode has no extended
+    /// The time of being alone, or the delegation, since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
 }

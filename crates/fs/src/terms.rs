@@ -44,7 +44,7 @@ impl<S: Store> Fs<S> {
         *self.stale_pages() = open.iter().map(|handle| handle.node.ino).collect();
         self.membership.assume_company();
         self.store.begin_term(mount, admission.term());
-        self.holding.forget_all();
+        self.opened.forget_all();
         self.in_this_term(|| self.membership.rejoin(&self.store, self.steady()))
     }
 

@@ -56,7 +56,7 @@ pub(crate) trait Served: Send + Sync {
         BTreeSet::new()
     }
     /// Lets go of what other mounts want to change. `true`: to be called again soon.
-    fn heed(&self) -> Result<bool, Error> {
+    fn answer_recalls(&self) -> Result<bool, Error> {
         Ok(false)
     }
     /// Another mount asked a moment ago for what this one kept.
@@ -82,8 +82,8 @@ impl<S: Store> Served for Fs<S> {
         Fs::take_stale_pages(self)
     }
 
-    fn heed(&self) -> Result<bool, Error> {
-        Fs::heed(self)
+    fn answer_recalls(&self) -> Result<bool, Error> {
+        Fs::answer_recalls(self)
     }
 
     fn was_recalled_lately(&self) -> bool {

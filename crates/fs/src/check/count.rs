@@ -6,7 +6,7 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use super::finding::{Finding, Record};
-use super::keepers::{count_keepers, retain_ended};
+use super::holders::{count_holders, retain_ended};
 use super::walk::{Shard, ino_of};
 use super::{Check, INODES_AT_A_TIME, Look};
 use crate::attr::Kind;
@@ -17,7 +17,7 @@ use crate::inode::{Inode, u64_at};
 use crate::keys::{self, header};
 
 /// Fields that are about no inode and no name.
-const OF_A_DIRECTORY: [&[u8]; 4] = [keys::HEADER, keys::CLOSED, keys::KEEPERS, keys::OPENING];
+const OF_A_DIRECTORY: [&[u8]; 4] = [keys::HEADER, keys::CLOSED, keys::HOLDERS, keys::OPENING];
 /// Classes into which inodes are divided anew when those of one class are too many.
 const CLASSES_MORE: u64 = 4;
 
@@ -69,7 +69,7 @@ impl<S: Store> Check<'_, S> {
         loop {
             match self.count_in(classes)? {
                 Some(mut look) => {
-                    retain_ended(&mut look, &self.tenures(&mut Look::default())?);
+                    retain_ended(&mut look, &self.lease_terms(&mut Look::default())?);
                     return Ok(look);
                 }
                 None => classes *= CLASSES_MORE,
@@ -80,7 +80,7 @@ impl<S: Store> Check<'_, S> {
     /// `None`: a class has too many inodes.
     fn count_in(&self, classes: u64) -> Result<Option<Look>, Error> {
         let mut look = Look::default();
-        let tenures = self.tenures(&mut look)?;
+        let lease_terms = self.lease_terms(&mut look)?;
         if let Some(record) = self.hands.rename_lock()? {
             look.suspect(Finding::RenameLock { record });
         }
@@ -90,7 +90,7 @@ impl<S: Store> Check<'_, S> {
                 if !class.is_full() {
                     self.count_shard(shard, &mut class, &mut look)?;
                     if class.is_first() {
-                        count_keepers(shard, &tenures, &mut look);
+                        count_holders(shard, &lease_terms, &mut look);
                     }
                 }
                 Ok(())

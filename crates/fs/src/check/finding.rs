@@ -5,8 +5,8 @@ use std::fmt;
 use tidefs_model::{Ino, MountId, ShardKey, Time};
 
 use crate::attr::Kind;
+use crate::delegations::Holder;
 use crate::entry::Place;
-use crate::leases::Keeper;
 
 /// Something that does not add up. Two are equal when nothing about it has changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +33,10 @@ pub enum Finding {
     Counters { shard: ShardKey, header: Vec<u8>, entries: u64, subdirectories: u64 },
     /// A mount that died without a word.
     Mount { mount: MountId, beats: u64 },
-    /// What a mount that is gone has left for its leases, and others for it.
-    Tenure { mount: MountId },
-    /// A shard's record says that somebody keeps it whose tenure is over.
-    Keeper { shard: ShardKey, keeper: Keeper },
+    /// What a mount that is gone has left for its delegations, and others for it.
+    LeaseTerm { mount: MountId },
+    /// A shard's record says that somebody keeps it whose lease term is over.
+    Holder { shard: ShardKey, holder: Holder },
     /// A name whose inode is gone.
     NoInode { ino: Ino },
     /// A directory with entries that no path from the root reaches: it has no name, or leads to itself.
@@ -83,8 +83,8 @@ impl Finding {
             Finding::Remains { .. } => "remains",
             Finding::Counters { .. } => "counters",
             Finding::Mount { .. } => "mount",
-            Finding::Tenure { .. } => "tenure",
-            Finding::Keeper { .. } => "keeper",
+            Finding::LeaseTerm { .. } => "lease_term",
+            Finding::Holder { .. } => "holder",
             Finding::NoInode { .. } => "no-inode",
             Finding::Unconnected { .. } => "unconnected",
             Finding::RenameLock { .. } => "rename-lock",
@@ -166,13 +166,15 @@ impl fmt::Display for Finding {
                 write!(f, "{} miscounts its {entries} entries", named(*shard))
             }
             Finding::Mount { mount, .. } => write!(f, "mount {mount} died without a word"),
-            Finding::Tenure { mount } => write!(f, "mount {mount} is gone and left a tenure"),
-            Finding::Keeper { shard, keeper } => {
+            Finding::LeaseTerm { mount } => {
+                write!(f, "mount {mount} is gone and left a lease_term")
+            }
+            Finding::Holder { shard, holder } => {
                 write!(
                     f,
-                    "{} has a record of a lease of mount {}, which is over",
+                    "{} has a record of a delegation of mount {}, which is over",
                     named(*shard),
-                    keeper.mount
+                    holder.mount
                 )
             }
             Finding::NoInode { ino } => write!(f, "inode {ino} is gone and has a name"),

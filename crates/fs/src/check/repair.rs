@@ -22,7 +22,7 @@ use crate::closing::Closing;
 use crate::error::Error;
 use crate::inode::{self, Inode};
 use crate::keys::{self, header};
-use crate::{leases, membership};
+use crate::{delegations, membership};
 
 /// Stripes that are removed in one call.
 const STRIPES_PER_CALL: usize = 256;
@@ -104,14 +104,14 @@ impl<S: Store> Check<'_, S> {
             }
             Finding::Mount { mount, beats } => {
                 let removed = membership::remove(self.store, *mount, *beats)?;
-                leases::forget_gone(self.store)?;
+                delegations::forget_gone(self.store)?;
                 removed
             }
-            Finding::Tenure { .. } => {
-                leases::forget_gone(self.store)?;
+            Finding::LeaseTerm { .. } => {
+                delegations::forget_gone(self.store)?;
                 true
             }
-            Finding::Keeper { shard, keeper } => self.take_off(*shard, *keeper)?,
+            Finding::Holder { shard, holder } => self.take_off(*shard, *holder)?,
             _ => false,
         })
     }

@@ -90,6 +90,6 @@ fn delete_file<S: Store>(
 
 /// Removes an inode and all that is kept beside it.
 pub(super) fn without_record(batch: Batch, ino: Ino) -> Batch {
-    let fields = [keys::inode(ino), keys::xattrs(ino), keys::locks(ino), keys::holders(ino)];
+    let fields = [keys::inode(ino), keys::xattrs(ino), keys::locks(ino), keys::openers(ino)];
     fields.into_iter().fold(batch, Batch::delete).reclaims()
 }

@@ -8,8 +8,8 @@ use tidefs_store::{Batch, Store};
 
 use super::DataPath;
 use super::delete::Removed;
-use crate::holders;
 use crate::keys;
+use crate::openers;
 
 /// Files that are asked about in one round.
 const ASKED_AT_ONCE: usize = 256;
@@ -54,10 +54,10 @@ impl<S: Store> DataPath<S> {
     /// Where the store does not answer, a file counts as used, and is asked about again: who has it open
     /// reads its bytes on nodes that do answer.
     fn are_used(&self, files: &[Removed], others: &[MountId]) -> Vec<bool> {
-        let read = |file: &Removed| (file.home, Batch::new().read(keys::holders(file.ino)));
+        let read = |file: &Removed| (file.home, Batch::new().read(keys::openers(file.ino)));
         let batches: Vec<(ShardKey, Batch)> = files.iter().map(read).collect();
         let is_used = |record: Option<Vec<u8>>| {
-            holders::decode(record.as_deref()).any(|holder| others.contains(&holder))
+            openers::decode(record.as_deref()).any(|opener| others.contains(&opener))
         };
         match self.store.batches(&batches) {
             Ok(outcomes) => {

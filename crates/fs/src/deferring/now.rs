@@ -25,9 +25,9 @@ impl<S: Store> Deferring<S> {
     ) -> Result<Outcome, StoreError> {
         let begun = self.known.as_ref().map(|known| (known, known.begin(shard, batch)));
         first();
-        let (outcome, lease) = self.send(shard, batch);
+        let (outcome, delegation) = self.send(shard, batch);
         if let Some((known, begun)) = begun {
-            known.end(shard, batch, begun.or_in(lease), outcome.as_ref());
+            known.end(shard, batch, begun.or_in(delegation), outcome.as_ref());
         }
         outcome
     }
@@ -53,8 +53,8 @@ impl<S: Store> Deferring<S> {
         if let Some((known, begun)) = begun {
             for (number, ((shard, batch), begun)) in each().zip(begun).enumerate() {
                 let sent = sent.as_ref().map(|sent| &sent[number]);
-                let lease = sent.ok().and_then(|(_, lease)| *lease);
-                known.end(shard, batch, begun.or_in(lease), sent.map(|(outcome, _)| outcome));
+                let delegation = sent.ok().and_then(|(_, delegation)| *delegation);
+                known.end(shard, batch, begun.or_in(delegation), sent.map(|(outcome, _)| outcome));
             }
         }
         Ok(sent?.into_iter().map(|(outcome, _)| outcome).collect())
@@ -85,24 +85,24 @@ impl<S: Store> Deferring<S> {
         Ok(known.into_iter().filter_map(|known| known.or_else(|| asked.next())).collect())
     }
 
-    /// Lists shards; what was listed under a lease is not listed again, unless it ends meanwhile.
+    /// Lists shards; what was listed under a delegation is not listed again, unless it ends meanwhile.
     pub(super) fn list_unknown(
         &self,
         shards: &[(ShardKey, Cursor)],
     ) -> Result<Vec<Page>, StoreError> {
         let eras = self.eras(shards.iter().map(|(shard, _)| *shard));
         let known: Vec<_> =
-            shards.iter().map(|(shard, from)| self.leases.listed(*shard, from)).collect();
+            shards.iter().map(|(shard, from)| self.delegations.listed(*shard, from)).collect();
         let unknown = shards.iter().zip(&known).filter(|(_, known)| known.is_none());
         let unknown: Vec<_> = unknown.map(|(from, _)| from.clone()).collect();
         if unknown.is_empty() {
             return Ok(known.into_iter().flatten().collect());
         }
-        let leases: Vec<_> =
-            unknown.iter().map(|(shard, from)| self.leases.listing(*shard, from)).collect();
+        let delegations: Vec<_> =
+            unknown.iter().map(|(shard, from)| self.delegations.listing(*shard, from)).collect();
         let pages = self.store.list(&unknown)?;
-        for (((shard, _), lease), page) in unknown.iter().zip(leases).zip(&pages) {
-            self.leases.keep_listed(*shard, lease, page);
+        for (((shard, _), delegation), page) in unknown.iter().zip(delegations).zip(&pages) {
+            self.delegations.keep_listed(*shard, delegation, page);
         }
         if unknown.len() < shards.len() && !self.are_now(&known, &eras) {
             return self.store.list(shards);
@@ -113,15 +113,15 @@ impl<S: Store> Deferring<S> {
 
     /// What each of the shards is known by at this moment.
     fn eras(&self, shards: impl Iterator<Item = ShardKey>) -> Vec<(ShardKey, Option<u64>)> {
-        let now = self.leases.now();
-        shards.map(|shard| (shard, self.leases.era(shard, now))).collect()
+        let now = self.delegations.now();
+        shards.map(|shard| (shard, self.delegations.era(shard, now))).collect()
     }
 
     /// What was known then is still right.
     fn are_now<T>(&self, known: &[Option<T>], eras: &[(ShardKey, Option<u64>)]) -> bool {
-        let now = self.leases.now();
+        let now = self.delegations.now();
         let mut used = known.iter().zip(eras).filter(|(known, _)| known.is_some());
-        used.all(|(_, (shard, era))| era.is_some() && self.leases.era(*shard, now) == *era)
+        used.all(|(_, (shard, era))| era.is_some() && self.delegations.era(*shard, now) == *era)
     }
 
     pub(super) fn write_and_batch_now(

@@ -134,7 +134,7 @@ impl<S: Store> Fs<S> {
         mode: OpenMode,
     ) -> Opened {
         if node.add_handle(&slot) {
-            self.holding.changed(node.ino, node.home);
+            self.opened.changed(node.ino, node.home);
         }
         file.set_as_of(alone);
         if mode.read && mode.write {
@@ -395,7 +395,7 @@ impl<S: Store> Fs<S> {
             self.store.unpin(node.ino);
         }
         drop(slot);
-        self.holding.changed(node.ino, node.home);
+        self.opened.changed(node.ino, node.home);
         self.table.released(node.ino);
         done
     }

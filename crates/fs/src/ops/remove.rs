@@ -264,7 +264,7 @@ impl<S: Store> Fs<S> {
                 was.into_iter().for_each(|was| self.outlive(directory.ino, was));
                 let removed = self.remove_directory(directory);
                 self.forget_directory(directory.ino);
-                self.store.leases.watch_no_more(self.shards_of(directory.ino));
+                self.store.delegations.watch_no_more(self.shards_of(directory.ino));
                 // Its shards stay closed as long as somebody could take it for one that is there.
                 if let Err(error) = removed.and_then(|()| self.leave_shards(directory.ino, alone)) {
                     let ino = directory.ino;

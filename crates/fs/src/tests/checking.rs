@@ -150,17 +150,17 @@ fn leaks_of_every_kind_are_found_and_repaired() {
         let shard = fs.shard_of(Ino::ROOT, b"file");
         bed.store.batch(shard, &Batch::new().add(keys::HEADER, 0, 2)).expect("added");
     });
-    is_repaired("tenure", |bed, fs| {
+    is_repaired("lease_term", |bed, fs| {
         let shard = fs.shard_of(Ino::ROOT, b"file");
-        put(bed, keys::SUPERBLOCK, keys::tenure(MountId(7)), vec![1; 16]);
-        put(bed, keys::SUPERBLOCK, keys::word(MountId(7), shard), Vec::new());
+        put(bed, keys::SUPERBLOCK, keys::lease_term(MountId(7)), vec![1; 16]);
+        put(bed, keys::SUPERBLOCK, keys::recall(MountId(7), shard), Vec::new());
     });
-    is_repaired("keeper", |bed, fs| {
-        put(bed, fs.shard_of(Ino::ROOT, b"file"), keys::KEEPERS.to_vec(), vec![7; 24]);
+    is_repaired("holder", |bed, fs| {
+        put(bed, fs.shard_of(Ino::ROOT, b"file"), keys::HOLDERS.to_vec(), vec![7; 24]);
     });
-    is_repaired("keeper", |bed, _| {
+    is_repaired("holder", |bed, _| {
         let of_none = ShardKey { directory: Ino(77_777), index: 3 };
-        put(bed, of_none, keys::KEEPERS.to_vec(), vec![7; 24]);
+        put(bed, of_none, keys::HOLDERS.to_vec(), vec![7; 24]);
     });
     is_repaired("fence", |bed, fs| {
         put(bed, fs.shard_of(Ino::ROOT, b"file"), keys::aborted(12_345), Vec::new());
@@ -403,13 +403,13 @@ fn what_mounts_keep_beside_an_open_file_is_in_order_and_goes_with_it() {
         second.tick().expect("housekeeping");
     }
     let home = second.table.get(file).expect("known").home;
-    for field in [keys::locks(file), keys::holders(file)] {
+    for field in [keys::locks(file), keys::openers(file)] {
         let read = Batch::new().read(field);
         assert!(bed.store.batch(home, &read).expect("read").take(0).is_some());
     }
     assert!(run(&bed, &[&first, &second], true).is_clean());
     put(&bed, home, keys::locks(Ino(99)), vec![0]);
-    put(&bed, home, keys::holders(Ino(99)), vec![0]);
+    put(&bed, home, keys::openers(Ino(99)), vec![0]);
     let repaired = run(&bed, &[&first, &second], true);
     assert_eq!((kinds(&repaired.repaired), repaired.is_clean()), (vec!["remains"; 2], true));
     second.release(handle).expect("closed");

@@ -387,7 +387,7 @@ fn a_file_counts_as_open_until_what_was_given_up_cannot_arrive_any_more() {
     let mine = open(&first);
     let node = first.handles.file(mine).expect("open").node.reference();
     let is_marked = || {
-        let read = Batch::new().read(keys::holders(node.ino));
+        let read = Batch::new().read(keys::openers(node.ino));
         bed.store.batch(node.home, &read).expect("read").take(0).is_some()
     };
     let house = || {

@@ -21,9 +21,9 @@ use crate::adapter::Kernel;
 
 const TICK: Duration = Duration::from_millis(100);
 /// Others wait for so long at most to be heard, while this mount keeps anything.
-const HEED: Duration = Duration::from_millis(10);
+const RECALL_POLL: Duration = Duration::from_millis(10);
 /// The same after somebody was heard: directories go to and fro.
-const HEED_AFTER_RECALL: Duration = Duration::from_millis(1);
+const RECALL_POLL_AFTER_RECALL: Duration = Duration::from_millis(1);
 /// A program's thread whose answer was sent just before counts the life of what it was told from when it
 /// runs again.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -39,8 +39,8 @@ impl Ticker {
     pub fn start(served: Arc<dyn Served>, kernel: Arc<Kernel>) -> io::Result<Ticker> {
         let (stop, stopped) = mpsc::channel();
         let (stop_too, stopped_too) = mpsc::channel();
-        let (stop_heeding, heeding_stopped) = mpsc::channel();
-        let (keeping_up, heeding) = (served.clone(), served.clone());
+        let (stop_answering_recalls, recalls_stopped) = mpsc::channel();
+        let (keeping_up, answering_recalls) = (served.clone(), served.clone());
         let dropping = kernel.clone();
         let forgetting = Forgetting { served, kernel };
         let beat = Worker::spawn("tidefs-tick", move || {
@@ -57,9 +57,11 @@ impl Ticker {
                 }
             }
         })?;
-        let heed = Worker::spawn("tidefs-heed", move || heed(&*heeding, &heeding_stopped))?;
-        let stop = Some([stop, stop_too, stop_heeding]);
-        Ok(Ticker { workers: [beat, keep_up, heed], stop })
+        let polled = Worker::spawn("tidefs-recalls", move || {
+            answer_recalls(&*answering_recalls, &recalls_stopped)
+        })?;
+        let stop = Some([stop, stop_too, stop_answering_recalls]);
+        Ok(Ticker { workers: [beat, keep_up, polled], stop })
     }
 
     /// Waits for the threads to end, each for a bounded time.
@@ -73,14 +75,14 @@ impl Ticker {
 }
 
 /// A failure is told once, until it succeeds again.
-fn heed(served: &dyn Served, stopped: &Receiver<()>) {
+fn answer_recalls(served: &dyn Served, stopped: &Receiver<()>) {
     let (mut pause, mut healthy) = (TICK, true);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
-        match served.heed() {
+        match served.answer_recalls() {
             Ok(keeps) => {
                 pause = match keeps {
-                    _ if served.was_recalled_lately() => HEED_AFTER_RECALL,
-                    true => HEED,
+                    _ if served.was_recalled_lately() => RECALL_POLL_AFTER_RECALL,
+                    true => RECALL_POLL,
                     false => TICK,
                 };
                 healthy = true;

@@ -101,7 +101,7 @@ fn what_is_at_rest_is_looked_at_without_the_store_and_a_change_elsewhere_is_seen
     let second = MountedSession::over(store.clone(), false);
     let (here, there) = (first.path().join("file"), second.path().join("file"));
     fs::write(&here, "text").unwrap();
-    // Long enough to have begun to heed what others want to change.
+    // Long enough to have begun to poll for recalls.
     std::thread::sleep(Duration::from_millis(500));
     let look = || fs::metadata(&there).unwrap().mode() & 0o777;
     for _ in 0..LOOKS / 10 {

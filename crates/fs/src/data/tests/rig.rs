@@ -12,8 +12,8 @@ use tidefs_store::{Batch, Embedded, Fault, Faulty, Store, StoreError};
 use crate::attr::Kind;
 use crate::data::{AppendedAt, DataPath, ErrorCursor, OpenFile, ReadAhead};
 use crate::deferring::Deferring;
+use crate::delegations::Delegations;
 use crate::inode::Inode;
-use crate::leases::Leases;
 use crate::{Config, Error, keys};
 
 pub const STRIPE: u64 = 4096;
@@ -104,7 +104,7 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let deferring = Deferring::over(
         Arc::new(Sealed::plain(Arc::clone(&store))),
         None,
-        Arc::new(Leases::none()),
+        Arc::new(Delegations::none()),
     );
     let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
@@ -155,7 +155,7 @@ impl<S: Store> Rig<S> {
         let deferring = Deferring::over(
             Arc::new(Sealed::plain(Arc::clone(&self.store))),
             None,
-            Arc::new(Leases::none()),
+            Arc::new(Delegations::none()),
         );
         let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);

@@ -1,4 +1,4 @@
-//! What kernels are told to keep under leases, and when they are made to forget.
+//! What kernels are told to keep under delegations, and when they are made to forget.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,10 +25,10 @@ struct Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Forgotten {
     ino: Ino,
-    /// The mount was on the shard's record of keepers still.
+    /// The mount was on the shard's record of holders still.
     is_kept: bool,
-    /// The store had a tenure of the mount.
-    has_tenure: bool,
+    /// The store had a lease term of the mount.
+    has_lease_term: bool,
 }
 
 impl Kernel {
@@ -60,9 +60,9 @@ impl KernelCache for Kernel {
     fn wait_for_answers(&self) {}
 
     fn forget(&self, ino: Ino) -> bool {
-        let is_kept = self.has(self.shard, keys::KEEPERS.to_vec());
-        let has_tenure = self.has(keys::SUPERBLOCK, keys::tenure(self.mount));
-        self.forgotten.lock().expect("no panic").push(Forgotten { ino, is_kept, has_tenure });
+        let is_kept = self.has(self.shard, keys::HOLDERS.to_vec());
+        let has_lease_term = self.has(keys::SUPERBLOCK, keys::lease_term(self.mount));
+        self.forgotten.lock().expect("no panic").push(Forgotten { ino, is_kept, has_lease_term });
         let misses = self.misses.load(Ordering::SeqCst);
         self.misses.store(misses.saturating_sub(1), Ordering::SeqCst);
         misses == 0
@@ -87,7 +87,7 @@ fn at_rest() -> (Company, Arc<Kernel>, Ino) {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     let ino = second.lookup(Ino::ROOT, b"f").expect("found").attr.ino;
-    assert_eq!(lifetime(second, ino), Duration::ZERO, "it is not at rest yet");
+    assert_eq!(lifetime(second, ino), Duration::ZERO, "it is not read-mostly yet");
     company.rest(second, Ino::ROOT, b"f");
     (company, kernel, ino)
 }
@@ -99,13 +99,13 @@ fn kernels_keep_attributes_at_rest_and_forget_them_before_another_mount_changes_
     assert_eq!(lifetime(second, ino), SECOND);
     (0..LOOKS).for_each(|_| _ = lifetime(second, Ino::ROOT));
     assert!(!lifetime(second, Ino::ROOT).is_zero(), "a directory's come from all of its shards");
-    company.while_heeding(&[second], || {
+    company.while_answering_recalls(&[second], || {
         chmod(first, Ino::ROOT, b"f", 0o640).expect("changed");
         assert_eq!(lifetime(second, ino), Duration::ZERO);
     });
     let mut forgotten = kernel.take();
     forgotten.sort_by_key(|forgotten| forgotten.ino);
-    let each = [Ino::ROOT, ino].map(|ino| Forgotten { ino, is_kept: true, has_tenure: true });
+    let each = [Ino::ROOT, ino].map(|ino| Forgotten { ino, is_kept: true, has_lease_term: true });
     assert_eq!(forgotten, each);
 }
 
@@ -115,14 +115,14 @@ fn kernels_forget_before_this_mount_changes_what_it_keeps() {
     let second = &company.mounts[1];
     assert!(!lifetime(second, ino).is_zero());
     chmod(second, Ino::ROOT, b"f", 0o640).expect("changed");
-    assert_eq!(kernel.take(), [Forgotten { ino, is_kept: true, has_tenure: true }]);
+    assert_eq!(kernel.take(), [Forgotten { ino, is_kept: true, has_lease_term: true }]);
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o640)));
     chmod(second, Ino::ROOT, b"f", 0o600).expect("changed");
     assert_eq!(kernel.take(), [], "it has forgotten");
 }
 
 #[test]
-fn what_was_read_before_a_lease_or_is_over_soon_is_not_kept_longer() {
+fn what_was_read_before_a_delegation_or_is_over_soon_is_not_kept_longer() {
     let (company, _kernel, ino) = at_rest();
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"other", 0o600).expect("made");
@@ -166,25 +166,27 @@ fn an_inode_that_a_kernel_has_given_up_is_not_waited_for() {
     kernel.misses.store(u32::MAX, Ordering::SeqCst);
     second.forget(ino, u64::MAX);
     let first = &company.mounts[0];
-    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
+    company
+        .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", 0o640))
+        .expect("changed");
     assert_eq!(home, Ok(kernel.shard));
     assert_eq!(kernel.take().len(), 1);
 }
 
 #[test]
-fn a_mount_that_was_struck_out_makes_its_kernel_forget_before_it_begins_again() {
+fn a_mount_that_was_revoked_makes_its_kernel_forget_before_it_begins_again() {
     let (company, kernel, ino) = at_rest();
     let [first, second] = &company.mounts[..] else { unreachable!() };
     assert!(!lifetime(second, ino).is_zero());
     company.while_time_passes(|| chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
     assert_eq!(kernel.take(), [], "it stands still");
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     let forgotten = kernel.take();
-    assert_eq!(forgotten, [Forgotten { ino, is_kept: false, has_tenure: false }]);
+    assert_eq!(forgotten, [Forgotten { ino, is_kept: false, has_lease_term: false }]);
 }
 
 #[test]
-fn a_lease_has_room_for_so_many_inodes() {
+fn a_delegation_has_room_for_so_many_inodes() {
     const FILES: usize = 6_000;
     let company = Company::of(2);
     let _kernel = Kernel::of(&company, b"0");
@@ -212,7 +214,9 @@ fn nobody_goes_off_the_record_while_somebody_else_makes_the_kernel_forget() {
         while kernel.forgotten.lock().expect("no panic").is_empty() {
             std::thread::yield_now();
         }
-        company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o600)).expect("changed");
+        company
+            .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", 0o600))
+            .expect("changed");
         assert_eq!(kernel.misses.load(Ordering::SeqCst), 0, "the kernel has forgotten");
     });
 }

@@ -1,6 +1,6 @@
-//! What the kernel of this mount was told to keep under leases, and making it forget.
+//! What the kernel of this mount was told to keep under delegations, and making it forget.
 //!
-//! Whoever ends a lease has the kernel forget before others may change what was under it. An inode that
+//! Whoever ends a delegation has the kernel forget before others may change what was under it. An inode that
 //! the kernel does not have is either gone, and then this mount hears so, or in an answer that the kernel
 //! has not looked at yet; so it is told again until one of both is true.
 
@@ -13,7 +13,7 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::Bytes;
 
 use super::shards::{Ended, Shards};
-use super::{LAPSE_MS, Leases};
+use super::{Delegations, LAPSE_MS};
 use crate::lifetimes::KernelCache;
 
 /// Between two tries, and so many that no lifetime is left after them.
@@ -26,7 +26,7 @@ pub(super) struct Told {
     knows: Box<dyn Fn(Ino) -> bool + Send + Sync>,
 }
 
-impl Leases {
+impl Delegations {
     pub(crate) fn set_kernel_cache(
         &self,
         cache: Arc<dyn KernelCache>,
@@ -36,7 +36,7 @@ impl Leases {
         let _ = self.told.set(Told { cache, knows });
     }
 
-    /// How many leases were granted until now.
+    /// How many delegations were granted until now.
     pub(crate) fn granted(&self) -> u64 {
         self.shards.granted()
     }
@@ -46,20 +46,20 @@ impl Leases {
         self.told.get().is_some() && self.shards.held() > 0
     }
 
-    /// For how long all leases are valid without another look; `None`: they are not.
+    /// For how long all delegations are valid without another look; `None`: they are not.
     pub(crate) fn validity_left(&self) -> Option<Duration> {
         let until = self.valid_until.load(Ordering::SeqCst);
         until.checked_sub(self.clock.steady().0).filter(|left| *left > 0).map(Duration::from_nanos)
     }
 
-    /// The kernel is about to be told attributes that came from this shard since so many leases were granted.
-    /// `false`: the lease is not that old, or there is no room to note what the kernel has.
+    /// The kernel is about to be told attributes that came from this shard since so many delegations were granted.
+    /// `false`: the delegation is not that old, or there is no room to note what the kernel has.
     pub(crate) fn tell(&self, shard: ShardKey, ino: Ino, granted: u64) -> bool {
         let now = self.clock.steady();
         self.shards.tell(shard, ino, granted, now, || self.is_valid(self.clock.steady()))
     }
 
-    /// This mount is about to change shards: their leases end, and none is taken until that is done.
+    /// This mount is about to change shards: their delegations end, and none is taken until that is done.
     pub(super) fn begin_change(&self, shards: &[ShardKey]) {
         self.end(|all| {
             let told = shards.iter().flat_map(|shard| all.begin_change(*shard));
@@ -67,7 +67,7 @@ impl Leases {
         });
     }
 
-    /// This mount is about to change inodes in a shard of which it is the only keeper, if it is: the record.
+    /// This mount is about to change inodes in a shard of which it is the only holder, if it is: the record.
     pub(super) fn begin_sole_change(
         &self,
         shard: ShardKey,
@@ -80,7 +80,7 @@ impl Leases {
         })
     }
 
-    /// The lease of a shard was to go on with a change of this mount, which was refused.
+    /// The delegation of a shard was to go on with a change of this mount, which was refused.
     pub(super) fn end_sole(&self, shard: ShardKey) {
         self.end(|all| ((), all.end_sole(shard)));
     }
@@ -93,7 +93,7 @@ impl Leases {
         });
     }
 
-    /// Ends all leases; the shards that they were of.
+    /// Ends all delegations; the shards that they were of.
     pub(super) fn end_all(&self) -> Vec<ShardKey> {
         self.end(|all| {
             let Ended { shards, told } = all.end_all();
@@ -101,7 +101,7 @@ impl Leases {
         })
     }
 
-    /// Ends leases, and has the kernel forget the inodes that it was told of under them. Whoever finds a lease
+    /// Ends delegations, and has the kernel forget the inodes that it was told of under them. Whoever finds a delegation
     /// ended by somebody else goes off the record as well, so it waits for this.
     fn end<T>(&self, end: impl FnOnce(&Shards) -> (T, Vec<Ino>)) -> T {
         let _alone = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ impl Told {
     /// Returns when the kernel has forgotten, or when no lifetime is left that it was told.
     fn forget(&self, mut inos: Vec<Ino>) {
         self.cache.wait_for_answers();
-        // A directory is told under the leases of all its shards.
+        // A directory is told under the delegations of all its shards.
         inos.sort_unstable();
         inos.dedup();
         for _ in 0..TRIES {

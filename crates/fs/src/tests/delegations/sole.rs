@@ -28,10 +28,10 @@ fn made() -> (Company, Ino) {
 }
 
 fn is_kept(mount: &Mount, company: &Company, directory: Ino, name: &[u8]) -> bool {
-    let read = Batch::new().read(keys::KEEPERS);
+    let read = Batch::new().read(keys::HOLDERS);
     let record = company.store.batch(mount.shard_of(directory, name), &read).expect("read").take(0);
-    let keepers = crate::leases::keepers_of(&record.unwrap_or_default());
-    keepers.iter().any(|keeper| keeper.mount == mount.me())
+    let holders = crate::delegations::holders_of(&record.unwrap_or_default());
+    holders.iter().any(|holder| holder.mount == mount.me())
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn a_small_file_beside_an_idle_mount_takes_a_call_for_each_change_and_none_for_l
 fn a_mount_that_looks_there_sees_all_and_does_not_wait() {
     let (company, directory) = made();
     let [first, second] = &company.mounts[..] else { unreachable!() };
-    // The first does not heed anybody.
-    company.while_heeding(&[second], || {
+    // The first answers no recall.
+    company.while_answering_recalls(&[second], || {
         for number in 0..40 {
             assert_eq!(look(second, directory, &name(number)), Ok(None));
             make(first, directory, &name(number), 0o600).expect("made");
@@ -106,7 +106,7 @@ fn a_name_that_another_mount_makes_removes_or_moves_there_is_seen_at_once() {
     for number in 0..20 {
         make(first, directory, &name(number), 0o600).expect("made");
     }
-    company.while_heeding(&[first, second], || {
+    company.while_answering_recalls(&[first, second], || {
         for number in 0..10 {
             let (there, free) = (name(number), name(100 + number));
             assert_eq!(look(first, directory, &free), Ok(None));
@@ -132,7 +132,7 @@ fn another_mount_that_keeps_what_it_looked_at_is_asked_before_the_next_change() 
     company.rest(second, directory, b"f0");
     assert!(is_kept(first, &company, directory, b"f0"));
     assert!(is_kept(second, &company, directory, b"f0"), "both may look");
-    company.while_heeding(&[second], || {
+    company.while_answering_recalls(&[second], || {
         chmod(first, directory, b"f0", 0o640).expect("changed");
         assert_eq!(look(second, directory, b"f0"), Ok(Some(0o640)));
     });
@@ -150,7 +150,8 @@ fn a_mount_that_stands_still_in_its_directory_answers_from_nothing_when_it_goes_
     });
     assert_eq!(look(first, directory, &free), Ok(Some(0o400)), "it has not heard of anything");
     assert_eq!(look(first, directory, &there), Ok(None));
-    let again = company.while_heeding(&[first, second], || make(first, directory, &free, 0o600));
+    let again =
+        company.while_answering_recalls(&[first, second], || make(first, directory, &free, 0o600));
     assert_eq!(again, Err(Error::Exists));
 }
 
@@ -164,17 +165,18 @@ fn a_directory_that_another_mount_removed_takes_no_name_whenever_it_is_taken() {
             assert_eq!(look(first, directory, b"f"), Ok(None));
         }
         second.lookup(Ino::ROOT, b"d").expect("found");
-        company.while_heeding(&[first, second], || {
+        company.while_answering_recalls(&[first, second], || {
             second.rmdir(Ino::ROOT, b"d").expect("removed");
             if is_cleared {
                 company.clock.advance(Duration::from_secs(61));
                 second.clear_closed(Duration::ZERO).expect("cleared");
             }
         });
-        company.heed_all();
+        company.answer_all_recalls();
         for number in 0..20 {
-            let made = company
-                .while_heeding(&[first, second], || make(first, directory, &name(number), 0o600));
+            let made = company.while_answering_recalls(&[first, second], || {
+                make(first, directory, &name(number), 0o600)
+            });
             assert_eq!(made, Err(Error::NotFound), "{is_taken} {is_cleared}");
         }
     }
@@ -209,11 +211,11 @@ fn a_removed_directory_leaves_nothing_in_the_store() {
     first.unlink(directory, b"f0").expect("removed");
     first.rmdir(Ino::ROOT, b"d").expect("removed");
     company.clock.advance(SECOND * 3);
-    company.heed_all();
+    company.answer_all_recalls();
     first.tick().expect("housekeeping");
     first.clear_closed(Duration::ZERO).expect("cleared");
     for shard in first.shards_of(directory) {
-        let read = Batch::new().read(keys::KEEPERS).read(keys::HEADER);
+        let read = Batch::new().read(keys::HOLDERS).read(keys::HEADER);
         assert_eq!(company.store.batch(shard, &read).expect("read").values, [None, None]);
     }
 }
@@ -228,7 +230,7 @@ fn what_is_made_in_any_way_is_known() {
     first.link(ino, directory, b"link").expect("linked");
     make(first, Ino::ROOT, b"elsewhere", 0o600).expect("made");
     let mode = RenameMode::Replace;
-    company.while_heeding(&[first, second], || {
+    company.while_answering_recalls(&[first, second], || {
         first.rename(Ino::ROOT, b"elsewhere", directory, b"moved", mode).expect("moved");
     });
     first.symlink(ME, directory, b"symlink", b"target").expect("made");
@@ -249,15 +251,17 @@ fn what_is_made_in_any_way_is_known() {
 }
 
 #[test]
-fn a_mount_that_was_struck_out_changes_what_it_still_stands_for_in_the_store() {
+fn a_mount_that_was_revoked_changes_what_it_still_stands_for_in_the_store() {
     let (company, directory) = made();
     let [first, second] = &company.mounts[..] else { unreachable!() };
-    let tenure = Batch::new().delete(keys::tenure(MountId(1)));
-    company.store.batch(keys::SUPERBLOCK, &tenure).expect("struck out");
+    let lease_term = Batch::new().delete(keys::lease_term(MountId(1)));
+    company.store.batch(keys::SUPERBLOCK, &lease_term).expect("revoked");
     make(first, directory, b"f0", 0o600).expect("made");
     assert_eq!(look(second, directory, b"f0"), Ok(Some(0o600)));
-    company.heed_all();
+    company.answer_all_recalls();
     assert!(!is_kept(first, &company, directory, b"f0"), "all that it kept has ended");
-    company.while_heeding(&[first], || make(second, directory, b"f1", 0o600)).expect("made");
+    company
+        .while_answering_recalls(&[first], || make(second, directory, b"f1", 0o600))
+        .expect("made");
     assert_eq!(look(first, directory, b"f1"), Ok(Some(0o600)));
 }

@@ -1,67 +1,67 @@
-//! Taking the leases of a directory that was made here, before anybody else has been in it: from then on
+//! Taking the delegations of a directory that was made here, before anybody else has been in it: from then on
 //! this mount knows each of its names, since it makes all of them.
 
 use tidefs_model::ShardKey;
 use tidefs_store::{Batch, Bytes, Store, StoreError, caller};
 
-use super::keepers::{self, Keeper};
+use super::holders::{self, Holder};
 use super::sending::stands;
 use super::shards::Entering;
-use super::{IS_LEASE, Leases};
+use super::{Delegations, IS_DELEGATION};
 use crate::deferring::Deferring;
 use crate::keys::{self, header};
 
 /// How a shard comes to be this mount's.
 enum Taking {
-    /// It has its lease, which came with looks.
+    /// It has its delegation, which came with looks.
     Has(u64),
     Enters(Entering),
 }
 
 impl<S: Store> Deferring<S> {
-    /// Takes the leases of shards in which there is no name, in one round. What each of them is known by from
+    /// Takes the delegations of shards in which there is no name, in one round. What each of them is known by from
     /// then on, in their order; `None`: it has a name, or another mount keeps it or removes the directory.
     pub(crate) fn take_empty(&self, shards: &[ShardKey]) -> Result<Vec<Option<u64>>, StoreError> {
-        let leases = &self.leases;
-        let each = shards.iter().map(|shard| (*shard, leases.taking(*shard)));
+        let delegations = &self.delegations;
+        let each = shards.iter().map(|shard| (*shard, delegations.taking(*shard)));
         let wanted: Vec<_> = each.collect();
-        // As every look that enters: a tenure that ends from here on keeps it from being entered.
-        let myself = leases.myself();
-        if !leases.is_valid(leases.now()) {
+        // As every look that enters: a lease term that ends from here on keeps it from being entered.
+        let myself = delegations.myself();
+        if !delegations.is_valid(delegations.now()) {
             return Ok(Vec::new());
         }
         let batch = |(shard, taking): &(ShardKey, Option<Taking>)| (*shard, ask(taking, myself));
         let batches: Vec<_> = wanted.iter().map(batch).collect();
         let outcomes = caller::without_waiting(|| self.store.batches(&batches))?;
-        leases.was_used(leases.now());
+        delegations.was_used(delegations.now());
         let answered = wanted.into_iter().zip(outcomes);
         let taken = answered.map(|((shard, taking), mut outcome)| {
             let record = outcome.take(0).unwrap_or_default();
-            leases.taken(shard, taking?, outcome.applied(), record)
+            delegations.taken(shard, taking?, outcome.applied(), record)
         });
         Ok(taken.collect())
     }
 }
 
 /// There is no name, nobody removes the directory, and from now on nobody enters but this mount.
-fn ask(taking: &Option<Taking>, myself: Keeper) -> Batch {
+fn ask(taking: &Option<Taking>, myself: Holder) -> Batch {
     let batch = Batch::new().absent(keys::CLOSED).at_most(keys::HEADER, header::ENTRIES, 0);
     let batch = match taking {
         Some(Taking::Enters(entering)) => {
-            let record = keepers::with(&entering.keepers, myself, entering.number);
-            stands(batch, &entering.keepers).put(keys::KEEPERS, record)
+            let record = holders::with(&entering.holders, myself, entering.number);
+            stands(batch, &entering.holders).put(keys::HOLDERS, record)
         }
         Some(Taking::Has(_)) | None => batch,
     };
-    batch.read(keys::KEEPERS)
+    batch.read(keys::HOLDERS)
 }
 
-impl Leases {
+impl Delegations {
     fn taking(&self, shard: ShardKey) -> Option<Taking> {
         if !self.watches(shard) {
             return None;
         }
-        match self.shards.lease(shard) {
+        match self.shards.delegation(shard) {
             Some(number) => Some(Taking::Has(number)),
             None => self.shards.enter_new(shard).map(Taking::Enters),
         }
@@ -69,15 +69,15 @@ impl Leases {
 
     /// What became of it.
     fn taken(&self, shard: ShardKey, taking: Taking, is_empty: bool, record: Bytes) -> Option<u64> {
-        let lease = match taking {
+        let delegation = match taking {
             // Where it has ended meanwhile nobody is known by it any more.
             Taking::Has(number) => Some(number).filter(|_| is_empty),
             Taking::Enters(entering) if is_empty => self.shards.entered(shard, &entering, record),
             Taking::Enters(_) => {
-                self.shards.saw_keepers(shard, &record);
+                self.shards.saw_holders(shard, &record);
                 None
             }
         };
-        lease.map(|number| number | IS_LEASE)
+        delegation.map(|number| number | IS_DELEGATION)
     }
 }

@@ -150,7 +150,7 @@ proptest! {
             if let Some((host, hours)) = step.set {
                 company.hosts[host].step(hours);
             }
-            company.heed_all();
+            company.answer_all_recalls();
             for (mount, times) in &step.looks {
                 let mount = &company.mounts[*mount];
                 for name in (0..6).cycle().take(6 * times) {
@@ -159,13 +159,13 @@ proptest! {
                 }
             }
             let numbered = company.mounts.iter().enumerate();
-            let heeding: Vec<_> = numbered
+            let answering_recalls: Vec<_> = numbered
                 .filter(|(number, _)| Some(*number) != step.still)
                 .map(|(_, mount)| mount)
                 .collect();
             company.clock.advance(Duration::from_millis(100));
             let act = || names.act(&company.mounts[step.mount], step.name, &step.act);
-            let done = company.while_heeding(&heeding, || match step.still {
+            let done = company.while_answering_recalls(&answering_recalls, || match step.still {
                 Some(_) => company.while_time_passes(act),
                 None => act(),
             });

@@ -18,7 +18,7 @@ use crate::{Config, Error, Format, Fs, Kind, RenameMode, SetAttr, keys};
 
 type Mount = Fs<Faulty<Embedded>>;
 
-/// More than a shard has to be looked at to be at rest, also after somebody changed it.
+/// More than a shard has to be looked at to be read-mostly, also after somebody changed it.
 const LOOKS: usize = 105;
 
 struct Company {
@@ -44,17 +44,17 @@ impl Company {
         };
         let mounts: Vec<_> = (1..=mounts).map(mount).collect();
         let company = Company { store, clock, hosts, mounts };
-        company.heed_all();
+        company.answer_all_recalls();
         company
     }
 
-    fn heed_all(&self) {
+    fn answer_all_recalls(&self) {
         for mount in &self.mounts {
-            mount.heed().expect("the store answers");
+            mount.answer_recalls().expect("the store answers");
         }
     }
 
-    /// Looks at a name until its shards are at rest.
+    /// Looks at a name until its shards are read-mostly.
     fn rest(&self, mount: &Mount, directory: Ino, name: &[u8]) {
         for _ in 0..LOOKS {
             look(mount, directory, name).expect("an answer");
@@ -62,14 +62,18 @@ impl Company {
         mount.readdir_all(directory);
     }
 
-    /// Does something while mounts heed what they are asked, as their threads do.
-    fn while_heeding<T>(&self, heeding: &[&Mount], work: impl FnOnce() -> T) -> T {
+    /// Does something while mounts answer recalls, as their threads do.
+    fn while_answering_recalls<T>(
+        &self,
+        answering_recalls: &[&Mount],
+        work: impl FnOnce() -> T,
+    ) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for mount in heeding {
+            for mount in answering_recalls {
                 scope.spawn(|| {
                     while !over.load(Ordering::SeqCst) {
-                        mount.heed().expect("the store answers");
+                        mount.answer_recalls().expect("the store answers");
                         std::thread::sleep(Duration::from_micros(200));
                     }
                 });
@@ -164,7 +168,7 @@ fn stat_of_what_is_at_rest_takes_no_call_and_a_change_elsewhere_is_seen_at_once(
     });
     assert_eq!(calls, 0, "{seen:?}");
     assert_eq!(seen, ((Ok(Some(0o600)), Ok(None)), vec![(b"f".to_vec(), 0o600)]));
-    company.while_heeding(&[second], || {
+    company.while_answering_recalls(&[second], || {
         chmod(first, directory, b"f", 0o640).expect("changed");
         assert_eq!(look(second, directory, b"f"), Ok(Some(0o640)));
         make(first, directory, b"absent", 0o400).expect("made");
@@ -192,7 +196,7 @@ fn what_a_file_has_after_another_mount_closed_it_is_read_by_an_open() {
     };
     let ino = write(b"before");
     company.rest(second, Ino::ROOT, b"f");
-    company.while_heeding(&[second], || write(b"afterwards"));
+    company.while_answering_recalls(&[second], || write(b"afterwards"));
     let opened = second.open(ino, crate::OpenMode { read: true, ..Default::default() });
     let bytes = second.read(opened.expect("opened").handle, 0, 100).expect("read");
     assert_eq!(bytes.as_slice(), b"afterwards");
@@ -207,7 +211,7 @@ fn two_mounts_that_keep_the_same_shards_and_change_them_wait_for_each_other_shor
         company.rest(mount, Ino::ROOT, b"f");
         company.rest(mount, Ino::ROOT, b"g");
     }
-    company.while_heeding(&[first, second], || {
+    company.while_answering_recalls(&[first, second], || {
         std::thread::scope(|scope| {
             scope.spawn(|| chmod(first, Ino::ROOT, b"f", 0o640).expect("changed"));
             scope.spawn(|| make(second, Ino::ROOT, b"g", 0o400).expect("made"));
@@ -229,19 +233,21 @@ fn a_mount_that_stands_still_is_waited_for_until_what_it_keeps_is_over() {
     company.rest(second, Ino::ROOT, b"g");
     let begun = company.clock.steady();
     company.while_time_passes(|| chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
-    assert!(company.clock.steady() - begun >= crate::leases::LAPSE);
+    assert!(company.clock.steady() - begun >= crate::delegations::LAPSE);
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o640)), "it was not told");
-    // It was struck out as a whole, so that nobody waits for it again.
+    // It was revoked as a whole, so that nobody waits for it again.
     let ((), calls) = company.count(|| chmod(first, Ino::ROOT, b"g", 0o640).expect("changed"));
     assert!(calls < 10, "{calls} calls");
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"g"), Ok(Some(0o640)));
     company.clock.advance(super::bed::SECOND / 2);
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     company.rest(second, Ino::ROOT, b"f");
     let (_, calls) = company.count(|| look(second, Ino::ROOT, b"f"));
-    assert_eq!(calls, 0, "it keeps again what is at rest");
-    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o600)).expect("changed");
+    assert_eq!(calls, 0, "it keeps again what is read-mostly");
+    company
+        .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", 0o600))
+        .expect("changed");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o600)));
 }
 
@@ -255,7 +261,7 @@ fn what_is_kept_is_not_relied_on_when_time_has_passed_without_a_look() {
     let (_, calls) = company.count(|| look(second, Ino::ROOT, b"f"));
     assert!(calls > 0);
     // Nor when there is a look again: others need not have asked meanwhile.
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
     assert!(calls > 0);
 }
@@ -278,11 +284,11 @@ fn a_directory_that_is_kept_is_listed_again_now_and_then() {
     // Whoever uses what it keeps goes on to keep it.
     for half_seconds in 1..120 {
         company.clock.advance(super::bed::SECOND / 2);
-        company.heed_all();
+        company.answer_all_recalls();
         assert_eq!(lists(), 0, "{half_seconds}");
     }
     company.clock.advance(super::bed::SECOND / 2);
-    company.heed_all();
+    company.answer_all_recalls();
     assert!(lists() > 0);
     assert_eq!(lists(), 0);
 }
@@ -294,10 +300,10 @@ fn a_mount_that_leaves_is_not_waited_for() {
     company.rest(&company.mounts[1], Ino::ROOT, b"f");
     company.mounts.pop().expect("a mount").unmount().expect("left");
     let shard = company.mounts[0].shard_of(Ino::ROOT, b"f");
-    let read = Batch::new().read(keys::KEEPERS);
+    let read = Batch::new().read(keys::HOLDERS);
     assert_eq!(company.store.batch(shard, &read).expect("read").values, [None]);
-    let words = Batch::new().read(keys::tenure(MountId(2)));
-    assert_eq!(company.store.batch(keys::SUPERBLOCK, &words).expect("read").values, [None]);
+    let recalls = Batch::new().read(keys::lease_term(MountId(2)));
+    assert_eq!(company.store.batch(keys::SUPERBLOCK, &recalls).expect("read").values, [None]);
     chmod(&company.mounts[0], Ino::ROOT, b"f", 0o640).expect("changed without a wait");
 }
 
@@ -315,14 +321,14 @@ fn records_that_were_lost_end_what_is_kept() {
     let lose = || company.store.delete_shards(&[first.shard_of(Ino::ROOT, b"f")]).expect("lost");
     note_loss();
     lose();
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     company.rest(second, Ino::ROOT, b"f");
     // No number was granted since.
     note_loss();
     lose();
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(None));
 }
 
@@ -332,7 +338,7 @@ fn what_was_lost_comes_back_when_nobody_answers_from_it_any_more() {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     for is_said in [true, false] {
-        company.heed_all();
+        company.answer_all_recalls();
         company.rest(second, Ino::ROOT, b"f");
         let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
         assert_eq!(calls, 0);
@@ -344,7 +350,7 @@ fn what_was_lost_comes_back_when_nobody_answers_from_it_any_more() {
         let said = Fs::note_loss(&company.store, granted, |time| company.clock.advance(time));
         assert_eq!(said.is_ok(), is_said);
         company.store.heal();
-        // It has not looked for words meanwhile.
+        // It has not polled for recalls meanwhile.
         let (_, calls) = company.count(|| second.lookup(Ino::ROOT, b"f").expect("found"));
         assert!(calls > 0, "{is_said}");
     }
@@ -357,19 +363,22 @@ fn a_file_in_a_directory_that_another_mount_removed_is_not_made() {
     let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
     second.lookup(Ino::ROOT, b"d").expect("found");
     company.rest(second, directory, b"f");
-    company.while_heeding(&[second], || first.rmdir(Ino::ROOT, b"d")).expect("removed");
+    company.while_answering_recalls(&[second], || first.rmdir(Ino::ROOT, b"d")).expect("removed");
     assert_eq!(second.lookup(Ino::ROOT, b"d").map(drop), Err(Error::NotFound));
     assert_eq!(make(second, directory, b"f", 0o600), Err(Error::NotFound));
     // Its shards are gone, and somebody keeps that they have nothing.
     company.clock.advance(Duration::from_secs(61));
-    company.while_heeding(&[second], || first.clear_closed(Duration::ZERO)).expect("cleared");
-    company.heed_all();
+    company
+        .while_answering_recalls(&[second], || first.clear_closed(Duration::ZERO))
+        .expect("cleared");
+    company.answer_all_recalls();
     for _ in 0..LOOKS {
         assert_eq!(second.lookup(directory, b"f").map(drop), Err(Error::NotFound));
     }
-    let made = company.while_heeding(&[first, second], || make(second, directory, b"f", 0o600));
+    let made =
+        company.while_answering_recalls(&[first, second], || make(second, directory, b"f", 0o600));
     assert_eq!(made, Err(Error::NotFound));
-    let made = company.while_heeding(&[first, second], || {
+    let made = company.while_answering_recalls(&[first, second], || {
         first.table.look_up(second.table.get(directory).expect("known").reference());
         make(first, directory, b"f", 0o600)
     });
@@ -377,7 +386,7 @@ fn a_file_in_a_directory_that_another_mount_removed_is_not_made() {
 }
 
 #[test]
-fn a_lease_whose_reply_was_lost_is_none() {
+fn a_delegation_whose_reply_was_lost_is_none() {
     let company = Company::of(2);
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
@@ -391,7 +400,9 @@ fn a_lease_whose_reply_was_lost_is_none() {
         }
         company.store.heal();
         let mode = 0o600 + after as u32 % 8;
-        company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", mode)).expect("changed");
+        company
+            .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", mode))
+            .expect("changed");
         assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(mode)));
     }
 }
@@ -402,22 +413,26 @@ fn a_batch_that_left_a_record_and_comes_late_takes_nobody_off_who_came_again() {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     let shard = first.shard_of(Ino::ROOT, b"f");
-    let keepers = || {
-        let read = Batch::new().read(keys::KEEPERS);
+    let holders = || {
+        let read = Batch::new().read(keys::HOLDERS);
         company.store.batch(shard, &read).expect("read").take(0)
     };
     company.rest(second, Ino::ROOT, b"f");
-    let record = keepers().expect("a keeper");
-    let leaves = Batch::new().equals(keys::KEEPERS, record).delete(keys::KEEPERS);
-    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
-    assert_eq!(keepers(), None);
+    let record = holders().expect("a holder");
+    let leaves = Batch::new().equals(keys::HOLDERS, record).delete(keys::HOLDERS);
+    company
+        .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", 0o640))
+        .expect("changed");
+    assert_eq!(holders(), None);
     company.clock.advance(super::bed::SECOND / 2);
-    company.heed_all();
+    company.answer_all_recalls();
     company.rest(second, Ino::ROOT, b"f");
     company.rest(second, Ino::ROOT, b"f");
-    assert!(keepers().is_some(), "it keeps again what is at rest");
+    assert!(holders().is_some(), "it keeps again what is read-mostly");
     assert!(!company.store.batch(shard, &leaves).expect("answered").applied());
-    company.while_heeding(&[second], || chmod(first, Ino::ROOT, b"f", 0o600)).expect("changed");
+    company
+        .while_answering_recalls(&[second], || chmod(first, Ino::ROOT, b"f", 0o600))
+        .expect("changed");
     assert_eq!(look(second, Ino::ROOT, b"f"), Ok(Some(0o600)));
 }
 
@@ -429,7 +444,7 @@ fn a_file_whose_first_directory_is_gone_is_kept_and_changed_like_others() {
     make(first, directory, b"f", 0o600).expect("made");
     first.rename(directory, b"f", Ino::ROOT, b"f", RenameMode::Replace).expect("renamed");
     company.rest(second, Ino::ROOT, b"f");
-    company.while_heeding(&[second], || {
+    company.while_answering_recalls(&[second], || {
         first.rmdir(Ino::ROOT, b"d").expect("removed");
         first.clear_closed(Duration::ZERO).expect("cleared");
         chmod(first, Ino::ROOT, b"f", 0o640).expect("changed");
@@ -443,21 +458,24 @@ fn a_mount_that_stands_on_a_record_without_knowing_it_goes_when_it_must() {
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     let shard = first.shard_of(Ino::ROOT, b"f");
-    let tenure = Batch::new().read(keys::tenure(MountId(1)));
-    let tenure = company.store.batch(keys::SUPERBLOCK, &tenure).expect("read").take(0);
-    let keeper = [&1_u64.to_be_bytes()[..], &tenure.expect("a tenure")[..8], &[9; 8]].concat();
-    let stand = Batch::new().put(keys::KEEPERS, keeper);
+    let lease_term = Batch::new().read(keys::lease_term(MountId(1)));
+    let lease_term = company.store.batch(keys::SUPERBLOCK, &lease_term).expect("read").take(0);
+    let holder =
+        [&1_u64.to_be_bytes()[..], &lease_term.expect("a lease_term")[..8], &[9; 8]].concat();
+    let stand = Batch::new().put(keys::HOLDERS, holder);
     company.store.batch(shard, &stand).expect("put");
     let (_, calls) = company.count(|| chmod(first, Ino::ROOT, b"f", 0o640).expect("changed"));
     assert!(calls < 10, "{calls} calls");
     company.store.batch(shard, &stand).expect("put");
-    // The clock stands still, so nobody is struck out.
-    company.while_heeding(&[first], || chmod(second, Ino::ROOT, b"f", 0o600)).expect("changed");
+    // The clock stands still, so nobody is revoked.
+    company
+        .while_answering_recalls(&[first], || chmod(second, Ino::ROOT, b"f", 0o600))
+        .expect("changed");
     assert_eq!(look(first, Ino::ROOT, b"f"), Ok(Some(0o600)));
 }
 
 #[test]
-fn a_change_gives_up_where_nobody_can_tell_a_keeper_that_is_dead() {
+fn a_change_gives_up_where_nobody_can_tell_a_holder_that_is_dead() {
     let company = Company::of(2);
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
@@ -470,7 +488,7 @@ fn a_change_gives_up_where_nobody_can_tell_a_keeper_that_is_dead() {
         let count = company.store.count(Operation::Batch);
         for nth in (2..400).step_by(2) {
             let error = StoreError::Unavailable { endpoint: "a node".into() };
-            // Every other call is a word.
+            // Every other call is a recall.
             company.store.add(Fault::nth(Operation::Batch, count + nth, error));
         }
         first.store.batch(home, &batch)

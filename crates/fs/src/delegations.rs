@@ -1,22 +1,21 @@
-//! Leases: what lets a mount with company answer from what it has read, without asking the store.
+//! Delegations: what lets a mount with company answer from what it has read, without asking the store.
 //!
-//! A lease is on one shard. The shard has a record of the mounts that hold one, its *keepers*. A mount
-//! enters itself in the very batch that reads, once the shard has been at rest for some looks. A batch
-//! that changes what is kept is refused while another mount stands in the record; whoever makes it
-//! recalls the lease, by a word in the superblock's shard, and tries again when the keeper has gone.
+//! A delegation is on one shard. The shard has a record of the mounts that hold one, its *holders*. A mount
+//! enters itself in the very batch that reads, once the shard has been read-mostly for some polls. A batch
+//! that changes what is kept is refused while another mount stands in the record; whoever makes it recalls
+//! the delegation, by a field in the superblock's shard, and tries again when the holder has gone.
 //!
-//! A keeper looks for such words all the time, and what it keeps is valid until [`VALIDITY`] after a
-//! look began that told it of all words that were there. So a mount that is stopped, asleep or cut off
-//! answers from nothing that others may have changed: they wait for [`LAPSE`]. What has lapsed once
-//! stays lapsed: a keeper is a mount and the number of its *tenure*, and one that was struck out begins
-//! another.
+//! A holder polls for recalls, and what it keeps is valid until [`VALIDITY`] after the beginning of a poll that
+//! told it of all recalls that were there. So a mount that is stopped, asleep or cut off answers from nothing
+//! that others may have changed: they wait for [`LAPSE`]. Expired delegations are never revived: a holder is
+//! a mount and the number of its *lease term*, and one whose term was revoked begins another.
 //!
-//! `docs/decisions/leases.md` says why this is right.
+//! `docs/decisions/shared-delegations.md` says why this is right.
 
 mod asking;
 mod gone;
-mod heeding;
-mod keepers;
+mod holders;
+mod recalls;
 mod sending;
 mod shards;
 mod taking;
@@ -37,85 +36,85 @@ use crate::known_fields::AGE_MAX;
 use crate::membership::Solitude;
 pub(crate) use asking::KILLED_MS;
 pub(crate) use gone::{forget_gone, superblock, taking_off};
-use heeding::Heed;
-pub use keepers::Keeper;
-pub(crate) use keepers::decode as keepers_of;
+pub use holders::Holder;
+pub(crate) use holders::decode as holders_of;
+use recalls::RecallPoll;
 use shards::Shards;
 use telling::Told;
 
-/// How long after the beginning of a look what is kept is valid.
+/// How long after the beginning of a poll what is kept is valid.
 const VALIDITY: Duration = Duration::from_secs(1);
-/// When that of a keeper is over whom the store has struck out, by anybody's clock.
+/// When that of a holder is over whose lease term the store has revoked, by anybody's clock.
 pub(crate) const LAPSE: Duration = Duration::from_millis(LAPSE_MS);
 const LAPSE_MS: u64 = 1_500;
-/// Tells leases from times of being alone, where either may be meant.
-const IS_LEASE: u64 = 1 << 63;
+/// Tells delegations from times of being alone, where either may be meant.
+const IS_DELEGATION: u64 = 1 << 63;
 /// Of a shard, which are some tens of names.
 const LISTED_BYTES_MAX: usize = 4_096;
-/// Tenures of others of which something is known.
+/// Lease terms of others of which something is known.
 const OTHERS_MAX: usize = 4_096;
 
-pub(crate) struct Leases {
+pub(crate) struct Delegations {
     identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
     solitude: Arc<Solitude>,
     /// It keeps itself what it reads, until it ends.
     keeps: AtomicBool,
     shards: Shards,
-    /// The end of what the last look has told.
+    /// The end of what the last poll has granted.
     valid_until: AtomicU64,
-    /// The tenure in which this mount takes leases; 0 before the first.
-    tenure: AtomicU64,
-    /// When something was answered from a lease last.
+    /// The lease term in which this mount takes delegations; 0 before the first.
+    lease_term: AtomicU64,
+    /// When something was answered from a delegation last.
     used: AtomicU64,
     /// When another mount asked for one last.
     recalled: AtomicU64,
-    heed: Mutex<Heed>,
-    others: Mutex<HashMap<Keeper, Struck>>,
+    polled: Mutex<RecallPoll>,
+    others: Mutex<HashMap<Holder, Revoked>>,
     /// Shards whose records are full.
     crowded: Mutex<BTreeSet<ShardKey>>,
     /// Where the kernel of this mount may keep attributes.
     told: OnceLock<Told>,
-    /// Held while leases end and the kernel forgets what it was told under them.
+    /// Held while delegations end and the kernel forgets what it was told under them.
     ending: Mutex<()>,
 }
 
-/// A listing of a shard: under which lease, and when it began.
+/// A listing of a shard: under which delegation, and when it began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listing {
-    lease: u64,
+    delegation: u64,
     since: Time,
     /// Of this mount, in the shards among which this one is counted.
     changes: u64,
 }
 
-/// What is known of another mount's tenure.
+/// What is known of another mount's lease term.
 #[derive(Clone, Copy, Debug)]
-enum Struck {
-    /// It was struck out no later than then.
+enum Revoked {
+    /// It was revoked no later than then.
     At(Time),
     /// It has ended by itself.
     Over,
 }
 
-impl Leases {
+impl Delegations {
     pub fn new(
         config: &Config,
         identity: Arc<Identity>,
         clock: Arc<dyn Clock>,
         solitude: Arc<Solitude>,
-    ) -> Leases {
-        Leases {
+    ) -> Delegations {
+        Delegations {
             identity,
             clock,
             solitude,
             keeps: AtomicBool::new(config.remembers()),
             shards: Shards::new(),
             valid_until: AtomicU64::new(0),
-            tenure: AtomicU64::new(0),
+            lease_term: AtomicU64::new(0),
             used: AtomicU64::new(0),
             recalled: AtomicU64::new(0),
-            heed: Mutex::default(),
+            polled: Mutex::default(),
             others: Mutex::default(),
             crowded: Mutex::default(),
             told: OnceLock::new(),
@@ -125,14 +124,14 @@ impl Leases {
 
     /// Of a mount that keeps nothing and asks nobody.
     #[cfg(test)]
-    pub fn none() -> Leases {
+    pub fn none() -> Delegations {
         let clock = Arc::new(tidefs_model::ManualClock::default());
         let identity = Arc::new(Identity::new(MountId(0)));
-        Leases::new(&Config::new(MountId(0)), identity, clock, Arc::default())
+        Delegations::new(&Config::new(MountId(0)), identity, clock, Arc::default())
     }
 
     /// What everything that was read of a shard since it began is still right in: a time of being alone,
-    /// or a lease.
+    /// or a delegation.
     pub fn era(&self, shard: ShardKey, now: Time) -> Option<u64> {
         if let Some(alone) = self.solitude.time_alone(now) {
             return Some(alone);
@@ -141,7 +140,7 @@ impl Leases {
         if self.shards.held() == 0 || !self.is_valid(now) {
             return None;
         }
-        self.shards.lease(shard).map(|number| number | IS_LEASE)
+        self.shards.delegation(shard).map(|number| number | IS_DELEGATION)
     }
 
     /// Nobody looks at these shards any more: their directory was removed.
@@ -153,10 +152,10 @@ impl Leases {
         &self.identity
     }
 
-    /// Begins a term of the mount, which has no lease in it, under another name.
+    /// Begins a term of the mount, which has no delegation in it, under another name.
     pub fn begin_term(&self, mount: MountId, term: u64) {
-        // No look is under way meanwhile.
-        let _heed = self.heed.lock().unwrap_or_else(PoisonError::into_inner);
+        // No poll is under way meanwhile.
+        let _polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         self.valid_until.store(0, Ordering::SeqCst);
         self.end_all();
         self.identity.begin(mount, term);
@@ -172,38 +171,38 @@ impl Leases {
         self.clock.steady()
     }
 
-    pub fn is_lease(era: u64) -> bool {
-        era & IS_LEASE != 0
+    pub fn is_delegation(era: u64) -> bool {
+        era & IS_DELEGATION != 0
     }
 
-    /// Something is answered from a lease.
+    /// Something is answered from a delegation.
     pub fn was_used(&self, now: Time) {
         self.used.store(now.0, Ordering::Relaxed);
     }
 
     /// The page of a listing of which everything is known.
     pub fn listed(&self, shard: ShardKey, from: &Cursor) -> Option<Page> {
-        let Listing { lease, since: now, .. } = self.listing(shard, from)?;
+        let Listing { delegation, since: now, .. } = self.listing(shard, from)?;
         let (listing, fields) = self.shards.listed(shard)?;
-        if listing.lease != lease || now - listing.since >= AGE_MAX {
+        if listing.delegation != delegation || now - listing.since >= AGE_MAX {
             return None;
         }
         self.was_used(now);
         Some(Page { fields, next: None })
     }
 
-    /// A shard is about to be listed under a lease, if it is.
+    /// A shard is about to be listed under a delegation, if it is.
     pub fn listing(&self, shard: ShardKey, from: &Cursor) -> Option<Listing> {
         let since = self.clock.steady();
-        let era = self.era(shard, since).filter(|era| Leases::is_lease(*era))?;
+        let era = self.era(shard, since).filter(|era| Delegations::is_delegation(*era))?;
         let changes = self.shards.changes(shard).filter(|_| *from == Cursor::default())?;
-        Some(Listing { lease: era & !IS_LEASE, since, changes })
+        Some(Listing { delegation: era & !IS_DELEGATION, since, changes })
     }
 
-    /// What leases cover of a page that was listed under a lease, where that is all and little.
+    /// What delegations cover of a page that was listed under a delegation, where that is all and little.
     pub fn keep_listed(&self, shard: ShardKey, listing: Option<Listing>, page: &Page) {
         let Some(listing) = listing.filter(|_| page.next.is_none()) else { return };
-        let covered = page.fields.iter().filter(|(field, _)| keys::is_leased(field));
+        let covered = page.fields.iter().filter(|(field, _)| keys::is_delegated(field));
         let fields: Vec<_> = covered.cloned().collect();
         let bytes: usize = fields.iter().map(|(field, value)| field.len() + value.len()).sum();
         if bytes <= LISTED_BYTES_MAX {
@@ -211,12 +210,12 @@ impl Leases {
         }
     }
 
-    /// Whether leases may be taken and relied on.
+    /// Whether delegations may be taken and relied on.
     fn is_valid(&self, now: Time) -> bool {
         now < Time(self.valid_until.load(Ordering::SeqCst))
     }
 
-    /// Whether this mount may take the shard's lease, were it at rest.
+    /// Whether this mount may take the shard's delegation, were it read-mostly.
     fn watches(&self, shard: ShardKey) -> bool {
         let now = self.clock.steady();
         let has_names = shard.directory != Ino::NONE || shard == keys::ROOT_HOME;
@@ -227,27 +226,27 @@ impl Leases {
         self.keeps.load(Ordering::SeqCst)
     }
 
-    fn myself(&self) -> Keeper {
-        Keeper { mount: self.me(), tenure: self.tenure.load(Ordering::SeqCst) }
+    fn myself(&self) -> Holder {
+        Holder { mount: self.me(), lease_term: self.lease_term.load(Ordering::SeqCst) }
     }
 
-    /// A tenure was struck out at a time, or has ended where none is given.
-    fn note_struck(&self, keeper: Keeper, at: Option<Time>) {
+    /// A lease term was revoked at a time, or has ended where none is given.
+    fn note_revoked(&self, holder: Holder, at: Option<Time>) {
         let mut others = self.others();
         if others.len() >= OTHERS_MAX {
             others.clear();
         }
         match at {
             Some(at) => {
-                others.entry(keeper).or_insert(Struck::At(at));
+                others.entry(holder).or_insert(Revoked::At(at));
             }
             None => {
-                others.insert(keeper, Struck::Over);
+                others.insert(holder, Revoked::Over);
             }
         }
     }
 
-    fn others(&self) -> MutexGuard<'_, HashMap<Keeper, Struck>> {
+    fn others(&self) -> MutexGuard<'_, HashMap<Holder, Revoked>> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The shards that this mount looks at while there is company: which of them are at rest, and the
-//! leases that it has. Nothing here asks the store.
+//! The shards that this mount looks at while there is company: which of them are read-mostly, and the
+//! delegations that it has. Nothing here asks the store.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,17 +14,17 @@ use tidefs_store::{Batch, Bytes, Outcome, Read};
 use super::Listing;
 
 const STRIPES: usize = 256;
-/// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a lease.
+/// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a delegation.
 const SHARDS_PER_STRIPE: usize = 256;
-/// Leases of one mount. Each is a field in the store.
-pub(super) const LEASES_MAX: usize = 32_768;
-/// Looks without a change from anybody after which a shard counts as at rest.
+/// Delegations of one mount. Each is a field in the store.
+pub(super) const DELEGATIONS_MAX: usize = 32_768;
+/// Looks without a change from anybody after which a shard counts as read-mostly.
 const LOOKS: u32 = 10;
 /// The same after somebody wanted to change it.
 const LOOKS_AFTER_RECALL: u32 = 100;
 /// And for so long, so that whoever waits finds nobody there.
 const KEEPS_AWAY: Duration = Duration::from_millis(200);
-/// Inodes of which the kernel has attributes, of one lease. More are looked at without a lifetime.
+/// Inodes of which the kernel has attributes, of one delegation. More are looked at without a lifetime.
 const TOLD_MAX: usize = 256;
 /// When a kernel has none any more of what it was told: the longest lifetime, and as much for it to begin late.
 const TOLD_AGE_MAX: Duration = Duration::from_secs(2);
@@ -34,9 +34,9 @@ const COMPARED: usize = 4;
 #[derive(Debug)]
 pub(super) struct Shards {
     stripes: Vec<Mutex<Stripe>>,
-    /// How many leases there are.
+    /// How many delegations there are.
     held: AtomicUsize,
-    /// Numbers leases that are asked for, from 1 on.
+    /// Numbers delegations that are asked for, from 1 on.
     asked: AtomicU64,
     /// How many were granted.
     granted: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) struct Shards {
 #[derive(Debug, Default)]
 struct Stripe {
     shards: HashMap<ShardKey, Watched>,
-    /// Counts what ends leases in this stripe, or keeps them from being taken.
+    /// Counts what ends delegations in this stripe, or keeps them from being taken.
     changes: u64,
     /// Changes by this mount that have begun and not ended.
     under_way: u32,
@@ -54,17 +54,17 @@ struct Stripe {
 #[derive(Debug, Default)]
 struct Watched {
     looks: u32,
-    /// When somebody wanted to change the shard, since its last lease was taken.
+    /// When somebody wanted to change the shard, since its last delegation was taken.
     recalled: Option<Time>,
     /// Of fields that were read, by a part of the hash of its name: hashes of name and value.
     seen: [Option<(NonZeroU32, u32)>; COMPARED],
-    /// The record of the keepers as it was seen last.
-    keepers: Bytes,
-    lease: Option<Box<Lease>>,
+    /// The record of the holders as it was seen last.
+    holders: Bytes,
+    delegation: Option<Box<Delegation>>,
 }
 
 #[derive(Debug)]
-struct Lease {
+struct Delegation {
     number: u64,
     /// How many were granted until then, with this one, or until this mount last changed something under it.
     granted: u64,
@@ -74,7 +74,7 @@ struct Lease {
     listed: Option<Listed>,
 }
 
-/// Leases that have ended: their shards, and the inodes of which the kernel has attributes under them.
+/// Delegations that have ended: their shards, and the inodes of which the kernel has attributes under them.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub shards: Vec<ShardKey>,
@@ -84,13 +84,13 @@ pub(super) struct Ended {
 /// A listing, and what it found.
 type Listed = (Listing, Vec<(Bytes, Bytes)>);
 
-/// How a shard was when its lease was about to be asked for.
+/// How a shard was when its delegation was about to be asked for.
 #[derive(Debug)]
 pub(super) struct Entering {
     changes: u64,
-    /// Of the lease, if it becomes one.
+    /// Of the delegation, if it becomes one.
     pub number: u64,
-    pub keepers: Bytes,
+    pub holders: Bytes,
 }
 
 impl Shards {
@@ -104,17 +104,17 @@ impl Shards {
         }
     }
 
-    /// How many leases there are.
+    /// How many delegations there are.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// How many leases were granted until now.
+    /// How many delegations were granted until now.
     pub fn granted(&self) -> u64 {
         self.granted.load(Ordering::SeqCst)
     }
 
-    /// Notes that the kernel will have attributes of an inode, under a lease that was there when so many were
+    /// Notes that the kernel will have attributes of an inode, under a delegation that was there when so many were
     /// granted. `false`: there is none, or it has no room.
     pub fn tell(
         &self,
@@ -128,37 +128,44 @@ impl Shards {
         // What was read while this mount changes something may be from before.
         let is_quiet = stripe.under_way == 0;
         let watched = stripe.shards.get_mut(&shard).filter(|_| is_quiet);
-        let lease = watched.and_then(|watched| watched.lease.as_mut());
-        let Some(lease) = lease.filter(|lease| lease.granted <= granted && is_valid()) else {
+        let delegation = watched.and_then(|watched| watched.delegation.as_mut());
+        let Some(delegation) =
+            delegation.filter(|delegation| delegation.granted <= granted && is_valid())
+        else {
             return false;
         };
-        if lease.told.len() >= TOLD_MAX && !lease.told.contains_key(&ino) {
-            lease.told.retain(|_, at| now - *at < TOLD_AGE_MAX);
+        if delegation.told.len() >= TOLD_MAX && !delegation.told.contains_key(&ino) {
+            delegation.told.retain(|_, at| now - *at < TOLD_AGE_MAX);
         }
-        let has_room = lease.told.len() < TOLD_MAX || lease.told.contains_key(&ino);
+        let has_room = delegation.told.len() < TOLD_MAX || delegation.told.contains_key(&ino);
         if has_room {
-            lease.told.insert(ino, now);
+            delegation.told.insert(ino, now);
         }
         has_room
     }
 
-    /// The number of a shard's lease.
-    pub fn lease(&self, shard: ShardKey) -> Option<u64> {
-        self.stripe(shard).shards.get(&shard)?.lease.as_ref().map(|lease| lease.number)
+    /// The number of a shard's delegation.
+    pub fn delegation(&self, shard: ShardKey) -> Option<u64> {
+        self.stripe(shard)
+            .shards
+            .get(&shard)?
+            .delegation
+            .as_ref()
+            .map(|delegation| delegation.number)
     }
 
-    /// Asks for the lease of a shard that is at rest.
+    /// Asks for the delegation of a shard that is read-mostly.
     pub fn enter(&self, shard: ShardKey, now: Time) -> Option<Entering> {
         let stripe = self.stripe(shard);
         let watched = stripe.shards.get(&shard)?;
         let is_free = watched.recalled.is_none_or(|at| now - at >= KEEPS_AWAY);
         let needed = if watched.recalled.is_some() { LOOKS_AFTER_RECALL } else { LOOKS };
         let is_at_rest = watched.looks >= needed && is_free;
-        let may = watched.lease.is_none() && is_at_rest && stripe.under_way == 0;
-        (may && self.held() < LEASES_MAX).then(|| Entering {
+        let may = watched.delegation.is_none() && is_at_rest && stripe.under_way == 0;
+        (may && self.held() < DELEGATIONS_MAX).then(|| Entering {
             changes: stripe.changes,
             number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
-            keepers: watched.keepers.clone(),
+            holders: watched.holders.clone(),
         })
     }
 
@@ -167,26 +174,27 @@ impl Shards {
         let mut stripe = self.stripe(shard);
         let (changes, is_quiet) = (stripe.changes, stripe.under_way == 0);
         let watched = stripe.watch(shard)?;
-        let may = watched.lease.is_none() && watched.recalled.is_none() && is_quiet;
-        (may && self.held() < LEASES_MAX).then(|| Entering {
+        let may = watched.delegation.is_none() && watched.recalled.is_none() && is_quiet;
+        (may && self.held() < DELEGATIONS_MAX).then(|| Entering {
             changes,
             number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
-            keepers: watched.keepers.clone(),
+            holders: watched.holders.clone(),
         })
     }
 
-    /// The store has entered this mount: the number of the lease, unless something came between.
-    pub fn entered(&self, shard: ShardKey, entering: &Entering, keepers: Bytes) -> Option<u64> {
+    /// The store has entered this mount: the number of the delegation, unless something came between.
+    pub fn entered(&self, shard: ShardKey, entering: &Entering, holders: Bytes) -> Option<u64> {
         let mut stripe = self.stripe(shard);
         let unchanged = stripe.changes == entering.changes && stripe.under_way == 0;
         let watched = stripe.shards.get_mut(&shard)?;
-        watched.keepers = keepers;
-        if !unchanged || watched.lease.is_some() {
+        watched.holders = holders;
+        if !unchanged || watched.delegation.is_some() {
             return None;
         }
         let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
-        let lease = Lease { number: entering.number, granted, told: HashMap::new(), listed: None };
-        watched.lease = Some(Box::new(lease));
+        let delegation =
+            Delegation { number: entering.number, granted, told: HashMap::new(), listed: None };
+        watched.delegation = Some(Box::new(delegation));
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
         Some(entering.number)
@@ -211,41 +219,41 @@ impl Shards {
     /// It will not be looked at any more.
     pub fn watch_no_more(&self, shard: ShardKey) {
         let mut stripe = self.stripe(shard);
-        if stripe.shards.get(&shard).is_some_and(|watched| watched.lease.is_none()) {
+        if stripe.shards.get(&shard).is_some_and(|watched| watched.delegation.is_none()) {
             stripe.shards.remove(&shard);
         }
     }
 
-    /// It is not at rest.
-    pub fn stirred(&self, shard: ShardKey) {
+    /// It was changed a moment ago.
+    pub fn note_contended(&self, shard: ShardKey) {
         if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
             watched.looks = 0;
         }
     }
 
-    /// The record of the keepers, as it was seen last; empty where none were.
-    pub fn keepers(&self, shard: ShardKey) -> Bytes {
+    /// The record of the holders, as it was seen last; empty where none were.
+    pub fn holders(&self, shard: ShardKey) -> Bytes {
         let stripe = self.stripe(shard);
-        stripe.shards.get(&shard).map(|watched| watched.keepers.clone()).unwrap_or_default()
+        stripe.shards.get(&shard).map(|watched| watched.holders.clone()).unwrap_or_default()
     }
 
-    pub fn saw_keepers(&self, shard: ShardKey, keepers: &[u8]) {
+    pub fn saw_holders(&self, shard: ShardKey, holders: &[u8]) {
         if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
-            watched.keepers = keepers.to_vec();
+            watched.holders = holders.to_vec();
         }
     }
 
-    /// This mount is about to change a shard: its lease ends, and none is taken until that is done. Answers
+    /// This mount is about to change a shard: its delegation ends, and none is taken until that is done. Answers
     /// the inodes that the kernel was told of under it.
     pub fn begin_change(&self, shard: ShardKey) -> Vec<Ino> {
         let mut stripe = self.stripe(shard);
         stripe.under_way += 1;
-        self.end_lease(&mut stripe, shard)
+        self.end_delegation(&mut stripe, shard)
     }
 
-    /// The same where the lease goes on, since no other mount stood in the record when that was seen last; the
+    /// The same where the delegation goes on, since no other mount stood in the record when that was seen last; the
     /// store checks it. Answers the record, and those of the inodes that change of which the kernel was told;
-    /// `None`: there is no such lease, and nothing has begun.
+    /// `None`: there is no such delegation, and nothing has begun.
     pub fn begin_sole_change(
         &self,
         shard: ShardKey,
@@ -254,18 +262,19 @@ impl Shards {
     ) -> Option<(Bytes, Vec<Ino>)> {
         let mut stripe = self.stripe(shard);
         let watched = stripe.shards.get_mut(&shard)?;
-        let record = watched.keepers.clone();
-        let lease = watched.lease.as_mut().filter(|_| is_sole(&record))?;
-        lease.listed = None;
-        let told = changed.iter().filter(|ino| lease.told.remove(ino).is_some()).copied().collect();
+        let record = watched.holders.clone();
+        let delegation = watched.delegation.as_mut().filter(|_| is_sole(&record))?;
+        delegation.listed = None;
+        let told =
+            changed.iter().filter(|ino| delegation.told.remove(ino).is_some()).copied().collect();
         stripe.under_way += 1;
         stripe.changes += 1;
         Some((record, told))
     }
 
-    /// A change with which a lease was to go on was refused.
+    /// A change with which a delegation was to go on was refused.
     pub fn end_sole(&self, shard: ShardKey) -> Vec<Ino> {
-        self.end_lease(&mut self.stripe(shard), shard)
+        self.end_delegation(&mut self.stripe(shard), shard)
     }
 
     pub fn end_change(&self, shard: ShardKey) {
@@ -273,23 +282,23 @@ impl Shards {
         stripe.under_way -= 1;
         stripe.changes += 1;
         let watched = stripe.shards.get_mut(&shard);
-        if let Some(lease) = watched.and_then(|watched| watched.lease.as_mut()) {
+        if let Some(delegation) = watched.and_then(|watched| watched.delegation.as_mut()) {
             // To the kernel it is a new one: it is not told what was read before.
-            lease.granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
+            delegation.granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
         }
     }
 
     /// Another mount wants to change a shard. Answers the inodes that the kernel was told of.
     pub fn recalled(&self, shard: ShardKey, now: Time) -> Vec<Ino> {
         let mut stripe = self.stripe(shard);
-        let told = self.end_lease(&mut stripe, shard);
+        let told = self.end_delegation(&mut stripe, shard);
         if let Some(watched) = stripe.shards.get_mut(&shard) {
             watched.recalled = Some(now);
         }
         told
     }
 
-    /// Ends all leases.
+    /// Ends all delegations.
     pub fn end_all(&self) -> Ended {
         let mut ended = Ended::default();
         for stripe in &self.stripes {
@@ -297,9 +306,9 @@ impl Shards {
             stripe.changes += 1;
             for (shard, watched) in &mut stripe.shards {
                 watched.looks = 0;
-                if let Some(lease) = watched.lease.take() {
+                if let Some(delegation) = watched.delegation.take() {
                     ended.shards.push(*shard);
-                    ended.told.extend(lease.told.into_keys());
+                    ended.told.extend(delegation.told.into_keys());
                 }
             }
         }
@@ -307,13 +316,13 @@ impl Shards {
         ended
     }
 
-    fn end_lease(&self, stripe: &mut Stripe, shard: ShardKey) -> Vec<Ino> {
+    fn end_delegation(&self, stripe: &mut Stripe, shard: ShardKey) -> Vec<Ino> {
         stripe.changes += 1;
         let Some(watched) = stripe.shards.get_mut(&shard) else { return Vec::new() };
         watched.looks = 0;
-        let Some(lease) = watched.lease.take() else { return Vec::new() };
+        let Some(delegation) = watched.delegation.take() else { return Vec::new() };
         self.held.fetch_sub(1, Ordering::SeqCst);
-        lease.told.into_keys().collect()
+        delegation.told.into_keys().collect()
     }
 
     /// What [`Shards::keep_listed`] asks for; `None` while this mount changes something.
@@ -322,22 +331,24 @@ impl Shards {
         (stripe.under_way == 0).then_some(stripe.changes)
     }
 
-    /// What was listed of a shard under a lease.
+    /// What was listed of a shard under a delegation.
     pub fn listed(&self, shard: ShardKey) -> Option<Listed> {
         let stripe = self.stripe(shard);
-        stripe.shards.get(&shard)?.lease.as_ref()?.listed.clone()
+        stripe.shards.get(&shard)?.delegation.as_ref()?.listed.clone()
     }
 
-    /// All of a shard was listed since this lease was there, and this mount changed nothing meanwhile.
+    /// All of a shard was listed since this delegation was there, and this mount changed nothing meanwhile.
     pub fn keep_listed(&self, shard: ShardKey, listing: Listing, fields: Vec<(Bytes, Bytes)>) {
         let mut stripe = self.stripe(shard);
         if stripe.changes != listing.changes {
             return;
         }
         let watched = stripe.shards.get_mut(&shard);
-        let lease = watched.and_then(|watched| watched.lease.as_mut());
-        if let Some(lease) = lease.filter(|lease| lease.number == listing.lease) {
-            lease.listed = Some((listing, fields));
+        let delegation = watched.and_then(|watched| watched.delegation.as_mut());
+        if let Some(delegation) =
+            delegation.filter(|delegation| delegation.number == listing.delegation)
+        {
+            delegation.listed = Some((listing, fields));
         }
     }
 
@@ -348,10 +359,10 @@ impl Shards {
 }
 
 impl Stripe {
-    /// A shard that is to be watched. Where there are too many, those without leases are given up.
+    /// A shard that is to be watched. Where there are too many, those without delegations are given up.
     fn watch(&mut self, shard: ShardKey) -> Option<&mut Watched> {
         if self.shards.len() >= SHARDS_PER_STRIPE && !self.shards.contains_key(&shard) {
-            self.shards.retain(|_, watched| watched.lease.is_some());
+            self.shards.retain(|_, watched| watched.delegation.is_some());
             if self.shards.len() >= SHARDS_PER_STRIPE {
                 return None;
             }

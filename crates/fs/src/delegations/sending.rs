@@ -1,19 +1,19 @@
-//! Batches on their way to the store: those that take a lease, and those that others' leases refuse.
+//! Batches on their way to the store: those that take a delegation, and those that others' delegations refuse.
 
 use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Bytes, Check, Outcome, Store, StoreError, StripeWrite, Update, caller};
 
 use super::asking::Recall;
-use super::keepers::{self, KEEPERS_MAX};
+use super::holders::{self, HOLDERS_MAX};
 use super::shards::Entering;
-use super::{IS_LEASE, Leases};
+use super::{Delegations, IS_DELEGATION};
 use crate::deferring::Deferring;
 use crate::keys;
 
-/// What was answered; and the lease that came with it.
+/// What was answered; and the delegation that came with it.
 pub(crate) type Sent = (Result<Outcome, StoreError>, Option<u64>);
 
-/// What a batch is to leases.
+/// What a batch is to delegations.
 enum Role {
     /// Of no concern.
     Other,
@@ -26,47 +26,47 @@ enum Role {
 /// A change as it goes to the store.
 struct Asked {
     batch: Batch,
-    /// The lease of this mount goes on with it.
+    /// The delegation of this mount goes on with it.
     is_sole: bool,
 }
 
 /// Changes of shards under way.
 pub(super) struct Changing<'l> {
-    leases: &'l Leases,
+    delegations: &'l Delegations,
     shards: Vec<ShardKey>,
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.shards.iter().for_each(|shard| self.leases.shards.end_change(*shard));
+        self.shards.iter().for_each(|shard| self.delegations.shards.end_change(*shard));
     }
 }
 
-impl Leases {
+impl Delegations {
     fn role(&self, shard: ShardKey, batch: &Batch) -> Role {
         if batch.only_reads() {
             let is_look = batch.checks.is_empty() && self.watches(shard);
             return if is_look { Role::Look } else { Role::Other };
         }
         let mut fields = batch.updates.iter().map(Update::field);
-        let concerns = fields.any(|field| keys::is_leased(field));
+        let concerns = fields.any(|field| keys::is_delegated(field));
         if concerns { Role::Change } else { Role::Other }
     }
 
     /// To be called before the change is sent, with which this mount goes off the record.
     pub(super) fn changing(&self, shards: Vec<ShardKey>) -> Changing<'_> {
         self.begin_change(&shards);
-        Changing { leases: self, shards }
+        Changing { delegations: self, shards }
     }
 
-    /// Begins one change. Answers the record in which this mount stands alone, where its lease goes on: what it
+    /// Begins one change. Answers the record in which this mount stands alone, where its delegation goes on: what it
     /// knows of the shard goes on with its own change, and no other mount knows anything. One that takes the
     /// header away leaves nothing to know of.
     fn begin_one(&self, shard: ShardKey, batch: &Batch) -> Option<Bytes> {
         let ends =
             |update: &Update| matches!(update, Update::Delete { field } if field == keys::HEADER);
         let me = self.me();
-        let is_sole = |record: &[u8]| !record.is_empty() && keepers::others(record, me).is_empty();
+        let is_sole = |record: &[u8]| !record.is_empty() && holders::others(record, me).is_empty();
         let sole = match batch.updates.iter().any(ends) {
             true => None,
             false => self.begin_sole_change(shard, is_sole, &changed(shard, batch)),
@@ -82,7 +82,7 @@ impl Leases {
         &self,
         changes: impl Iterator<Item = (ShardKey, &'b Batch)>,
     ) -> (Changing<'_>, Vec<Option<Bytes>>) {
-        let mut changing = Changing { leases: self, shards: Vec::new() };
+        let mut changing = Changing { delegations: self, shards: Vec::new() };
         let begin = |(shard, batch)| {
             let sole = self.begin_one(shard, batch);
             changing.shards.push(shard);
@@ -92,40 +92,40 @@ impl Leases {
         (changing, soles)
     }
 
-    /// The batch of a look that enters this mount, if the shard is at rest.
+    /// The batch of a look that enters this mount, if the shard is read-mostly.
     fn entering(&self, shard: ShardKey, batch: &Batch) -> Option<(Batch, Entering)> {
         let entering = self.shards.enter(shard, self.clock.steady())?;
-        if keepers::decode(&entering.keepers).len() >= KEEPERS_MAX {
+        if holders::decode(&entering.holders).len() >= HOLDERS_MAX {
             self.crowds(shard);
-            self.shards.stirred(shard);
+            self.shards.note_contended(shard);
             return None;
         }
-        // Read after the shard was: a tenure that ends or begins from here on keeps it from being entered.
+        // Read after the shard was: a lease term that ends or begins from here on keeps it from being entered.
         let myself = self.myself();
         if !self.is_valid(self.clock.steady()) {
             return None;
         }
         let batch = batch.clone().absent(keys::CLOSED);
-        let batch = stands(batch, &entering.keepers);
-        let after = keepers::with(&entering.keepers, myself, entering.number);
-        Some((batch.put(keys::KEEPERS, after).read(keys::KEEPERS), entering))
+        let batch = stands(batch, &entering.holders);
+        let after = holders::with(&entering.holders, myself, entering.number);
+        Some((batch.put(keys::HOLDERS, after).read(keys::HOLDERS), entering))
     }
 
-    /// What became of it: the number of the lease. A look has its answer in any case.
+    /// What became of it: the number of the delegation. A look has its answer in any case.
     fn entered(&self, shard: ShardKey, entering: &Entering, outcome: &mut Outcome) -> Option<u64> {
         let record = outcome.values.pop().flatten().unwrap_or_default();
         match outcome.refused_by.take() {
             None => {
                 self.was_used(self.clock.steady());
-                self.shards.entered(shard, entering, record).map(|number| number | IS_LEASE)
+                self.shards.entered(shard, entering, record).map(|number| number | IS_DELEGATION)
             }
             // Closed.
             Some(0) => {
-                self.shards.stirred(shard);
+                self.shards.note_contended(shard);
                 None
             }
             Some(_) => {
-                self.shards.saw_keepers(shard, &record);
+                self.shards.saw_holders(shard, &record);
                 None
             }
         }
@@ -134,24 +134,24 @@ impl Leases {
     /// The batch of a change that was begun, which is refused where another mount has come since.
     fn asked(&self, shard: ShardKey, batch: &Batch, sole: Option<Bytes>) -> Asked {
         let Some(record) = sole else {
-            let batch = self.change(batch, &self.shards.keepers(shard));
+            let batch = self.change(batch, &self.shards.holders(shard));
             return Asked { batch, is_sole: false };
         };
         self.was_used(self.clock.steady());
-        let batch = batch.clone().equals(keys::KEEPERS, record).read(keys::KEEPERS);
+        let batch = batch.clone().equals(keys::HOLDERS, record).read(keys::HOLDERS);
         Asked { batch, is_sole: true }
     }
 
     /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
     /// off the record as it was seen last.
     fn change(&self, batch: &Batch, record: &[u8]) -> Batch {
-        let is_mine = !record.is_empty() && keepers::others(record, self.me()).is_empty();
+        let is_mine = !record.is_empty() && holders::others(record, self.me()).is_empty();
         let batch = batch.clone();
         let batch = match is_mine {
-            true => batch.equals(keys::KEEPERS, record).delete(keys::KEEPERS),
-            false => batch.absent(keys::KEEPERS),
+            true => batch.equals(keys::HOLDERS, record).delete(keys::HOLDERS),
+            false => batch.absent(keys::HOLDERS),
         };
-        batch.read(keys::KEEPERS)
+        batch.read(keys::HOLDERS)
     }
 
     /// The record that stood in the way of a change, if one did.
@@ -160,7 +160,7 @@ impl Leases {
         let Asked { batch: asked, is_sole } = asked;
         let last = asked.checks.len() - 1;
         let is_refused = outcome.refused_by == Some(last);
-        self.shards.saw_keepers(shard, &record);
+        self.shards.saw_holders(shard, &record);
         // Beside the record there may have been nothing.
         let took_off = matches!(asked.checks[last], Check::Equals { .. }) && !is_sole;
         outcome.shard_was_empty |= took_off && outcome.applied();
@@ -174,12 +174,13 @@ impl Leases {
 impl<S: Store> Deferring<S> {
     /// Sends a batch. A change waits until no other mount keeps what it changes.
     pub(crate) fn send(&self, shard: ShardKey, batch: &Batch) -> Sent {
-        match self.leases.role(shard, batch) {
+        match self.delegations.role(shard, batch) {
             Role::Other => (self.store.batch(shard, batch), None),
             Role::Look => self.look(shard, batch),
             Role::Change => {
-                let (_changing, mut sole) = self.leases.begin_each([(shard, batch)].into_iter());
-                let asked = self.leases.asked(shard, batch, sole.pop().flatten());
+                let (_changing, mut sole) =
+                    self.delegations.begin_each([(shard, batch)].into_iter());
+                let asked = self.delegations.asked(shard, batch, sole.pop().flatten());
                 let outcome = self.store.batch(shard, &asked.batch);
                 (self.insist(shard, batch, asked, outcome), None)
             }
@@ -193,11 +194,11 @@ impl<S: Store> Deferring<S> {
         shard: ShardKey,
         batch: &Batch,
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
-        if !matches!(self.leases.role(shard, batch), Role::Change) {
+        if !matches!(self.delegations.role(shard, batch), Role::Change) {
             return self.store.write_and_batch(writes, shard, batch);
         }
-        let (_changing, mut sole) = self.leases.begin_each([(shard, batch)].into_iter());
-        let asked = self.leases.asked(shard, batch, sole.pop().flatten());
+        let (_changing, mut sole) = self.delegations.begin_each([(shard, batch)].into_iter());
+        let asked = self.delegations.asked(shard, batch, sole.pop().flatten());
         let (written, outcome) = self.store.write_and_batch(writes, shard, &asked.batch);
         (written, self.insist(shard, batch, asked, outcome))
     }
@@ -208,7 +209,7 @@ impl<S: Store> Deferring<S> {
         batches: &[(ShardKey, Batch)],
     ) -> Result<Vec<(Outcome, Option<u64>)>, StoreError> {
         let roles: Vec<_> =
-            batches.iter().map(|(shard, batch)| self.leases.role(*shard, batch)).collect();
+            batches.iter().map(|(shard, batch)| self.delegations.role(*shard, batch)).collect();
         if roles.iter().all(|role| matches!(role, Role::Other)) {
             let outcomes = self.store.batches(batches)?;
             return Ok(outcomes.into_iter().map(|outcome| (outcome, None)).collect());
@@ -216,19 +217,19 @@ impl<S: Store> Deferring<S> {
         let each = || batches.iter().zip(&roles);
         let changed = each().filter(|(_, role)| matches!(role, Role::Change));
         let changed = changed.map(|((shard, batch), _)| (*shard, batch));
-        let (_changing, soles) = self.leases.begin_each(changed);
+        let (_changing, soles) = self.delegations.begin_each(changed);
         let (mut soles, mut are_sole) = (soles.into_iter(), Vec::new());
         let mut entering = Vec::new();
         let asked: Vec<_> = each()
             .map(|((shard, batch), role)| {
                 let look = match role {
-                    Role::Look => self.leases.entering(*shard, batch),
+                    Role::Look => self.delegations.entering(*shard, batch),
                     _ => None,
                 };
                 let (asked, how) = match (role, look) {
                     (Role::Change, _) => {
                         let sole = soles.next().flatten();
-                        let Asked { batch, is_sole } = self.leases.asked(*shard, batch, sole);
+                        let Asked { batch, is_sole } = self.delegations.asked(*shard, batch, sole);
                         are_sole.push(is_sole);
                         (batch, None)
                     }
@@ -248,7 +249,9 @@ impl<S: Store> Deferring<S> {
         let outcomes = match sent {
             // It may be asked again.
             Err(_) if enters && only_reads => {
-                batches.iter().for_each(|(shard, _)| self.leases.shards.stirred(*shard));
+                batches
+                    .iter()
+                    .for_each(|(shard, _)| self.delegations.shards.note_contended(*shard));
                 let outcomes = self.store.batches(batches)?;
                 return Ok(outcomes.into_iter().map(|outcome| (outcome, None)).collect());
             }
@@ -265,36 +268,36 @@ impl<S: Store> Deferring<S> {
                     Ok((self.insist(shard, batch, asked, Ok(outcome))?, None))
                 }
                 Role::Look => {
-                    let lease =
-                        entering.and_then(|it| self.leases.entered(shard, &it, &mut outcome));
-                    self.leases.shards.looked(shard, batch, &outcome);
-                    Ok((outcome, lease))
+                    let delegation =
+                        entering.and_then(|it| self.delegations.entered(shard, &it, &mut outcome));
+                    self.delegations.shards.looked(shard, batch, &outcome);
+                    Ok((outcome, delegation))
                 }
             })
             .collect()
     }
 
     fn look(&self, shard: ShardKey, batch: &Batch) -> Sent {
-        let mut lease = None;
-        let entering = self.leases.entering(shard, batch);
+        let mut delegation = None;
+        let entering = self.delegations.entering(shard, batch);
         let entered = entering.and_then(|(asked, entering)| {
             let Ok(mut outcome) = caller::without_waiting(|| self.store.batch(shard, &asked))
             else {
-                // It may have been carried out, or there is no room: it is asked without a lease.
-                self.leases.shards.stirred(shard);
+                // It may have been carried out, or there is no room: it is asked without a delegation.
+                self.delegations.shards.note_contended(shard);
                 return None;
             };
-            lease = self.leases.entered(shard, &entering, &mut outcome);
+            delegation = self.delegations.entered(shard, &entering, &mut outcome);
             Some(outcome)
         });
         let outcome = entered.map_or_else(|| self.store.batch(shard, batch), Ok);
         if let Ok(outcome) = &outcome {
-            self.leases.shards.looked(shard, batch, outcome);
+            self.delegations.shards.looked(shard, batch, outcome);
         }
-        (outcome, lease)
+        (outcome, delegation)
     }
 
-    /// Makes a change again, which others' leases have refused, until they do not.
+    /// Makes a change again, which others' delegations have refused, until they do not.
     fn insist(
         &self,
         shard: ShardKey,
@@ -302,14 +305,14 @@ impl<S: Store> Deferring<S> {
         mut asked: Asked,
         mut outcome: Result<Outcome, StoreError>,
     ) -> Result<Outcome, StoreError> {
-        let mut recall = Recall::begun(self.leases.clock.steady());
+        let mut recall = Recall::begun(self.delegations.clock.steady());
         loop {
             let mut answered = outcome?;
-            let Some(record) = self.leases.refused(shard, &asked, &mut answered) else {
+            let Some(record) = self.delegations.refused(shard, &asked, &mut answered) else {
                 return Ok(answered);
             };
             let left = self.recall(&mut recall, shard, record)?;
-            asked = Asked { batch: self.leases.change(batch, &left), is_sole: false };
+            asked = Asked { batch: self.delegations.change(batch, &left), is_sole: false };
             outcome = self.store.batch(shard, &asked.batch);
         }
     }
@@ -325,11 +328,11 @@ fn changed(shard: ShardKey, batch: &Batch) -> Vec<Ino> {
     inos.collect()
 }
 
-/// The record of the keepers is as it was seen last.
+/// The record of the holders is as it was seen last.
 pub(super) fn stands(batch: Batch, record: &[u8]) -> Batch {
     match record.is_empty() {
-        true => batch.absent(keys::KEEPERS),
-        false => batch.equals(keys::KEEPERS, record),
+        true => batch.absent(keys::HOLDERS),
+        false => batch.equals(keys::HOLDERS, record),
     }
 }
 
@@ -345,21 +348,23 @@ mod tests {
     use crate::identity::Identity;
 
     #[test]
-    fn nobody_enters_while_a_tenure_begins() {
+    fn nobody_enters_while_a_lease_term_begins() {
         let clock = Arc::new(ManualClock::default());
         let identity = Arc::new(Identity::new(MountId(1)));
-        let leases = Leases::new(&Config::new(MountId(1)), identity, clock, Arc::default());
+        let delegations =
+            Delegations::new(&Config::new(MountId(1)), identity, clock, Arc::default());
         let batch = Batch::new().read(keys::HEADER);
         let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
-        let look = || leases.shards.looked(keys::ROOT_HOME, &batch, &outcome);
+        let look = || delegations.shards.looked(keys::ROOT_HOME, &batch, &outcome);
         (0..20).for_each(|_| look());
-        leases.tenure.store(5, Ordering::SeqCst);
-        leases.valid_until.store(1, Ordering::SeqCst);
-        let (_, entering) = leases.entering(keys::ROOT_HOME, &batch).expect("it is at rest");
-        assert!(leases.shards.entered(keys::ROOT_HOME, &entering, Bytes::new()).is_some());
-        leases.end_all();
+        delegations.lease_term.store(5, Ordering::SeqCst);
+        delegations.valid_until.store(1, Ordering::SeqCst);
+        let (_, entering) =
+            delegations.entering(keys::ROOT_HOME, &batch).expect("it is read-mostly");
+        assert!(delegations.shards.entered(keys::ROOT_HOME, &entering, Bytes::new()).is_some());
+        delegations.end_all();
         (0..20).for_each(|_| look());
-        leases.valid_until.store(0, Ordering::SeqCst);
-        assert!(leases.entering(keys::ROOT_HOME, &batch).is_none());
+        delegations.valid_until.store(0, Ordering::SeqCst);
+        assert!(delegations.entering(keys::ROOT_HOME, &batch).is_none());
     }
 }

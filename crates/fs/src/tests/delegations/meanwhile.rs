@@ -1,4 +1,4 @@
-//! What happens while a mount looks at a directory, or for words.
+//! What happens while a mount looks at a directory, or polls for recalls.
 
 use std::time::Duration;
 
@@ -21,12 +21,14 @@ fn a_listing_of_which_a_part_is_kept_is_of_one_instant() {
     company.rest(second, Ino::ROOT, b"d");
     company.rest(second, directory, b"f");
     // The shard of the old name is kept no more, that of the new one is.
-    company.while_heeding(&[second], || chmod(first, directory, b"f", 0o640)).expect("changed");
+    company
+        .while_answering_recalls(&[second], || chmod(first, directory, b"f", 0o640))
+        .expect("changed");
     let held = company.store.pause_at_most(Operation::List, When::Before, 1);
     let listed = std::thread::scope(|scope| {
         let listing = scope.spawn(|| second.readdir_all(directory));
         assert!(held.wait_until_held(1, Duration::from_secs(10)));
-        company.while_heeding(&[second], || {
+        company.while_answering_recalls(&[second], || {
             first.rename(directory, b"f", directory, b"g", RenameMode::Replace).expect("renamed");
         });
         drop(held);
@@ -43,7 +45,7 @@ fn a_mount_whose_look_hangs_goes_off_the_records_when_what_it_keeps_is_over() {
     company.rest(second, Ino::ROOT, b"f");
     company.clock.advance(SECOND);
     second.keep_up();
-    let read = Batch::new().read(keys::KEEPERS);
+    let read = Batch::new().read(keys::HOLDERS);
     let shard = first.shard_of(Ino::ROOT, b"f");
     assert_eq!(company.store.batch(shard, &read).expect("read").values, [None]);
 }

@@ -30,7 +30,7 @@ const FAILURES_MAX: u32 = 2;
 
 /// The files in whose records this mount is, or that have none any more.
 #[derive(Debug, Default)]
-pub(crate) struct Holding {
+pub(crate) struct OpenFiles {
     files: Mutex<HashMap<Ino, ShardKey>>,
     looked: Mutex<Looked>,
     /// Files that were opened or closed are noted, for a look at them alone.
@@ -72,7 +72,7 @@ fn beginning_behind(stopped: Option<Ino>, mut files: Vec<(Ino, ShardKey)>) -> Ve
     files
 }
 
-impl Holding {
+impl OpenFiles {
     /// A file was opened here that was not, or closed for the last time.
     pub fn changed(&self, ino: Ino, home: ShardKey) {
         if self.notes.load(Ordering::SeqCst) {
@@ -98,15 +98,15 @@ impl Holding {
 impl<S: Store> Fs<S> {
     /// Has the store know which files are open here. What fails is done at the next look.
     pub(crate) fn note_open_files(&self, now: Time) {
-        let mut looked = self.holding.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.opened.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if now - looked.at < LOOK_EVERY {
             return;
         }
         looked.at = now;
         // Held on, so that two looks do not meet.
         let alone = self.is_alone();
-        self.holding.notes.store(!alone, Ordering::SeqCst);
-        let changed = std::mem::take(&mut *self.holding.noted());
+        self.opened.notes.store(!alone, Ordering::SeqCst);
+        let changed = std::mem::take(&mut *self.opened.noted());
         let (begun, ended) = match looked.saw_all && !alone {
             true => self.changes_among(&changed),
             false => self.changes_of_all(alone),
@@ -130,7 +130,7 @@ impl<S: Store> Fs<S> {
 
     /// Of files that were opened or closed: those to enter and those to leave.
     fn changes_among(&self, changed: &HashMap<Ino, ShardKey>) -> (Vec<File>, Vec<File>) {
-        let known = self.holding.files();
+        let known = self.opened.files();
         let each = changed.iter().map(|(ino, home)| (*ino, *home));
         let differ = each.filter(|(ino, _)| known.contains_key(ino) != self.is_open_here(*ino));
         let (mut begun, ended): (Vec<File>, Vec<File>) =
@@ -145,7 +145,7 @@ impl<S: Store> Fs<S> {
     /// The same of all files.
     fn changes_of_all(&self, alone: bool) -> (Vec<File>, Vec<File>) {
         let open = if alone { BTreeMap::new() } else { self.open_files() };
-        let known: BTreeMap<_, _> = self.holding.files().clone().into_iter().collect();
+        let known: BTreeMap<_, _> = self.opened.files().clone().into_iter().collect();
         let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
         let ended = known.into_iter().filter(|(ino, _)| !self.is_open_here(*ino)).collect();
         (begun, self.fenced(ended))
@@ -155,7 +155,7 @@ impl<S: Store> Fs<S> {
     fn fenced(&self, ended: Vec<File>) -> Vec<File> {
         let is_fenced = |(ino, _): &File| self.store.fence_file(*ino).is_ok();
         let (fenced, others): (Vec<File>, Vec<File>) = ended.into_iter().partition(is_fenced);
-        self.holding.noted().extend(others);
+        self.opened.noted().extend(others);
         fenced
     }
 
@@ -181,7 +181,7 @@ impl<S: Store> Fs<S> {
                 (left, noted) = (others, if done.is_err() { done } else { noted });
             }
             // They come up at the next look.
-            self.holding.noted().extend(left.into_iter().map(|(file, _)| file));
+            self.opened.noted().extend(left.into_iter().map(|(file, _)| file));
         }
         noted
     }
@@ -213,7 +213,7 @@ impl<S: Store> Fs<S> {
             }
             match wish {
                 // Also one that is gone, so that it is not tried again and again.
-                Wish::Enter => drop(self.holding.files().insert(ino, home)),
+                Wish::Enter => drop(self.opened.files().insert(ino, home)),
                 Wish::Leave => {
                     if let Err(error) = self.left(ino, home, inode.as_deref()) {
                         noted = Err((ino, error));
@@ -225,7 +225,7 @@ impl<S: Store> Fs<S> {
     }
 
     fn change_of(&self, wish: Wish, ino: Ino, known: Option<&[u8]>) -> Batch {
-        let (field, own) = (keys::holders(ino), self.me());
+        let (field, own) = (keys::openers(ino), self.me());
         let mut holders: Vec<_> = decode(known).filter(|holder| *holder != own).collect();
         if wish == Wish::Enter {
             holders.push(own);
@@ -245,7 +245,7 @@ impl<S: Store> Fs<S> {
     /// A file that this mount had open is not any more. Where it has no name, whoever removed that
     /// may be gone, so it is freed from here, too.
     fn left(&self, ino: Ino, home: ShardKey, record: Option<&[u8]>) -> Result<(), Error> {
-        self.holding.files().remove(&ino);
+        self.opened.files().remove(&ino);
         let Some(record) = record else { return Ok(()) };
         let inode = Inode::decode(ino, record)?;
         if inode.nlink > 0 {
@@ -262,7 +262,7 @@ impl<S: Store> Fs<S> {
 
     /// This mount leaves: it has no file open any more.
     pub(crate) fn leave_open_files(&self) {
-        let known: Vec<_> = self.holding.files().drain().collect();
+        let known: Vec<_> = self.opened.files().drain().collect();
         if let Err((_, error)) = self.note(Wish::Leave, known) {
             tracing::info!(%error, "files count as open here until this mount is taken for dead");
         }

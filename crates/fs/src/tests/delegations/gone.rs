@@ -1,4 +1,4 @@
-//! What mounts leave for their leases that end without a word.
+//! What mounts leave for their delegations that end without a word.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tidefs_store::{Batch, Fault, Operation, Store, StoreError};
 use super::{Company, chmod, look, make};
 use crate::inode::u64_at;
 use crate::tests::bed::SECOND;
-use crate::{Fs, keys, leases};
+use crate::{Fs, delegations, keys};
 
-/// The mounts of which the superblock's shard has anything for leases.
+/// The mounts of which the superblock's shard has anything for delegations.
 fn known(company: &Company) -> BTreeSet<u64> {
-    let fields = leases::superblock(&company.store).expect("listed");
-    let mounts = fields.iter().filter_map(|(field, _)| keys::mount_of_lease(field));
+    let fields = delegations::superblock(&company.store).expect("listed");
+    let mounts = fields.iter().filter_map(|(field, _)| keys::mount_of_delegation(field));
     mounts.map(|mount| mount.0).collect()
 }
 
@@ -27,7 +27,7 @@ fn what_a_killed_mount_leaves_goes_when_it_is_taken_for_dead() {
     company.rest(third, Ino::ROOT, b"f");
     // Both are told, and the third one listens.
     let changed = || company.while_time_passes(|| chmod(first, Ino::ROOT, b"f", 0o640));
-    company.while_heeding(&[third], changed).expect("changed");
+    company.while_answering_recalls(&[third], changed).expect("changed");
     assert_eq!(known(&company), BTreeSet::from([1, 2, 3]));
     for _ in 0..15 {
         company.clock.advance(SECOND);
@@ -42,9 +42,9 @@ fn what_others_left_that_are_not_registered_goes_when_a_mount_comes() {
     let company = Company::of(1);
     let shard = company.mounts[0].shard_of(Ino::ROOT, b"f");
     let left = Batch::new()
-        .put(keys::tenure(MountId(7)), [1; 16])
-        .put(keys::word(MountId(7), shard), b"")
-        .put(keys::word(MountId(8), shard), b"");
+        .put(keys::lease_term(MountId(7)), [1; 16])
+        .put(keys::recall(MountId(7), shard), b"")
+        .put(keys::recall(MountId(8), shard), b"");
     company.store.batch(keys::SUPERBLOCK, &left).expect("put");
     assert_eq!(known(&company), BTreeSet::from([1, 7, 8]));
     let config = crate::Config::new(MountId(2));
@@ -53,46 +53,46 @@ fn what_others_left_that_are_not_registered_goes_when_a_mount_comes() {
 }
 
 #[test]
-fn words_for_a_mount_that_was_struck_out_go_with_its_next_tenure_and_its_end() {
+fn recalls_for_a_mount_that_was_revoked_go_with_its_next_lease_term_and_its_end() {
     let mut company = Company::of(2);
     let [first, second] = &company.mounts[..] else { unreachable!() };
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     company.rest(second, Ino::ROOT, b"f");
-    let word = keys::word(MountId(2), first.shard_of(Ino::ROOT, b"f"));
+    let recall = keys::recall(MountId(2), first.shard_of(Ino::ROOT, b"f"));
     let has_word = || {
-        let read = Batch::new().read(word.clone());
+        let read = Batch::new().read(recall.clone());
         company.store.batch(keys::SUPERBLOCK, &read).expect("read").values[0].is_some()
     };
     company.while_time_passes(|| chmod(first, Ino::ROOT, b"f", 0o640)).expect("changed");
     assert!(has_word());
-    second.heed().expect("the store answers");
+    second.answer_recalls().expect("the store answers");
     assert!(!has_word());
-    company.store.batch(keys::SUPERBLOCK, &Batch::new().put(word.clone(), b"")).expect("put");
+    company.store.batch(keys::SUPERBLOCK, &Batch::new().put(recall.clone(), b"")).expect("put");
     let second = company.mounts.pop().expect("a mount");
     second.unmount().expect("left");
-    assert_eq!(second.heed(), Ok(false), "it has ended");
+    assert_eq!(second.answer_recalls(), Ok(false), "it has ended");
     assert_eq!(known(&company), BTreeSet::from([1]));
 }
 
 #[test]
-fn a_tenure_whose_beginning_nobody_knows_of_is_begun_again() {
+fn a_lease_term_whose_beginning_nobody_knows_of_is_begun_again() {
     let company = Company::of(1);
     let [mount] = &company.mounts[..] else { unreachable!() };
-    let tenure = || {
-        let read = Batch::new().read(keys::tenure(MountId(1)));
+    let lease_term = || {
+        let read = Batch::new().read(keys::lease_term(MountId(1)));
         let record = company.store.batch(keys::SUPERBLOCK, &read).expect("read").take(0);
-        u64_at(&record.expect("a tenure"), keys::tenure::NUMBER)
+        u64_at(&record.expect("a lease_term"), keys::lease_term::NUMBER)
     };
-    let struck_out = Batch::new().delete(keys::tenure(MountId(1)));
-    company.store.batch(keys::SUPERBLOCK, &struck_out).expect("struck out");
+    let revoked = Batch::new().delete(keys::lease_term(MountId(1)));
+    company.store.batch(keys::SUPERBLOCK, &revoked).expect("revoked");
     let lost = StoreError::Indeterminate { endpoint: "a node".into() };
     let begins = company.store.count(Operation::Batch) + 2;
     company.store.add(Fault::nth(Operation::Batch, begins, lost).after());
-    assert!(mount.heed().is_err());
-    // Whoever met it before may take it for struck out.
-    let begun = tenure();
-    assert_eq!(mount.heed(), Ok(false));
-    assert!(tenure() > begun);
+    assert!(mount.answer_recalls().is_err());
+    // Whoever met it before may take it for revoked.
+    let begun = lease_term();
+    assert_eq!(mount.answer_recalls(), Ok(false));
+    assert!(lease_term() > begun);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_record_that_is_full_of_dead_mounts_is_cleared_for_those_that_live() {
     make(first, Ino::ROOT, b"f", 0o600).expect("made");
     let shard = first.shard_of(Ino::ROOT, b"f");
     let dead = (100..164_u64).flat_map(|mount| [mount, 1, 1]).flat_map(u64::to_be_bytes);
-    let full = Batch::new().put(keys::KEEPERS, dead.collect::<Vec<_>>());
+    let full = Batch::new().put(keys::HOLDERS, dead.collect::<Vec<_>>());
     company.store.batch(shard, &full).expect("put");
     let calls = || {
         company.rest(second, Ino::ROOT, b"f");
@@ -110,10 +110,10 @@ fn a_record_that_is_full_of_dead_mounts_is_cleared_for_those_that_live() {
     };
     assert!(calls() > 0, "there is no room");
     for _ in 0..4 {
-        company.heed_all();
-        assert!(calls() > 0, "they may have been struck out just now");
+        company.answer_all_recalls();
+        assert!(calls() > 0, "they may have been revoked just now");
         company.clock.advance(Duration::from_millis(400));
     }
-    company.heed_all();
+    company.answer_all_recalls();
     assert_eq!(calls(), 0);
 }

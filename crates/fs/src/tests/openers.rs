@@ -137,17 +137,17 @@ fn a_file_that_is_open_for_a_while_leaves_nothing_behind() {
     let (mine, yours) = (open(&first, b"file"), open(&second, b"file"));
     pass(&bed, 1, &[&first, &second]);
     let home = first.table.get(ino).expect("known").home;
-    let holders = || {
-        let record = bed.store.batch(home, &Batch::new().read(keys::holders(ino)));
+    let openers = || {
+        let record = bed.store.batch(home, &Batch::new().read(keys::openers(ino)));
         record.expect("read").take(0).map_or(0, |record| record.len() / 8)
     };
-    assert_eq!(holders(), 2);
+    assert_eq!(openers(), 2);
     first.release(mine).expect("closed");
     pass(&bed, 1, &[&first, &second]);
-    assert_eq!(holders(), 1);
+    assert_eq!(openers(), 1);
     second.release(yours).expect("closed");
     pass(&bed, 1, &[&first, &second]);
-    assert_eq!(holders(), 0);
+    assert_eq!(openers(), 0);
     assert!(first.getattr(ino, None).is_ok(), "it has a name");
 }
 
@@ -206,13 +206,13 @@ fn a_file_whose_home_does_not_answer_keeps_no_other_from_being_known_as_open() {
     store.add(Fault::nth(Operation::Batch, next, gone()));
     store.add(Fault::nth(Operation::Batch, next + 1, gone()));
     first.note_open_files(first.steady());
-    let holders = inos.map(|ino| {
+    let openers = inos.map(|ino| {
         let home = first.table.get(ino).expect("known").home;
-        let read = Batch::new().read(keys::holders(ino));
+        let read = Batch::new().read(keys::openers(ino));
         bed.store.batch(home, &read).expect("read").take(0)
     });
     let entered = Some(1_u64.to_be_bytes().to_vec());
-    assert_eq!(holders, [None, None, entered]);
+    assert_eq!(openers, [None, None, entered]);
     for handle in handles {
         first.release(handle).expect("closed");
     }
@@ -227,7 +227,7 @@ fn homes_that_do_not_answer_hold_up_a_look_for_a_bounded_time_and_keep_no_file_w
     let entered = || {
         let is_entered = |ino: &&Ino| {
             let home = first.table.get(**ino).expect("known").home;
-            let read = Batch::new().read(keys::holders(**ino));
+            let read = Batch::new().read(keys::openers(**ino));
             bed.store.batch(home, &read).expect("read").take(0).is_some()
         };
         inos.iter().filter(is_entered).count()

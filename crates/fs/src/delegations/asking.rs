@@ -1,0 +1,191 @@
+//! Recalling what other mounts keep, for whoever wants to change it.
+//!
+//! A holder is told by a recall in the superblock's shard. The lease term of one that does not go soon is revoked there:
+//! its next poll finds that, and so nothing that it keeps is valid after [`LAPSE`](super::LAPSE), in any
+//! shard. Until then its polls may have told it that it need not go.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidefs_model::{ShardKey, Time};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
+
+use super::holders::{self, Holder};
+use super::sending::stands;
+use super::{Delegations, LAPSE, LAPSE_MS, Revoked};
+use crate::deferring::Deferring;
+use crate::inode::u64_at;
+use crate::keys::{self, lease_term};
+
+/// A holder that lives and is served goes within some milliseconds.
+const ANSWER_MAX: Duration = Duration::from_millis(ANSWER_MAX_MS);
+const ANSWER_MAX_MS: u64 = 250;
+/// How long a change waits for a holder that was killed, but for the rounds that it takes.
+pub(crate) const KILLED_MS: u64 = ANSWER_MAX_MS + LAPSE_MS;
+/// Recalls may be taken for a shard that the holder has entered again since.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How long a change waits, by the clock and, where that stands still, by pauses.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+const TRIES_MAX: u32 = 1_020;
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// A holder that was asked lately polls every millisecond.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+
+/// One change that waits for holders.
+#[derive(Debug)]
+pub(super) struct Recall {
+    begun: Time,
+    tries: u32,
+    /// When each of them was told first, and last.
+    told: HashMap<Holder, (Time, Time)>,
+}
+
+impl Recall {
+    pub fn begun(now: Time) -> Recall {
+        Recall { begun: now, tries: 0, told: HashMap::new() }
+    }
+
+    /// After the first recall the holder needs a moment.
+    fn pause(&self) {
+        let pause = PAUSE_MIN * (1 << (self.tries / 4).min(6));
+        std::thread::sleep(pause.min(PAUSE_MAX));
+    }
+}
+
+impl<S: Store> Deferring<S> {
+    /// Asks the holders of a record to go, revokes the terms of those that do not, and takes those off whose
+    /// lease term is over; then waits a little. Answers the record as it may be now.
+    ///
+    /// # Errors
+    /// When they are not gone after [`WAIT_MAX`]: where the superblock's node does not answer, nobody can
+    /// tell a holder that is dead from one that lives.
+    pub(super) fn recall(
+        &self,
+        recall: &mut Recall,
+        shard: ShardKey,
+        record: Bytes,
+    ) -> Result<Bytes, StoreError> {
+        recall.tries += 1;
+        let waited = self.delegations.clock.steady() - recall.begun;
+        if recall.tries > TRIES_MAX || waited >= WAIT_MAX {
+            return Err(StoreError::Unavailable { endpoint: "a mount that keeps names".into() });
+        }
+        let mut answers = true;
+        let others = holders::others(&record, self.delegations.me());
+        // Who has gone and comes back is told again.
+        recall.told.retain(|holder, _| others.contains(holder));
+        let (over, stay): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|holder| self.is_over(recall, shard, *holder, &mut answers));
+        if !stay.is_empty() {
+            recall.pause();
+        }
+        if over.is_empty() {
+            return Ok(record);
+        }
+        let rest = holders::without(&record, |holder| over.contains(holder));
+        let batch = replace(stands(Batch::new(), &record), rest.clone());
+        self.store.batch(shard, &batch)?;
+        Ok(rest)
+    }
+
+    /// Whether nothing that a holder has is valid any more. One that may live is told, or revoked, as
+    /// long as the superblock's node answers: each call that it does not may take long.
+    fn is_over(
+        &self,
+        recall: &mut Recall,
+        shard: ShardKey,
+        holder: Holder,
+        answers: &mut bool,
+    ) -> bool {
+        if let Some(is_over) = self.delegations.revoked(holder) {
+            return is_over;
+        }
+        let now = self.delegations.clock.steady();
+        let told = recall.told.get(&holder).copied();
+        let is_late = told.is_some_and(|(first, _)| now - first >= ANSWER_MAX);
+        let is_due = is_late || told.is_none_or(|(_, last)| now - last >= TELL_EVERY);
+        if !is_due || !*answers {
+            return false;
+        }
+        let done = if is_late { self.revoke(holder) } else { self.tell(shard, holder) };
+        if let Err(error) = done {
+            tracing::debug!(%error, mount = ?holder.mount, "a mount is not told to let go");
+            *answers = false;
+            return false;
+        }
+        let now = self.delegations.clock.steady();
+        recall.told.insert(holder, (told.map_or(now, |(first, _)| first), now));
+        self.delegations.revoked(holder).unwrap_or(false)
+    }
+
+    fn tell(&self, shard: ShardKey, holder: Holder) -> Result<(), StoreError> {
+        let field = keys::lease_term(holder.mount);
+        let batch = in_lease_term(holder)
+            .add(field, lease_term::RECALLS, 1)
+            .put(keys::recall(holder.mount, shard), b"");
+        self.ask_of(holder, batch)
+    }
+
+    fn revoke(&self, holder: Holder) -> Result<(), StoreError> {
+        let batch = in_lease_term(holder).delete(keys::lease_term(holder.mount));
+        let done = self.ask_of(holder, batch);
+        if done.is_ok() {
+            self.delegations.note_revoked(holder, Some(self.delegations.clock.steady()));
+        }
+        done
+    }
+
+    /// Changes what the superblock's shard says of a holder; takes note where its lease term is another, or
+    /// somebody else has revoked its delegations.
+    fn ask_of(&self, holder: Holder, batch: Batch) -> Result<(), StoreError> {
+        let batch = batch.read(keys::lease_term(holder.mount)).reclaims();
+        let mut outcome: Outcome = self.store.batch(keys::SUPERBLOCK, &batch)?;
+        if !outcome.applied() {
+            self.delegations.note_lease_term(holder, outcome.take(0).as_deref());
+        }
+        Ok(())
+    }
+}
+
+impl Delegations {
+    /// What the superblock's shard said just now of a holder's mount.
+    pub(super) fn note_lease_term(&self, holder: Holder, found: Option<&[u8]>) {
+        let found = found.filter(|record| record.len() >= 8);
+        let begun = found.map(|record| u64_at(record, lease_term::NUMBER));
+        // Who has begun a later one has ended this one before. Otherwise it was revoked or lost with
+        // a node just now, or a beginning arrived late.
+        let has_ended = begun.is_some_and(|begun| begun > holder.lease_term);
+        if begun != Some(holder.lease_term) {
+            self.note_revoked(holder, (!has_ended).then(|| self.clock.steady()));
+        }
+    }
+
+    /// Whether a lease term that was revoked is over; `None`: it was not.
+    pub(super) fn revoked(&self, holder: Holder) -> Option<bool> {
+        let revoked = *self.others().get(&holder)?;
+        Some(match revoked {
+            Revoked::At(at) => self.clock.steady() - at >= LAPSE,
+            Revoked::Over => true,
+        })
+    }
+}
+
+/// It is still this lease term.
+fn in_lease_term(holder: Holder) -> Batch {
+    let field = keys::lease_term(holder.mount);
+    Batch::new().at_least(field.clone(), lease_term::NUMBER, holder.lease_term).at_most(
+        field,
+        lease_term::NUMBER,
+        holder.lease_term,
+    )
+}
+
+/// Puts another record of holders.
+pub(super) fn replace(batch: Batch, record: Vec<u8>) -> Batch {
+    let batch = batch.reclaims();
+    match record.is_empty() {
+        true => batch.delete(keys::HOLDERS),
+        false => batch.put(keys::HOLDERS, record),
+    }
+}

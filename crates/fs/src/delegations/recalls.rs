@@ -1,0 +1,267 @@
+//! The holder's side: polling for recalls by those who want to change something, and letting go.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidefs_model::{ShardKey, Time};
+use tidefs_store::{Batch, Bytes, Store, StoreError};
+
+use super::asking::replace;
+use super::gone::{forget, superblock};
+use super::holders;
+use super::sending::stands;
+use super::{Delegations, VALIDITY};
+use crate::deferring::Deferring;
+use crate::error::Error;
+use crate::inode::u64_at;
+use crate::keys::{self, lease_term};
+use crate::superblock::LOSSES;
+
+/// Delegations from which nothing was answered for so long are given up.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// After a recall others come soon, where directories go from one mount to the other.
+const RECALLED_LATELY: Duration = Duration::from_millis(500);
+/// Shards that are let go in one round.
+const SHARDS_PER_ROUND: usize = 256;
+/// How long a mount that ends takes to leave what it keeps.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// How often others may come into a shard's record while this mount leaves it.
+const TRIES: usize = 8;
+
+/// What the polls before have told.
+#[derive(Debug, Default)]
+pub(super) struct RecallPoll {
+    recalls: u64,
+    losses: Option<Bytes>,
+    /// The last lease term that was begun, whatever became of that.
+    tried: u64,
+}
+
+impl<S: Store> Deferring<S> {
+    /// Polls whether others want to change what this mount keeps, and lets go of that. To be called
+    /// every few milliseconds while it keeps anything (`true`), and every tenth of a second otherwise, by
+    /// a thread that no request waits for; without it this mount keeps nothing.
+    ///
+    /// # Errors
+    /// When the store does not answer; what is kept ends soon then.
+    pub(crate) fn answer_recalls(&self) -> Result<bool, Error> {
+        let delegations = &self.delegations;
+        let begun = delegations.clock.steady();
+        if !delegations.keeps() || delegations.solitude.time_alone(begun).is_some() {
+            // The poll after that finds that time has passed.
+            self.let_go_of_all();
+            return Ok(false);
+        }
+        let mut recalled = Vec::new();
+        let looked = self.poll_recalls(begun, &mut recalled);
+        self.let_go(recalled);
+        if let Err(error) = looked {
+            // Others may not be able to ask, either, and must not wait for what is over.
+            if !delegations.is_valid(delegations.clock.steady()) {
+                self.let_go_of_all();
+            }
+            return Err(error);
+        }
+        let used = Time(delegations.used.load(Ordering::Relaxed));
+        if begun - used >= IDLE_MAX {
+            self.let_go_of_all();
+        }
+        if let Err(error) = self.make_room() {
+            tracing::debug!(%error, "dead mounts stay in a record of holders");
+        }
+        Ok(delegations.shards.held() > 0)
+    }
+
+    /// Another mount asked for something a moment ago.
+    pub(crate) fn was_recalled_lately(&self) -> bool {
+        let recalled = Time(self.delegations.recalled.load(Ordering::Relaxed));
+        recalled != Time(0) && self.delegations.clock.steady() - recalled < RECALLED_LATELY
+    }
+
+    /// Keeps nothing any more, for good, and tells the store so.
+    pub(crate) fn end_delegations(&self) {
+        self.delegations.keeps.store(false, Ordering::SeqCst);
+        // No poll is under way from here on.
+        let polled = self.delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.delegations.clock.steady();
+        let hears =
+            self.delegations.is_valid(now) || self.delegations.solitude.time_alone(now).is_some();
+        self.delegations.valid_until.store(0, Ordering::SeqCst);
+        let kept = self.delegations.end_all();
+        if polled.tried == 0 || !hears {
+            drop(polled);
+            self.let_go(kept);
+            return;
+        }
+        let fields = superblock(&*self.store);
+        let ended = fields.and_then(|fields| forget(&*self.store, self.delegations.me(), &fields));
+        if let Err(error) = ended {
+            tracing::debug!(%error, "others will find out that this mount keeps nothing any more");
+        }
+        drop(polled);
+        self.let_go(kept);
+    }
+
+    /// Adds the shards that others want to change, of which this mount keeps nothing from here on, also
+    /// where it fails.
+    fn poll_recalls(&self, begun: Time, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
+        let delegations = &self.delegations;
+        let mut polled = delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        if !delegations.keeps() {
+            return Ok(());
+        }
+        let field = keys::lease_term(delegations.me());
+        let look = Batch::new().read(field).read(LOSSES);
+        let mut outcome = self.store.batch(keys::SUPERBLOCK, &look)?;
+        let found = outcome.take(0);
+        let record = found.clone().filter(|record| record.len() >= 16);
+        let losses = outcome.take(1);
+        let number = delegations.lease_term.load(Ordering::SeqCst);
+        let mine = record.filter(|record| u64_at(record, lease_term::NUMBER) == number);
+        // Revoked out; or what this mount kept ended before somebody could tell it that it need not have.
+        let goes_on = mine.is_some() && delegations.is_valid(begun);
+        if !goes_on || polled.losses != losses {
+            recalled.extend(delegations.end_all());
+        }
+        let recalls = match &mine {
+            Some(record) => u64_at(record, lease_term::RECALLS),
+            None => {
+                self.begin_lease_term(&mut polled.tried, begun, found, recalled)?;
+                // Recalls of the one before are still there.
+                polled.recalls = u64::MAX;
+                0
+            }
+        };
+        polled.losses = losses;
+        if polled.recalls != recalls {
+            self.take_recalls(recalled)?;
+            polled.recalls = recalls;
+        }
+        delegations.valid_until.store((begun + VALIDITY).0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Those who see the new lease term take the one before for over, so its delegations end first. Nobody enters
+    /// with the new one before the store has it: others would take it for revoked. `ended`: the shards of
+    /// those delegations.
+    /// `found`: what the store said of a lease term. One whose beginning is lost and comes late begins nothing.
+    fn begin_lease_term(
+        &self,
+        tried: &mut u64,
+        now: Time,
+        found: Option<Bytes>,
+        ended: &mut Vec<ShardKey>,
+    ) -> Result<(), Error> {
+        let delegations = &self.delegations;
+        delegations.valid_until.store(0, Ordering::SeqCst);
+        ended.extend(delegations.end_all());
+        let there = found.as_ref().filter(|found| found.len() >= 8);
+        let there = there.map_or(0, |found| u64_at(found, lease_term::NUMBER));
+        let before = delegations.lease_term.load(Ordering::SeqCst).max(there).max(*tried);
+        let number = now.0.max(before + 1);
+        *tried = number;
+        let record = [number.to_be_bytes(), [0; 8]].concat();
+        let field = keys::lease_term(delegations.me());
+        let batch = match found {
+            Some(found) => Batch::new().equals(field.clone(), found),
+            None => Batch::new().absent(field.clone()),
+        };
+        let batch = batch.put(field, record).reclaims();
+        if !self.store.batch(keys::SUPERBLOCK, &batch)?.applied() {
+            return Err(Error::Contended);
+        }
+        delegations.lease_term.store(number, Ordering::SeqCst);
+        delegations.was_used(now);
+        // Whoever was about to enter with the one before is too late.
+        ended.extend(delegations.end_all());
+        Ok(())
+    }
+
+    /// Takes the recalls of this mount: what they are about is kept no more.
+    fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
+        let fields = superblock(&*self.store)?;
+        let wanted =
+            |(field, _): &(Bytes, Bytes)| keys::shard_of_recall(self.delegations.me(), field);
+        let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
+        let now = self.delegations.clock.steady();
+        self.delegations.recalled(&shards, now);
+        if !shards.is_empty() {
+            self.delegations.recalled.store(now.0, Ordering::Relaxed);
+        }
+        recalled.extend(&shards);
+        let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
+            batch.delete(keys::recall(self.delegations.me(), *shard))
+        });
+        if !shards.is_empty() {
+            self.store.batch(keys::SUPERBLOCK, &taken)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go where a poll hangs for so long that nothing is valid any more: others cannot ask, either.
+    /// To be called every tenth of a second.
+    pub(crate) fn let_go_of_lapsed(&self) {
+        let delegations = &self.delegations;
+        let now = delegations.clock.steady();
+        if delegations.solitude.time_alone(now).is_none() && !delegations.is_valid(now) {
+            self.let_go_of_all();
+        }
+    }
+
+    fn let_go_of_all(&self) {
+        if self.delegations.shards.held() > 0 {
+            self.let_go(self.delegations.end_all());
+        }
+    }
+
+    /// Takes this mount off the records of shards. What cannot be reached soon is left to those who want
+    /// to change it: they find that this mount does not answer for it, and revoke its delegations.
+    fn let_go(&self, shards: Vec<ShardKey>) {
+        let begun = self.delegations.clock.steady();
+        for some in shards.chunks(SHARDS_PER_ROUND) {
+            if self.delegations.clock.steady() - begun >= LEAVE_MAX {
+                return;
+            }
+            if let Err(error) = self.leave(some) {
+                tracing::debug!(%error, "what this mount kept is left to others");
+                return;
+            }
+        }
+    }
+
+    fn leave(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        let delegations = &self.delegations;
+        // Nobody enters meanwhile.
+        let _changing = delegations.changing(shards.to_vec());
+        let known = shards.iter().map(|shard| (*shard, delegations.shards.holders(*shard)));
+        let mut left: Vec<_> = known.collect();
+        for _ in 0..TRIES {
+            if left.is_empty() {
+                break;
+            }
+            let batches: Vec<_> =
+                left.iter().map(|(shard, record)| (*shard, delegations.leaving(record))).collect();
+            let outcomes = self.store.batches(&batches)?;
+            let each = left.iter().zip(outcomes).map(|((shard, _), mut outcome)| {
+                let record = outcome.take(0).unwrap_or_default();
+                delegations.shards.saw_holders(*shard, &record);
+                (*shard, record)
+            });
+            let stands_there = |record: &[u8]| {
+                holders::decode(record).iter().any(|holder| holder.mount == delegations.me())
+            };
+            left = each.filter(|(_, record)| stands_there(record)).collect();
+        }
+        Ok(())
+    }
+}
+
+impl Delegations {
+    /// Takes this mount off a record, if it is still that.
+    fn leaving(&self, record: &[u8]) -> Batch {
+        let rest = holders::without(record, |holder| holder.mount == self.me());
+        replace(stands(Batch::new(), record), rest).read(keys::HOLDERS)
+    }
+}
