@@ -336,6 +336,7 @@ fn serve_on<F: Filesystem>(
     connection: OwnedFd,
     options: &MountOptions,
 ) -> Result<fuser::Session<F>, MountError> {
+    keep_buffers_apart();
     let mut config = fuser::Config::default();
     config.n_threads = Some(threads.max(1));
     config.clone_fd = options.descriptor_per_thread;
@@ -344,6 +345,26 @@ fn serve_on<F: Filesystem>(
     fuser::Session::from_fd(layer, connection, everybody, config)
         .map_err(|source| MountError::Handshake { source })
 }
+
+/// The FUSE library gives each thread a buffer of 16 MiB, of which most is never used. The C library takes such
+/// memory from the kernel by itself, where it costs nothing until then, but once one was given back it takes
+/// the next from its heaps, and clears all of it.
+#[cfg(target_env = "gnu")]
+fn keep_buffers_apart() {
+    const APART_FROM: libc::c_int = 8 << 20;
+    const KEPT_MOST: libc::c_int = 32 << 20;
+    // SAFETY: both are settings that may be changed at any time (mallopt(3)).
+    let set = unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, APART_FROM)
+            & libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_MOST)
+    };
+    if set == 0 {
+        tracing::debug!("the C library keeps its own rule for large buffers");
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn keep_buffers_apart() {}
 
 /// The kernel's own default of 128 KiB keeps one request in flight; only root may change it.
 fn raise_read_ahead(mount: &Mount, kib: u32) {
