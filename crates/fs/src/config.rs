@@ -52,7 +52,7 @@ pub struct Config {
     pub passthrough: bool,
     /// Answer programs that make and remove files before the store has done so, while no other
     /// mount is there and the kernel does not write by itself.
-    pub defers_names: bool,
+    pub writes_back_names: bool,
     /// The key of a file system whose stripes are sealed, and what this mount alone seals with.
     pub sealing: Option<Sealing>,
 }
@@ -67,7 +67,7 @@ impl Config {
             known_inodes_max: 65_536,
             dirty_age_max: Duration::from_secs(1),
             passthrough: false,
-            defers_names: true,
+            writes_back_names: true,
             sealing: None,
         }
     }
@@ -75,6 +75,6 @@ impl Config {
     /// While alone, the mount keeps in mind what lies in the store: where a round to it costs more
     /// than that.
     pub(crate) fn remembers(&self) -> bool {
-        self.defers_names && !self.passthrough
+        self.writes_back_names && !self.passthrough
     }
 }

@@ -23,16 +23,16 @@
 mod ahead;
 mod append;
 mod arrived;
-mod at_once;
 mod behind;
 mod buffers;
+mod combined_commit;
 mod commit;
 mod delete;
 mod deletions;
-mod elsewhere;
 mod errors;
 mod file;
 mod lingering;
+mod open_unlinked;
 mod pinned;
 mod pool;
 mod ranges;
@@ -63,14 +63,14 @@ use tidefs_model::{Clock, Ino, MountId, ShardKey, StripeSize, Time};
 use tidefs_store::{Store, caller};
 
 pub use append::AppendedAt;
-pub(crate) use at_once::LITTLE_BYTES_MAX;
+pub(crate) use combined_commit::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;
 pub use run::ReadAhead;
 pub use state::Outgrown;
 pub(crate) use state::Stored;
 
-use crate::deferring::{Deferring, Nameless};
+use crate::write_back::{Nameless, WriteBack};
 use crate::{Config, Error};
 use ahead::AheadBudget;
 use buffers::{Buffer, Buffers};
@@ -94,7 +94,7 @@ const BUFFER_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Shared by all files of a mount: store, threads and budgets.
 pub struct DataPath<S: Store> {
-    store: Arc<Deferring<S>>,
+    store: Arc<WriteBack<S>>,
     stripe_size: StripeSize,
     clock: Arc<dyn Clock>,
     dirty_age_max: Duration,
@@ -131,7 +131,7 @@ pub struct DataPath<S: Store> {
 
 impl<S: Store> DataPath<S> {
     pub fn new(
-        store: Arc<Deferring<S>>,
+        store: Arc<WriteBack<S>>,
         stripe_size: StripeSize,
         config: &Config,
         clock: Arc<dyn Clock>,

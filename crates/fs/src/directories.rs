@@ -13,7 +13,6 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
 use crate::attr::Kind;
-use crate::deferring::Change;
 use crate::entry::Place;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -21,6 +20,7 @@ use crate::inode::{self, Inode, u64_at};
 use crate::keys;
 use crate::known_names::KnownNames;
 use crate::table::Node;
+use crate::write_back::Change;
 
 /// The record of a directory and the header of each shard, where it has one.
 pub(crate) type Parts = (Bytes, Vec<Option<Bytes>>);

@@ -15,9 +15,8 @@ use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
 use crate::data::DataPath;
-use crate::deferring::Deferring;
 use crate::delegations::{self, Delegations};
-use crate::early::Foresight;
+use crate::eager_flush::ClosePredictor;
 use crate::error::Error;
 use crate::handles::Handles;
 use crate::hints::Hints;
@@ -32,11 +31,12 @@ use crate::openers::OpenFiles;
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 use crate::unfinished::Unfinished;
+use crate::write_back::WriteBack;
 
 /// One mount of a file system. Every method may be called from many threads, and ends in a time
 /// that the store bounds.
 pub struct Fs<S: Store> {
-    pub(crate) store: Arc<Deferring<S>>,
+    pub(crate) store: Arc<WriteBack<S>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) format: Format,
@@ -52,7 +52,7 @@ pub struct Fs<S: Store> {
     pub(crate) locks: Locks,
     pub(crate) opened: OpenFiles,
     pub(crate) counters: Counters,
-    pub(crate) foresight: Foresight,
+    pub(crate) close_predictor: ClosePredictor,
     pub(crate) names_budget: Budget,
     /// Counts what this mount changes in records of inodes; see [`crate::known_records`].
     pub(crate) record_changes: AtomicU64,
@@ -188,7 +188,7 @@ impl<S: Store> Fs<S> {
         let known =
             config.remembers().then(|| KnownFields::new(delegations.clone(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
-        let store = Deferring::over(Arc::new(store), known, delegations);
+        let store = WriteBack::over(Arc::new(store), known, delegations);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
         Fs {
             store,
@@ -206,7 +206,7 @@ impl<S: Store> Fs<S> {
             locks: Locks::new(identity),
             opened: OpenFiles::default(),
             counters: Counters::default(),
-            foresight: Foresight::default(),
+            close_predictor: ClosePredictor::default(),
             names_budget: Budget::default(),
             record_changes: AtomicU64::new(0),
             inos: NumberSource::inos(),
@@ -312,7 +312,7 @@ impl<S: Store> Fs<S> {
 
     fn keep_up_with_all(&self) {
         self.store.let_go_of_lapsed();
-        self.store.publish();
+        self.store.flush_changes();
         self.tell_appends();
         self.store.tidy();
         self.store.fence_given_up();
@@ -406,7 +406,7 @@ impl<S: Store> Fs<S> {
         for handle in self.handles.all_files() {
             first_error = first_error.and(handle.file.flush(&handle.errors));
         }
-        self.publish();
+        self.flush_changes();
         self.end_all_locks();
         self.leave_open_files();
         self.data.close();

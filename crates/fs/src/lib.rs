@@ -12,10 +12,9 @@ mod closing;
 mod config;
 mod counters;
 mod data;
-mod deferring;
 mod delegations;
 mod directories;
-mod early;
+mod eager_flush;
 mod entering;
 mod entry;
 mod error;
@@ -47,6 +46,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod unfinished;
+mod write_back;
 
 pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
 pub use check::{CheckReport, Finding, Found, Surroundings, check};

@@ -60,7 +60,7 @@ pub(crate) struct State {
     /// The file's record as it was last seen.
     record: Option<Vec<u8>>,
     /// The record has locks of this mount, or may have.
-    is_published: bool,
+    is_flushed: bool,
     /// The file's inode as it was when its locks were put last, for whoever put them.
     pub inode: Option<Vec<u8>>,
     /// The term in which all that was so.
@@ -87,7 +87,7 @@ impl State {
     fn begin_term(&mut self, term: u64) {
         let held = std::mem::take(&mut self.held);
         self.lost.extend(held.iter().map(|held| held.handle));
-        (self.record, self.is_published, self.term) = (None, false, term);
+        (self.record, self.is_flushed, self.term) = (None, false, term);
     }
 
     /// The handle is closed.
@@ -101,8 +101,8 @@ impl State {
     }
 
     /// There are locks of which the store does not know.
-    pub fn is_unpublished(&self) -> bool {
-        !self.is_over && !self.is_published && !self.held.is_empty()
+    pub fn is_unflushed(&self) -> bool {
+        !self.is_over && !self.is_flushed && !self.held.is_empty()
     }
 
     /// The owner has a lock of the other kind there.
@@ -168,7 +168,7 @@ impl Locks {
     }
 
     fn leave_if_free(&self, file: &LockedFile, state: &mut State) {
-        let is_free = state.held.is_empty() && state.lost.is_empty() && !state.is_published;
+        let is_free = state.held.is_empty() && state.lost.is_empty() && !state.is_flushed;
         if is_free && !state.is_over {
             state.is_over = true;
             let mut files = self.files();

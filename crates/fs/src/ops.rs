@@ -1,7 +1,6 @@
 //! What a program can do to the file system, one family of operations a file.
 
 mod create;
-mod deferred;
 mod directory;
 mod file;
 mod link;
@@ -12,6 +11,7 @@ mod rename;
 mod setattr;
 mod space;
 mod types;
+mod write_back;
 mod xattr;
 
 pub use lock::Taken;

@@ -1,16 +1,15 @@
 //! Tests of this crate that need its insides: mounts that meet, and operations left half done.
 
 mod appends;
-mod at_once;
 mod bed;
 mod checking;
 mod clocks;
+mod combined_commit;
 mod company;
 mod copies;
-mod deferred;
 mod delegations;
 mod directory_renames;
-mod early;
+mod eager_flush;
 mod entering;
 mod expelled;
 mod following;
@@ -31,3 +30,4 @@ mod stepping;
 mod stopped;
 mod times;
 mod unforgotten;
+mod write_back;

@@ -12,7 +12,7 @@ use tidefs_store::{Batch, Store};
 
 use super::record::Record;
 use super::regions::{Part, keys_of, stripe_count};
-use crate::deferring::Deferring;
+use crate::write_back::WriteBack;
 use crate::{Error, keys};
 
 /// Stripes of a file that goes together with others.
@@ -28,7 +28,7 @@ pub(super) struct Removed {
 
 /// Removes files. What a failure leaves behind is unreachable, and said in the log.
 pub(super) fn delete_files<S: Store>(
-    store: &Arc<Deferring<S>>,
+    store: &Arc<WriteBack<S>>,
     stripe_size: StripeSize,
     files: &[Removed],
 ) {

@@ -154,7 +154,7 @@ impl<S: Store> OpenFile<S> {
     }
 
     /// Does what closing the file would. What fails is left for that to tell.
-    pub fn settle_early(&self, membership: &Membership) {
+    pub fn flush_eagerly(&self, membership: &Membership) {
         if let Bytes::Striped(striped) = &self.0
             && let Err(error) = striped.in_a_term(|| striped.settle_at_once(membership))
         {

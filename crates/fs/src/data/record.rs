@@ -12,15 +12,15 @@ use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 use super::delete::without_record;
 use super::regions::marking;
 use super::state::Stored;
-use crate::deferring::{Deferring, Made, Making};
 use crate::inode::{APPENDS, BYTES, CTIME, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at};
+use crate::write_back::{Made, Making, WriteBack};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
 /// Nanoseconds. A batch takes less, and nobody sets a time to so near a future.
 const SLACK: u64 = 1_000_000_000;
 
 pub(super) struct Record<S: Store> {
-    pub store: Arc<Deferring<S>>,
+    pub store: Arc<WriteBack<S>>,
     pub home: ShardKey,
     pub ino: Ino,
     /// A change of the record failed, so what is known of it may be wrong.
@@ -39,7 +39,7 @@ pub(super) enum Resized {
 }
 
 impl<S: Store> Record<S> {
-    pub fn new(store: Arc<Deferring<S>>, home: ShardKey, ino: Ino) -> Record<S> {
+    pub fn new(store: Arc<WriteBack<S>>, home: ShardKey, ino: Ino) -> Record<S> {
         Record {
             store,
             home,

@@ -13,9 +13,9 @@ use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 use super::holders::{self, Holder};
 use super::sending::stands;
 use super::{Delegations, LAPSE, LAPSE_MS, Revoked};
-use crate::deferring::Deferring;
 use crate::inode::u64_at;
 use crate::keys::{self, lease_term};
+use crate::write_back::WriteBack;
 
 /// A holder that lives and is served goes within some milliseconds.
 const ANSWER_MAX: Duration = Duration::from_millis(ANSWER_MAX_MS);
@@ -52,7 +52,7 @@ impl Recall {
     }
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Asks the holders of a record to go, revokes the terms of those that do not, and takes those off whose
     /// lease term is over; then waits a little. Answers the record as it may be now.
     ///

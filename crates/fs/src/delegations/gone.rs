@@ -15,10 +15,10 @@ use super::Delegations;
 use super::asking::replace;
 use super::holders::{self, Holder};
 use super::sending::stands;
-use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::keys;
 use crate::membership::members;
+use crate::write_back::WriteBack;
 
 /// Full records that are remembered until they have been looked through.
 const CROWDED_MAX: usize = 64;
@@ -81,7 +81,7 @@ pub(crate) fn taking_off(record: &[u8], holder: Holder) -> Batch {
     replace(stands(Batch::new(), record), rest)
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Looks through a full record that this mount met, and takes holders off whose lease terms are over.
     pub(super) fn make_room(&self) -> Result<(), StoreError> {
         let Some(shard) = self.delegations.crowded().pop_first() else { return Ok(()) };

@@ -13,11 +13,11 @@ use super::gone::{forget, superblock};
 use super::holders;
 use super::sending::stands;
 use super::{Delegations, VALIDITY};
-use crate::deferring::Deferring;
 use crate::error::Error;
 use crate::inode::u64_at;
 use crate::keys::{self, lease_term};
 use crate::superblock::LOSSES;
+use crate::write_back::WriteBack;
 
 /// Delegations from which nothing was answered for so long are given up.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(super) struct RecallPoll {
     tried: u64,
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Polls whether others want to change what this mount keeps, and lets go of that. To be called
     /// every few milliseconds while it keeps anything (`true`), and every tenth of a second otherwise, by
     /// a thread that no request waits for; without it this mount keeps nothing.

@@ -7,8 +7,8 @@ use super::asking::Recall;
 use super::holders::{self, HOLDERS_MAX};
 use super::shards::Entering;
 use super::{Delegations, IS_DELEGATION};
-use crate::deferring::Deferring;
 use crate::keys;
+use crate::write_back::WriteBack;
 
 /// What was answered; and the delegation that came with it.
 pub(crate) type Sent = (Result<Outcome, StoreError>, Option<u64>);
@@ -171,7 +171,7 @@ impl Delegations {
     }
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Sends a batch. A change waits until no other mount keeps what it changes.
     pub(crate) fn send(&self, shard: ShardKey, batch: &Batch) -> Sent {
         match self.delegations.role(shard, batch) {

@@ -8,8 +8,8 @@ use super::holders::{self, Holder};
 use super::sending::stands;
 use super::shards::Entering;
 use super::{Delegations, IS_DELEGATION};
-use crate::deferring::Deferring;
 use crate::keys::{self, header};
+use crate::write_back::WriteBack;
 
 /// How a shard comes to be this mount's.
 enum Taking {
@@ -18,7 +18,7 @@ enum Taking {
     Enters(Entering),
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Takes the delegations of shards in which there is no name, in one round. What each of them is known by from
     /// then on, in their order; `None`: it has a name, or another mount keeps it or removes the directory.
     pub(crate) fn take_empty(&self, shards: &[ShardKey]) -> Result<Vec<Option<u64>>, StoreError> {

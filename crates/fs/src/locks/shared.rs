@@ -60,7 +60,7 @@ impl<S: Store> Fs<S> {
             Err(error) if change.only_ends() => {
                 tracing::debug!(%error, ino = %file.ino, "others do not know that a lock is free");
                 state.held = change.applied_to(&state.held);
-                (state.record, state.is_published) = (None, true);
+                (state.record, state.is_flushed) = (None, true);
                 Ok(is_shared)
             }
             changed => changed.map(|()| is_shared),
@@ -106,7 +106,7 @@ impl<S: Store> Fs<S> {
         let entries = record::decode(file.ino, state.record.as_deref())?;
         let is_own = |entry: &Entry| entry.mount == self.me();
         let (own, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_own);
-        if !state.is_published && !state.held.is_empty() {
+        if !state.is_flushed && !state.held.is_empty() {
             // They are from the time of being alone. Who else has locks there was gone then, or came
             // while this mount was taken for dead.
             let living = self.membership.others(self.steady());
@@ -135,7 +135,7 @@ impl<S: Store> Fs<S> {
         self.store.fence_file(file.ino)?;
         let field = keys::locks(file.ino);
         let record = record::encode(others, self.me(), &after);
-        if record == state.record && state.is_published {
+        if record == state.record && state.is_flushed {
             state.held = after;
             return Ok(true);
         }
@@ -156,13 +156,13 @@ impl<S: Store> Fs<S> {
         match outcome.refused_by {
             None => {
                 state.inode = outcome.values.into_iter().nth(1).flatten();
-                state.is_published = !after.is_empty();
+                state.is_flushed = !after.is_empty();
                 (state.held, state.record) = (after, record);
                 Ok(true)
             }
             // The file is gone from the store. Whoever still has it open is in this mount.
             Some(1) => {
-                (state.held, state.record, state.is_published) = (after, None, false);
+                (state.held, state.record, state.is_flushed) = (after, None, false);
                 Ok(true)
             }
             Some(_) => {
@@ -179,7 +179,7 @@ impl<S: Store> Fs<S> {
         state: &mut State,
         after: Vec<Held>,
     ) -> Result<bool, Error> {
-        state.is_published = true;
+        state.is_flushed = true;
         state.record = self.read_locks(file)?;
         let before = std::mem::replace(&mut state.held, after);
         let was_put = self.is_intact(file, state)?;
@@ -222,10 +222,10 @@ impl<S: Store> Fs<S> {
 
     /// Removes this mount's locks from the store: alone, they are kept here.
     fn withdraw(&self, file: &LockedFile, state: &mut State) -> Result<(), Error> {
-        if state.is_published {
+        if state.is_flushed {
             let batch = Batch::new().delete(keys::locks(file.ino)).reclaims();
             self.store.batch(file.home, &batch)?;
-            (state.record, state.is_published) = (None, false);
+            (state.record, state.is_flushed) = (None, false);
         }
         Ok(())
     }

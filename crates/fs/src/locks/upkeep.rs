@@ -25,7 +25,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn publish_locks(&self) -> Result<bool, Error> {
         for file in self.locks.all() {
             let mut state = file.state();
-            if state.is_unpublished() {
+            if state.is_unflushed() {
                 if self.membership.yields(self.steady()) {
                     return Ok(false);
                 }
@@ -68,10 +68,10 @@ impl<S: Store> Fs<S> {
     fn check_file(&self, file: &Arc<LockedFile>, mut outcome: Outcome) -> Result<(), Error> {
         let record = outcome.take(0);
         let mut state = file.state();
-        if state.is_unpublished() && !self.membership.yields(self.steady()) {
+        if state.is_unflushed() && !self.membership.yields(self.steady()) {
             self.renew(file, &mut state)?;
         }
-        if state.is_published && !state.is_over && state.record != record {
+        if state.is_flushed && !state.is_over && state.record != record {
             // It was read before the state was locked, so it may be older than what is known.
             state.record = self.read_locks(file)?;
             if !self.is_intact(file, &state)? {

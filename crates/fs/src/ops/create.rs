@@ -5,7 +5,6 @@ use tidefs_model::Ino;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::attr::{Caller, Kind};
-use crate::deferring::{Change, Creation};
 use crate::entering::{Entered, Entering};
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
@@ -15,6 +14,7 @@ use crate::layout::Layout;
 use crate::names::{ATTEMPTS, check_name, recount, touch};
 use crate::ops::{Entry, OpenMode, Opened};
 use crate::table::Node;
+use crate::write_back::{Change, Creation};
 use crate::{SYMLINK_BYTES_MAX, keys};
 
 const SET_GROUP_ID: u32 = 0o2000;

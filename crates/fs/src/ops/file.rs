@@ -265,7 +265,7 @@ impl<S: Store> Fs<S> {
             self.clear_privileges(handle.node.ino)?;
         }
         if handle.is_written_or_closed() {
-            self.foresight.was_written_again();
+            self.close_predictor.was_written_again();
         }
         let written = if let Some(at) = append {
             if self.is_alone() {
@@ -293,7 +293,7 @@ impl<S: Store> Fs<S> {
     pub fn flush(&self, handle: Handle) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
         if handle.is_written_or_closed() {
-            self.foresight.was_closed();
+            self.close_predictor.was_closed();
         }
         self.write_back(&handle)
     }

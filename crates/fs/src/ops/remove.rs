@@ -5,7 +5,6 @@ use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
 use crate::closing::Closing;
-use crate::deferring::{Change, Removal, less_one_link};
 use crate::entry::{EntryRecord, Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
@@ -14,6 +13,7 @@ use crate::inode::{self, Inode};
 use crate::keys;
 use crate::names::{ATTEMPTS, Settled, recount, touch};
 use crate::table::Slot;
+use crate::write_back::{Change, Removal, less_one_link};
 
 impl<S: Store> Fs<S> {
     /// Removes a name of a file that is not a directory. The file goes with its last name and its

@@ -43,7 +43,7 @@ impl<S: Store> Adapter<S> {
         };
         let is_done = self.run_or_wait(by, "write", data, write, answer);
         if is_done && !self.following.as_ref().is_some_and(Following::is_on) {
-            self.go_on(|fs| fs.make_early(file, offset, data.len()));
+            self.go_on(|fs| fs.make_eagerly(file, offset, data.len()));
         }
     }
 }

@@ -11,9 +11,9 @@ use tidefs_store::{Batch, Embedded, Fault, Faulty, Store, StoreError};
 
 use crate::attr::Kind;
 use crate::data::{AppendedAt, DataPath, ErrorCursor, OpenFile, ReadAhead};
-use crate::deferring::Deferring;
 use crate::delegations::Delegations;
 use crate::inode::Inode;
+use crate::write_back::WriteBack;
 use crate::{Config, Error, keys};
 
 pub const STRIPE: u64 = 4096;
@@ -101,12 +101,12 @@ pub fn rig_over<S: Store>(store: Arc<S>, config: &Config) -> Rig<S> {
     let clock = Arc::new(Ticking::default());
     let inode = empty_inode();
     put_inode(&*store, &inode);
-    let deferring = Deferring::over(
+    let write_back = WriteBack::over(
         Arc::new(Sealed::plain(Arc::clone(&store))),
         None,
         Arc::new(Delegations::none()),
     );
-    let path = DataPath::new(deferring, stripe_size(), config, clock.clone());
+    let path = DataPath::new(write_back, stripe_size(), config, clock.clone());
     let file = OpenFile::new(Arc::clone(&path), INO, HOME, &inode, None);
     Rig { store, path, file, clock }
 }
@@ -152,12 +152,12 @@ impl<S: Store> Rig<S> {
 
     /// The same file as another mount sees it.
     pub fn other_mount(&self) -> Rig<S> {
-        let deferring = Deferring::over(
+        let write_back = WriteBack::over(
             Arc::new(Sealed::plain(Arc::clone(&self.store))),
             None,
             Arc::new(Delegations::none()),
         );
-        let path = DataPath::new(deferring, stripe_size(), &config(), self.clock.clone());
+        let path = DataPath::new(write_back, stripe_size(), &config(), self.clock.clone());
         let file = OpenFile::new(Arc::clone(&path), INO, HOME, &self.inode(), None);
         Rig { store: Arc::clone(&self.store), path, file, clock: Arc::clone(&self.clock) }
     }

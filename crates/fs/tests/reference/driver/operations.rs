@@ -42,7 +42,7 @@ impl<S: Store> Operations for FsDriver<S> {
         let append = append.then_some(&end);
         let written = self.fs().write(file.handle, offset, bytes, append, false).map_err(errno)?;
         assert_eq!(written, bytes.len(), "a write is whole or fails");
-        self.fs().make_early(file.handle, offset, written);
+        self.fs().make_eagerly(file.handle, offset, written);
         Ok(())
     }
 

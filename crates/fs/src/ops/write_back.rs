@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tidefs_store::Store;
 
-use crate::deferring::{Change, GROUP};
 use crate::error::Error;
 use crate::fs::Fs;
+use crate::write_back::{Change, GROUP};
 
 impl<S: Store> Fs<S> {
     /// Names need not be in the store when they are answered. They are where rounds to the store
@@ -36,7 +36,7 @@ impl<S: Store> Fs<S> {
             Some((alone, waiting))
         })?;
         if waiting >= GROUP {
-            self.publish_soon();
+            self.flush_soon();
         }
         Some(alone)
     }
@@ -46,12 +46,12 @@ impl<S: Store> Fs<S> {
     /// # Errors
     /// When a name, in any directory, could not be made or removed.
     pub fn sync_directory(&self) -> Result<(), Error> {
-        self.publish();
-        self.store.take_untold()
+        self.flush_changes();
+        self.store.take_sticky_error()
     }
 
     /// Waits until nothing waits, and has freed what nobody can reach any more.
-    pub(crate) fn publish(&self) {
+    pub(crate) fn flush_changes(&self) {
         self.store.settle_all();
         self.free_nameless();
     }
@@ -62,10 +62,10 @@ impl<S: Store> Fs<S> {
         self.data.free_nameless(!alone);
     }
 
-    fn publish_soon(&self) {
+    fn flush_soon(&self) {
         let store = Arc::clone(&self.store);
-        if !self.data.try_help(move || store.publish()) {
-            self.store.publish();
+        if !self.data.try_help(move || store.flush_changes()) {
+            self.store.flush_changes();
         }
     }
 }

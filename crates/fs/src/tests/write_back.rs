@@ -7,8 +7,8 @@ use tidefs_model::{Clock, Ino, MountId};
 use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError, When};
 
 use super::bed::{ME, WRITE, Watched, eventually};
-use crate::deferring::GROUP;
 use crate::entry::EntryRecord;
+use crate::write_back::GROUP;
 use crate::{Config, Error, Fs, Handle, RenameMode, keys};
 
 type Mount = Fs<Faulty<Embedded>>;
@@ -80,7 +80,7 @@ impl Deferred {
     fn used_without(&self, name: &[u8]) -> u64 {
         let ino = self.make(name);
         self.unlink(name);
-        self.fs().publish();
+        self.fs().flush_changes();
         let home = self.fs().place(self.directory, name).shard;
         let read = tidefs_store::Batch::new().read(keys::inode(ino));
         eventually("the first is freed", || {
@@ -195,7 +195,7 @@ fn a_directory_s_attributes_count_what_waits() {
         let assumed = attributes();
         assert_eq!(assumed.mtime, deferred.watched.clock.now());
         assert_eq!(deferred.watched.store.count(Operation::Batch), calls, "it was remembered");
-        deferred.fs().publish();
+        deferred.fs().flush_changes();
         deferred.fs().forget_directory(deferred.directory);
         assert_eq!(attributes(), assumed);
         if let Some(handle) = handle {
@@ -455,7 +455,7 @@ fn syncing_waits_for_what_is_on_its_way() {
     let held = deferred.watched.store.pause(Operation::Batch, When::Before);
     std::thread::scope(|scope| {
         let batches = deferred.watched.store.count(Operation::Batch);
-        scope.spawn(|| deferred.fs().store.publish());
+        scope.spawn(|| deferred.fs().store.flush_changes());
         eventually("it is on its way", || deferred.watched.store.count(Operation::Batch) > batches);
         let synced = scope.spawn(|| deferred.fs().sync_directory());
         drop(held);

@@ -7,17 +7,17 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite, caller};
 
 use super::pending::Group;
-use super::{Change, Creation, Deferring, Nameless, Removal};
+use super::{Change, Creation, Nameless, Removal, WriteBack};
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::keys;
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// Makes all that waits, in one round where none of it fails.
-    pub fn publish(&self) {
-        self.publish_together();
+    pub fn flush_changes(&self) {
+        self.flush_together();
         for shard in self.pending.shards() {
-            self.publish_shard(self.pending.take_of(shard, self.term()));
+            self.flush_shard(self.pending.take_of(shard, self.term()));
         }
     }
 
@@ -27,17 +27,17 @@ impl<S: Store> Deferring<S> {
     }
 
     /// Makes what waits of a shard, and what else goes with it.
-    pub(super) fn publish_for(&self, shard: ShardKey) {
-        self.publish_together();
-        self.publish_shard(self.pending.take_of(shard, self.term()));
+    pub(super) fn flush_for(&self, shard: ShardKey) {
+        self.flush_together();
+        self.flush_shard(self.pending.take_of(shard, self.term()));
     }
 
     /// Makes all that waits in one round. Where that fails it waits again, and some may have been
     /// made.
-    fn publish_together(&self) {
+    fn flush_together(&self) {
         let group = self.pending.take_all(self.term());
         if group.is_of_one_shard() {
-            return self.publish_shard(group);
+            return self.flush_shard(group);
         }
         let make = || caller::without_waiting(|| self.batches_now(&batches_of(&group)));
         match caller::in_term(group.term, make) {
@@ -51,14 +51,14 @@ impl<S: Store> Deferring<S> {
     /// Where that fails, each finds out for itself, but a node that does not answer is not waited for
     /// again and again. Nothing waits for room: the changes are other programs' than the one that has
     /// them made, and whoever asked for one waits when it wants to be sure.
-    fn publish_shard(&self, group: Group<'_>) {
+    fn flush_shard(&self, group: Group<'_>) {
         if !group.changes.is_empty() {
             let term = group.term;
-            caller::in_term(term, || caller::without_waiting(|| self.publish_each(group)));
+            caller::in_term(term, || caller::without_waiting(|| self.flush_each(group)));
         }
     }
 
-    fn publish_each(&self, group: Group<'_>) {
+    fn flush_each(&self, group: Group<'_>) {
         let batches = batches_of(&group);
         let mut silent = None;
         let mut each = |(shard, batch): &(ShardKey, Batch)| {
@@ -82,18 +82,18 @@ impl<S: Store> Deferring<S> {
     /// The file has been made, if it was deferred; or why it could not be.
     ///
     /// # Errors
-    /// Each time, until the file is [made again](Deferring::make_again) or given up.
+    /// Each time, until the file is [made again](WriteBack::make_again) or given up.
     pub fn make_sure(&self, home: ShardKey, ino: Ino) -> Result<(), Error> {
         self.settle([home]);
-        if !self.has_unmade.load(Ordering::SeqCst) {
+        if !self.has_failed_creates.load(Ordering::SeqCst) {
             return Ok(());
         }
-        self.lock(&self.unmade).get(&ino).map_or(Ok(()), |(_, error)| Err(error.clone()))
+        self.lock(&self.failed_creates).get(&ino).map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 
     /// Has a file that could not be made tried once more.
     pub fn make_again(&self, ino: Ino) {
-        let Some((change, _)) = self.take_unmade(ino) else { return };
+        let Some((change, _)) = self.take_failed_create(ino) else { return };
         let batch = change.batch();
         let outcome = self.batch_now(change.place().shard, &batch);
         self.conclude(&[change], vec![outcome]);
@@ -103,14 +103,14 @@ impl<S: Store> Deferring<S> {
 
     /// Nobody has the file open any more.
     pub fn give_up(&self, ino: Ino) {
-        if self.has_unmade.load(Ordering::SeqCst) {
-            self.take_unmade(ino);
+        if self.has_failed_creates.load(Ordering::SeqCst) {
+            self.take_failed_create(ino);
         }
     }
 
     /// Why a name could not be made, or removed, once.
-    pub fn take_untold(&self) -> Result<(), Error> {
-        self.lock(&self.untold).take().map_or(Ok(()), Err)
+    pub fn take_sticky_error(&self) -> Result<(), Error> {
+        self.lock(&self.sticky_error).take().map_or(Ok(()), Err)
     }
 
     /// The file is answered for, and nobody is making it yet.
@@ -124,13 +124,13 @@ impl<S: Store> Deferring<S> {
             return None;
         }
         let group = self.pending.take_creation(home, ino, self.term())?;
-        Some(Making { deferring: self, group })
+        Some(Making { write_back: self, group })
     }
 
-    fn take_unmade(&self, ino: Ino) -> Option<(Arc<Change>, Error)> {
-        let mut unmade = self.lock(&self.unmade);
-        let taken = unmade.remove(&ino);
-        self.has_unmade.store(!unmade.is_empty(), Ordering::SeqCst);
+    fn take_failed_create(&self, ino: Ino) -> Option<(Arc<Change>, Error)> {
+        let mut failed_creates = self.lock(&self.failed_creates);
+        let taken = failed_creates.remove(&ino);
+        self.has_failed_creates.store(!failed_creates.is_empty(), Ordering::SeqCst);
         taken
     }
 
@@ -206,16 +206,16 @@ impl<S: Store> Deferring<S> {
         self.failures.fetch_add(1, Ordering::SeqCst);
         // Whoever closes a file that met a full store waits for room.
         if !matches!(error, Error::Store(StoreError::Full { .. })) {
-            self.lock(&self.untold).get_or_insert(error.clone());
+            self.lock(&self.sticky_error).get_or_insert(error.clone());
         }
         let name = String::from_utf8_lossy(&change.place().name).into_owned();
         let directory = change.place().shard.directory;
         match &**change {
             Change::Creation(_) => {
                 tracing::warn!(%error, name, %directory, "a file could not be made");
-                let mut unmade = self.lock(&self.unmade);
-                unmade.insert(change.ino(), (Arc::clone(change), error));
-                self.has_unmade.store(true, Ordering::SeqCst);
+                let mut failed_creates = self.lock(&self.failed_creates);
+                failed_creates.insert(change.ino(), (Arc::clone(change), error));
+                self.has_failed_creates.store(true, Ordering::SeqCst);
             }
             Change::Removal(_) => {
                 tracing::warn!(%error, name, %directory, "a name that was removed is still there");
@@ -242,7 +242,7 @@ pub(crate) enum Made {
 
 /// A file that its holder makes.
 pub(crate) struct Making<'d, S: Store> {
-    deferring: &'d Deferring<S>,
+    write_back: &'d WriteBack<S>,
     group: Group<'d>,
 }
 
@@ -266,16 +266,16 @@ impl<S: Store> Making<'_, S> {
         writes: &[StripeWrite<'_>],
         inode: &Inode,
     ) -> (Result<(), StoreError>, Result<Made, Error>) {
-        let (deferring, creation) = (self.deferring, self.creation());
+        let (write_back, creation) = (self.write_back, self.creation());
         let batch = creation.batch(inode);
         let change = &self.group.changes[0];
         let (written, made) = caller::in_term(self.group.term, || {
             let (written, outcome) =
-                deferring.write_and_batch_now(writes, creation.place.shard, &batch);
-            (written, deferring.conclude_creation(change, outcome))
+                write_back.write_and_batch_now(writes, creation.place.shard, &batch);
+            (written, write_back.conclude_creation(change, outcome))
         });
         if let Err(error) = &made {
-            deferring.failed(change, error.clone());
+            write_back.failed(change, error.clone());
         }
         (written, made)
     }

@@ -23,12 +23,12 @@ const MISS: i32 = 3;
 /// What follows the first write of a new file, by experience. Threads that count at the same time
 /// may lose a count: it is a guess anyway.
 #[derive(Debug, Default)]
-pub(crate) struct Foresight {
+pub(crate) struct ClosePredictor {
     score: AtomicI32,
     seat: Mutex<()>,
 }
 
-impl Foresight {
+impl ClosePredictor {
     pub fn expects_close(&self) -> bool {
         self.score.load(Ordering::Relaxed) >= 0
     }
@@ -59,7 +59,7 @@ impl Foresight {
 impl<S: Store> Fs<S> {
     /// To be called after a write was answered: makes the file if the write was the first of a new
     /// small one that is likely to be closed now. What fails is told when it is closed.
-    pub fn make_early(&self, handle: Handle, offset: u64, length: usize) {
+    pub fn make_eagerly(&self, handle: Handle, offset: u64, length: usize) {
         if offset != 0 || length > LITTLE_BYTES_MAX as usize || self.store.is_settled() {
             return;
         }
@@ -68,11 +68,11 @@ impl<S: Store> Fs<S> {
             return;
         }
         handle.wrote_once.store(true, Ordering::Relaxed);
-        if !self.foresight.expects_close() || handle.node.slot().unlinked {
+        if !self.close_predictor.expects_close() || handle.node.slot().unlinked {
             return;
         }
-        if let Some(_seat) = self.foresight.seat() {
-            handle.file.settle_early(&self.membership);
+        if let Some(_seat) = self.close_predictor.seat() {
+            handle.file.flush_eagerly(&self.membership);
         }
     }
 }
@@ -83,26 +83,26 @@ mod tests {
 
     #[test]
     fn one_at_a_time_has_the_seat() {
-        let foresight = Foresight::default();
-        let seat = foresight.seat();
-        assert!(seat.is_some() && foresight.seat().is_none());
+        let close_predictor = ClosePredictor::default();
+        let seat = close_predictor.seat();
+        assert!(seat.is_some() && close_predictor.seat().is_none());
         drop(seat);
-        assert!(foresight.seat().is_some());
+        assert!(close_predictor.seat().is_some());
     }
 
     #[test]
     fn a_few_files_that_grow_end_it_and_as_many_closes_as_that_weighs_begin_it_anew() {
-        let foresight = Foresight::default();
-        assert!(foresight.expects_close());
-        (0..100).for_each(|_| foresight.was_closed());
-        (0..2).for_each(|_| foresight.was_written_again());
-        assert!(foresight.expects_close());
-        foresight.was_written_again();
-        assert!(!foresight.expects_close());
-        (0..100).for_each(|_| foresight.was_written_again());
-        (0..SCORE_MAX - 1).for_each(|_| foresight.was_closed());
-        assert!(!foresight.expects_close());
-        foresight.was_closed();
-        assert!(foresight.expects_close());
+        let close_predictor = ClosePredictor::default();
+        assert!(close_predictor.expects_close());
+        (0..100).for_each(|_| close_predictor.was_closed());
+        (0..2).for_each(|_| close_predictor.was_written_again());
+        assert!(close_predictor.expects_close());
+        close_predictor.was_written_again();
+        assert!(!close_predictor.expects_close());
+        (0..100).for_each(|_| close_predictor.was_written_again());
+        (0..SCORE_MAX - 1).for_each(|_| close_predictor.was_closed());
+        assert!(!close_predictor.expects_close());
+        close_predictor.was_closed();
+        assert!(close_predictor.expects_close());
     }
 }

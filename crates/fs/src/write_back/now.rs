@@ -3,9 +3,9 @@
 use tidefs_model::ShardKey;
 use tidefs_store::{Batch, Cursor, Outcome, Page, Store, StoreError, StripeWrite};
 
-use super::Deferring;
+use super::WriteBack;
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// The answer to a batch that asks for what is known.
     pub(super) fn answer(&self, shard: ShardKey, batch: &Batch) -> Option<Outcome> {
         self.known.as_ref()?.answer(shard, batch)

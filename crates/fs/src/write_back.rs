@@ -7,10 +7,10 @@
 //! cannot be made in the end is told when the file is closed, or the directory synced.
 
 mod change;
+mod flush;
 mod given_up;
 mod now;
 mod pending;
-mod publish;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,9 +24,9 @@ use tidefs_store::{
 };
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
+pub(crate) use flush::{Made, Making};
 use given_up::GivenUp;
 use pending::Pending;
-pub(crate) use publish::{Made, Making};
 
 use crate::delegations::Delegations;
 use crate::error::Error;
@@ -36,14 +36,14 @@ use crate::terms::EXPELLED;
 /// So many changes are worth a round of their own.
 pub(crate) const GROUP: usize = 64;
 
-pub(crate) struct Deferring<S> {
+pub(crate) struct WriteBack<S> {
     pub(crate) store: Arc<Sealed<S>>,
     pub(crate) delegations: Arc<Delegations>,
     known: Option<KnownFields>,
     pending: Pending,
     /// Files that could not be made, for whoever closes them.
-    unmade: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
-    has_unmade: AtomicBool,
+    failed_creates: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
+    has_failed_creates: AtomicBool,
     /// Inodes whose last name went with a removal, and whether somebody is seeing to them.
     nameless: Mutex<HashMap<Ino, (Nameless, bool)>>,
     /// Counts changes that were answered and could not be made: what was concluded from any of
@@ -51,7 +51,7 @@ pub(crate) struct Deferring<S> {
     failures: AtomicU64,
     given_up: GivenUp,
     /// Why the first change failed that did so since somebody asked.
-    untold: Mutex<Option<Error>>,
+    sticky_error: Mutex<Option<Error>>,
 }
 
 /// An inode without names and handles, of a file of `size` bytes.
@@ -62,23 +62,23 @@ pub(crate) struct Nameless {
     pub size: u64,
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     pub fn over(
         store: Arc<Sealed<S>>,
         known: Option<KnownFields>,
         delegations: Arc<Delegations>,
-    ) -> Arc<Deferring<S>> {
-        Arc::new(Deferring {
+    ) -> Arc<WriteBack<S>> {
+        Arc::new(WriteBack {
             store,
             delegations,
             known,
             pending: Pending::default(),
-            unmade: Mutex::default(),
-            has_unmade: AtomicBool::new(false),
+            failed_creates: Mutex::default(),
+            has_failed_creates: AtomicBool::new(false),
             nameless: Mutex::default(),
             failures: AtomicU64::new(0),
             given_up: GivenUp::default(),
-            untold: Mutex::default(),
+            sticky_error: Mutex::default(),
         })
     }
 
@@ -157,9 +157,9 @@ impl<S: Store> Deferring<S> {
         }
         for shard in shards {
             if let Some(last) = self.pending.last_of(shard) {
-                self.publish_for(shard);
+                self.flush_for(shard);
                 while !self.pending.wait(shard, last) {
-                    self.publish_for(shard);
+                    self.flush_for(shard);
                 }
             }
         }
@@ -170,7 +170,7 @@ impl<S: Store> Deferring<S> {
     }
 }
 
-impl<S: Store> Store for Deferring<S> {
+impl<S: Store> Store for WriteBack<S> {
     fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
         if let Some(outcome) = self.answer(shard, batch) {
             return Ok(outcome);
@@ -188,7 +188,7 @@ impl<S: Store> Store for Deferring<S> {
     }
 
     fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
-        self.publish();
+        self.flush_changes();
         self.store.keys(cursor)
     }
 

@@ -40,7 +40,7 @@ impl Early {
     /// As a mount writes: what is left to do comes after the answer.
     fn write(&self, handle: Handle, offset: u64) {
         let written = self.fs().write(handle, offset, &[7; 100], None, false).expect("written");
-        self.fs().make_early(handle, offset, written);
+        self.fs().make_eagerly(handle, offset, written);
     }
 
     fn close(&self, handle: Handle) -> Result<(), Error> {

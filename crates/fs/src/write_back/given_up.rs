@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidefs_model::{Ino, Partition, StripeKey};
 use tidefs_store::{Store, StoreError};
 
-use super::Deferring;
+use super::WriteBack;
 
 /// Files that are told apart; those beyond wait for each other.
 const FILES_MAX: usize = 4_096;
@@ -42,7 +42,7 @@ impl GivenUp {
     }
 }
 
-impl<S: Store> Deferring<S> {
+impl<S: Store> WriteBack<S> {
     /// To be called now and then: ends what can be ended by now.
     pub fn fence_given_up(&self) {
         if !self.given_up.any.load(Ordering::Acquire) {
