@@ -74,6 +74,11 @@ steady: ## an hour of making, moving, listing and removing files on each kind of
 	cargo build --release --locked -p tidefs-cli
 	$(STEADY) --seconds 3600 --every 5
 
+.PHONY: scraped
+scraped: ## what a scrape of metrics each second costs
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 trust/scraping.py --tidefs $(TIDEFS)
+
 # Nodes come and go under verified I/O, on both kinds of server.
 SOAK = /usr/bin/python3 trust/soak.py --tidefs $(TIDEFS)
 

@@ -1,6 +1,7 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
 pub mod lend;
+pub mod metrics;
 pub mod number;
 pub mod placement;
 pub mod planning;
@@ -17,6 +18,7 @@ use tidefs_model::ByteSize;
 
 use crate::elasticity::{Elasticity, NodeRange};
 use lend::Lend;
+use metrics::Metrics;
 use number::within;
 use spin::Spin;
 
@@ -199,6 +201,9 @@ pub struct StorageOptions {
     /// that the file system makes for itself, or in clear by whoever is on a network that is trusted
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Network::Encrypted)]
     pub network: Network,
+
+    #[command(flatten)]
+    pub metrics: Metrics,
 
     #[command(flatten)]
     pub spin: Spin,

@@ -97,6 +97,13 @@ pub enum Failure {
     )]
     NothingToLendTo { address: SocketAddr },
     #[error(
+        "cannot serve metrics at {address}: {cause}; give another address with --metrics, or port 0 \
+         for one that is free"
+    )]
+    MetricsUnbound { address: SocketAddr, cause: io::Error },
+    #[error("cannot use the token for metrics in {}: {cause}", path.display())]
+    MetricsTokenUnusable { path: PathBuf, cause: String },
+    #[error(
         "nodes cannot be called by the address {}; give one of this machine's that lenders reach, \
          such as --listen 10.0.0.1:{}", address.ip(), address.port()
     )]

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
@@ -34,7 +34,7 @@ use crate::nodes::{DeadNode, Supervision};
 use crate::process::{self, ProcessId};
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{LimitsView, LostView, ServerView, StatusView};
+use crate::view::{LimitsView, LostView, MetricsView, ServerView, StatusView};
 
 mod answering;
 
@@ -85,6 +85,8 @@ pub struct FileSystem {
     pub paths: Paths,
     kind: Kind,
     limits: Option<LimitsView>,
+    /// Where they are served, if they are.
+    pub metrics: OnceLock<MetricsView>,
     server: Option<ServerView>,
     storage: Mutex<Option<Storage>>,
     /// Of the nodes, where there are any.
@@ -195,6 +197,7 @@ impl FileSystem {
             paths,
             kind,
             limits: LimitsView::of(size),
+            metrics: OnceLock::new(),
             server: size.server.clone(),
             storage: Mutex::new(Some(storage)),
             doorkeeper,
@@ -253,11 +256,6 @@ impl FileSystem {
     /// Asked without waiting for a mount that is being made.
     fn doorkeeper(&self) -> Option<Arc<Doorkeeper>> {
         self.doorkeeper.as_ref()?.upgrade()
-    }
-
-    /// How many nodes there are.
-    pub fn node_count(&self) -> usize {
-        self.nodes().len()
     }
 
     /// The nodes that are there, with their numbers; none once the file system stops.
@@ -351,12 +349,13 @@ impl FileSystem {
         let mut names = NodeNames::default();
         names.learn(&nodes, &dead);
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
-        Ok(StatusView { server: self.server.clone(), ..view })
+        let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
+        Ok(StatusView { server, metrics, ..view })
     }
 
-    /// Adds those that are there, and those that have died.
-    pub fn learn_names(&self, names: &mut NodeNames) {
-        names.learn(&self.nodes(), &self.dead_nodes());
+    /// Those that are there, and those that have died.
+    pub fn known_nodes(&self) -> (Vec<(usize, NodeRecord)>, Vec<DeadNode>) {
+        (self.nodes(), self.dead_nodes())
     }
 
     pub fn totals(&self) -> Totals {

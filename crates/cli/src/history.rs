@@ -204,6 +204,11 @@ impl History {
         }
     }
 
+    /// The requests while each reconfiguration was under way.
+    pub fn stalls(&self) -> impl Iterator<Item = &Requests> {
+        self.stalls.iter().map(|stall| &stall.requests)
+    }
+
     /// The requests while the reconfiguration that began then was under way; `None` where that was not
     /// seen, or is not kept.
     pub fn stall(&self, started_unix_ns: u64) -> Option<&Requests> {

@@ -1,8 +1,9 @@
-//! Watches a running file system: the most memory it used, and which of its nodes died.
+//! Watches a running file system: the most memory it used, which of its nodes died, and what is told of it
+//! in metrics and in the report. What others are told is what was seen here, so that nobody measures twice.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,14 @@ use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::{Clock, Time};
 use tidefs_store::Overview;
 
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, Totals};
 use crate::history::History;
 use crate::node_names::NodeNames;
+use crate::nodes::{DeadNode, ManagerView};
 use crate::say;
-use crate::view::LostView;
+use crate::state::NodeRecord;
+use crate::tally::Tally;
+use crate::view::{LostView, StatusView};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -38,35 +42,104 @@ pub struct Observed {
     pub finished: Vec<ReportedReconfiguration>,
     /// Of all nodes that were there.
     pub names: NodeNames,
+    pub tally: Tally,
+    /// The last look; `None` before the first.
+    pub last: Option<Look>,
+}
+
+/// A running file system, as it is at one moment.
+#[derive(Debug)]
+pub struct Look {
+    pub at: Time,
+    pub nodes: Vec<(usize, NodeRecord)>,
+    pub dead: Vec<DeadNode>,
+    /// `None` where the store did not say.
+    pub overview: Option<Overview>,
+    /// `None` where the number of nodes is fixed.
+    pub manager: Option<ManagerView>,
+    pub finished: Vec<ReportedReconfiguration>,
+    pub finished_left_out: u64,
+    /// Requests that ended until then are among `requests`.
+    pub counted: Instant,
+    pub requests: Requests,
+    pub totals: Totals,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
 pub struct Monitor {
     stop: Sender<()>,
-    thread: JoinHandle<Observed>,
+    thread: JoinHandle<()>,
+    observed: Arc<Mutex<Observed>>,
 }
 
 impl Monitor {
     pub fn start(file_system: Weak<FileSystem>) -> Monitor {
         let (stop, stopped) = channel();
+        let observed = Arc::new(Mutex::new(Observed::new()));
+        let seen = Arc::clone(&observed);
         let thread = std::thread::spawn(move || {
-            let mut observed = Observed::new();
             loop {
                 let next = stopped.recv_timeout(EVERY);
                 // Once more at the end, since the most may have come since the last look.
-                let Some(file_system) = file_system.upgrade() else { return observed };
-                observed.look(&file_system);
+                let Some(file_system) = file_system.upgrade() else { return };
+                // Nodes may take their time; whoever reads what was seen does not wait for them.
+                let look = Look::at(&file_system);
+                let news = lock(&seen).saw(look);
+                news.iter().for_each(say::note);
                 if next != Err(RecvTimeoutError::Timeout) {
-                    return observed;
+                    return;
                 }
             }
         });
-        Monitor { stop, thread }
+        Monitor { stop, thread, observed }
+    }
+
+    /// What is seen, until this monitor finishes.
+    pub fn observed(&self) -> Weak<Mutex<Observed>> {
+        Arc::downgrade(&self.observed)
     }
 
     pub fn finish(self) -> Observed {
         drop(self.stop);
-        self.thread.join().unwrap_or_else(|_| Observed::new())
+        // A thread that panicked has said so; what it had seen counts.
+        let _ = self.thread.join();
+        std::mem::replace(&mut *lock(&self.observed), Observed::new())
+    }
+}
+
+pub fn lock(observed: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
+    observed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Look {
+    fn at(file_system: &FileSystem) -> Look {
+        let (nodes, dead) = file_system.known_nodes();
+        let overview = file_system.overview();
+        let overview = overview
+            .inspect_err(|error| tracing::debug!("the store does not say how it is: {error}"));
+        let (manager, (finished, finished_left_out)) = match file_system.manager() {
+            Some(manager) => (Some(manager.look()), manager.finished()),
+            None => (None, (Vec::new(), 0)),
+        };
+        Look {
+            at: SystemClock.now(),
+            nodes,
+            dead,
+            overview: overview.ok(),
+            manager,
+            finished,
+            finished_left_out,
+            counted: Instant::now(),
+            requests: file_system.requests(),
+            totals: file_system.totals(),
+        }
+    }
+
+    /// As `tidefs status` shows it, without what only that needs; `None` where the store did not say.
+    pub fn status(&self) -> Option<StatusView> {
+        let overview = self.overview.as_ref()?;
+        let view = StatusView::new(overview, Vec::new(), &self.nodes, self.manager.as_ref());
+        Some(view.with_lost(&self.dead))
     }
 }
 
@@ -83,34 +156,33 @@ impl Observed {
             requests: Requests::default(),
             finished: Vec::new(),
             names: NodeNames::default(),
+            tally: Tally::default(),
+            last: None,
         }
     }
 
-    fn look(&mut self, file_system: &FileSystem) {
-        for dead in file_system.dead_nodes() {
-            let lost = LostView::from(&dead);
+    /// Answers with what is news to people.
+    fn saw(&mut self, mut look: Look) -> Vec<String> {
+        let mut news = Vec::new();
+        for dead in &look.dead {
+            let lost = LostView::from(dead);
             if self.dead.get(&dead.number).is_none_or(|known| known.partitions != lost.partitions) {
-                say::note(format!("{lost}{}", lost.advice()));
+                news.push(format!("{lost}{}", lost.advice()));
                 self.dead.insert(dead.number, lost);
             }
         }
-        file_system.learn_names(&mut self.names);
-        self.nodes = self.nodes.max(file_system.node_count());
-        match file_system.overview() {
-            Ok(overview) => self.count(&overview),
-            Err(error) => tracing::debug!("the store does not say how it is: {error}"),
+        self.names.learn(&look.nodes, &look.dead);
+        self.nodes = self.nodes.max(look.nodes.len());
+        look.overview.iter().for_each(|overview| self.count(overview));
+        self.requests = std::mem::take(&mut look.requests);
+        if let Some(seen) = &look.manager {
+            self.finished = std::mem::take(&mut look.finished);
+            self.history.saw_manager(seen, &self.finished, &self.requests, look.counted);
+            self.tally.saw(seen, &self.finished);
+            self.history.forgot(look.finished_left_out);
         }
-        if let Some(manager) = file_system.manager() {
-            let seen = manager.look();
-            let (finished, left_out) = manager.finished();
-            let now = Instant::now();
-            self.requests = file_system.requests();
-            self.history.saw_manager(&seen, &finished, &self.requests, now);
-            self.finished = finished;
-            self.history.forgot(left_out);
-        } else {
-            self.requests = file_system.requests();
-        }
+        self.last = Some(look);
+        news
     }
 
     fn count(&mut self, overview: &Overview) {

@@ -39,6 +39,9 @@ impl StatusView {
         if let Some(limits) = self.limits.as_ref().filter(|_| self.nodes_may_change) {
             text.line(format!("limits     {limits}"));
         }
+        if let Some(metrics) = &self.metrics {
+            text.line(format!("metrics    {metrics}"));
+        }
         text.line(String::new());
         self.nodes(&mut text);
         for lost in &self.lost_nodes {
@@ -179,6 +182,8 @@ mod tests {
             bandwidth_bytes_per_second: None,
             received_bytes_per_second: Some(1001 << 20),
             sent_bytes_per_second: Some(999 << 20),
+            received_bytes: None,
+            sent_bytes: None,
             share: Some(ShareView { percent: 25.1, reason }),
         }
     }
@@ -216,6 +221,7 @@ mod tests {
             nodes_may_change: true,
             limits: Some(LimitsView { nodes_min: 2, nodes_max: 8, policy: "nso+asi".to_owned() }),
             lost_nodes: Vec::new(),
+            metrics: None,
         }
     }
 

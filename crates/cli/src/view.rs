@@ -48,6 +48,22 @@ pub struct StatusView {
     /// Nodes that died, and what was on them alone.
     #[serde(default)]
     pub lost_nodes: Vec<LostView>,
+    /// Where metrics are served; null where they are not.
+    #[serde(default)]
+    pub metrics: Option<MetricsView>,
+}
+
+/// Where programs that watch find metrics, and what lets them in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricsView {
+    pub url: String,
+    pub token_file: PathBuf,
+}
+
+impl fmt::Display for MetricsView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with the token in {}", self.url, self.token_file.display())
+    }
 }
 
 /// A server program.
@@ -135,6 +151,11 @@ pub struct NodeView {
     pub received_bytes_per_second: Option<u64>,
     #[serde(default)]
     pub sent_bytes_per_second: Option<u64>,
+    /// Since the node's process began; null as those are.
+    #[serde(default)]
+    pub received_bytes: Option<u64>,
+    #[serde(default)]
+    pub sent_bytes: Option<u64>,
     /// Of the data; null where the number of nodes is fixed.
     #[serde(default)]
     pub share: Option<ShareView>,
@@ -197,6 +218,7 @@ impl StatusView {
             view.bandwidth_bytes_per_second = seen.bandwidth_bytes_per_second;
             view.received_bytes_per_second = seen.received_bytes_per_second;
             view.sent_bytes_per_second = seen.sent_bytes_per_second;
+            (view.received_bytes, view.sent_bytes) = (seen.received_bytes, seen.sent_bytes);
             view.share.clone_from(&seen.share);
             if let Some(passage) = seen.passage.as_ref().filter(|_| view.state == UP) {
                 view.state.clone_from(passage);
@@ -219,6 +241,7 @@ impl StatusView {
             nodes_may_change: manager.is_some(),
             limits: None,
             lost_nodes: Vec::new(),
+            metrics: None,
         }
     }
 
@@ -318,6 +341,8 @@ impl From<&NodeOverview> for NodeView {
             bandwidth_bytes_per_second: None,
             received_bytes_per_second: None,
             sent_bytes_per_second: None,
+            received_bytes: None,
+            sent_bytes: None,
             share: None,
         }
     }

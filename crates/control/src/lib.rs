@@ -12,6 +12,7 @@ mod events;
 pub mod forecast;
 mod in_vain;
 mod inventory;
+mod names;
 mod observation;
 mod own_share;
 mod planner;

@@ -113,6 +113,15 @@ impl Requests {
         self.counts.iter().sum()
     }
 
+    /// How many took how long: each range of microseconds in which there are some, without its end.
+    pub fn ranges(&self) -> impl Iterator<Item = (std::ops::Range<u64>, u64)> {
+        let some = self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0);
+        some.map(|(range, count)| {
+            let begin = range.checked_sub(1).map_or(0, |before| longest_of(before) + 1);
+            (begin..longest_of(range) + 1, count)
+        })
+    }
+
     /// No more than this part (0 to 1) of the requests took longer; an eighth too long at most.
     /// `None` when there were none.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
@@ -189,6 +198,11 @@ mod tests {
         within(0.99, 990);
         within(1.0, 1_000);
         assert_eq!(before.since(&before).quantile(1.0), None);
+        let ranges: Vec<_> = between.ranges().collect();
+        assert_eq!(ranges.iter().map(|(_, count)| count).sum::<u64>(), 100);
+        assert_eq!(ranges[0], (10..11, 1));
+        assert!(ranges.iter().all(|(range, _)| range.start < range.end));
+        assert!(ranges.is_sorted_by(|(one, _), (next, _)| one.end <= next.start));
         let twice = between.clone().and(&between);
         assert_eq!((twice.total(), twice.quantile(1.0)), (200, between.quantile(1.0)));
         let mut more = between.clone();

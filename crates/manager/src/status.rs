@@ -30,6 +30,9 @@ pub struct NodeStatus {
     pub bandwidth_bytes_per_second: Option<u64>,
     /// Received and sent between the last two observations; `None` when it was seen only once.
     pub traffic: Option<Rates>,
+    /// Since its process began; `None` when it does not answer.
+    pub received_bytes: Option<u64>,
+    pub sent_bytes: Option<u64>,
     /// The part of the data that it is planned to hold; `None` when it does not answer.
     pub share: Option<DataShare>,
 }
@@ -110,6 +113,8 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
         _ => NodeLife::Serving,
     };
     let shares: BTreeMap<_, _> = controller.shares().into_iter().collect();
+    let of_serving =
+        |node: &tidefs_control::Node, bytes| (node.state == NodeState::Serving).then_some(bytes);
     let node = |node: &tidefs_control::Node| NodeStatus {
         id: node.id,
         class: node.class,
@@ -120,6 +125,8 @@ pub(crate) fn status(controller: &Controller, now: Time, beside: &Beside<'_>) ->
         bandwidth_bytes_per_second: controller.bandwidths().of(node.id),
         share: shares.get(&node.id).copied(),
         traffic: beside.traffic.and_then(|traffic| traffic.rates(node.id)),
+        received_bytes: of_serving(node, node.received_bytes),
+        sent_bytes: of_serving(node, node.sent_bytes),
     };
     let progress = under_way.map(|under_way| {
         let left = under_way.bytes_left();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::FAILED;
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
+use crate::metrics::{Served, Wanted};
 use crate::monitor::Monitor;
 use crate::mount_point::MountPoint;
 use crate::preparation::warn_of_server;
@@ -28,18 +29,20 @@ pub struct Order {
     pub size: Size,
     pub point: MountPoint,
     pub spin: bool,
+    pub metrics: Option<Wanted>,
 }
 
 pub fn daemon() -> anyhow::Result<ExitCode> {
-    let order: Order = launch::order()?;
+    let mut order: Order = launch::order()?;
     limits::raise_open_files();
     scarcity::serve();
     privacy::guard();
     let signals = Signals::catch().context("cannot catch signals")?;
-    let Some(file_system) = launch::report(start(&order))? else {
+    let Some((file_system, metrics)) = launch::report(start(&mut order))? else {
         return Ok(ExitCode::from(FAILED));
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
+    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
     // Wanted for as long as no signal comes.
     wait_for_stop(&signals, || {
         file_system.beat();
@@ -52,14 +55,16 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     }
 }
 
-fn start(order: &Order) -> anyhow::Result<Arc<FileSystem>> {
+fn start(order: &mut Order) -> anyhow::Result<(Arc<FileSystem>, Option<Served>)> {
+    let metrics = order.metrics.take().map(Wanted::bind).transpose()?;
     let instance = Base { path: order.base.clone() }.create(NAME, Kind::Up)?;
     launch::log_to(&instance.paths)?;
     warn_of_server(order.size.server.as_ref());
     let file_system = FileSystem::start(&order.size, instance)?;
     file_system.mount(order.point.clone(), order.spin)?;
+    let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
-    Ok(file_system)
+    Ok((file_system, metrics))
 }
 
 /// Until a signal asks to stop, or `wanted` says no; it is asked every second.

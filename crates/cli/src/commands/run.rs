@@ -16,6 +16,7 @@ use crate::failure::{FAILED, Failure};
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
 use crate::memory::Memory;
+use crate::metrics::{self, Wanted};
 use crate::monitor::Monitor;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
@@ -40,6 +41,8 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     preparation::warn_of_server(size.server.as_ref());
     options.report.as_deref().map_or(Ok(()), reporting::check)?;
     let base = Base::named(state)?;
+    let metrics = metrics::check(&options.storage.metrics)?;
+    let metrics = metrics.map(Wanted::bind).transpose()?;
     let signals = Signals::catch().context("cannot catch signals")?;
     supervise::adopt_orphans();
 
@@ -47,6 +50,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let file_system = FileSystem::start(&size, instance)?;
     uninterrupted(&signals)?;
     file_system.mount(point.clone(), options.storage.spin.spin)?;
+    let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
     uninterrupted(&signals)?;
     if !options.quiet {
@@ -54,10 +58,13 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
         if let Some(lenders) = preparation::lenders(&size, &file_system.paths) {
             say::note(lenders);
         }
+        metrics.iter().for_each(|it| say::note(format!("metrics at {}", it.view)));
     }
     stage_in(options, &point.path, &signals)?;
     let before = Before { open_files, score };
-    carry_out(options, &size, &file_system, &point.path, &signals, before)
+    let monitor = Monitor::start(Arc::downgrade(&file_system));
+    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
+    carry_out(options, &size, &file_system, &point.path, &signals, before, monitor)
 }
 
 fn stage_in(options: &Run, mount: &Path, signals: &Signals) -> anyhow::Result<()> {
@@ -126,8 +133,8 @@ fn carry_out(
     mount: &Path,
     signals: &Signals,
     before: Before,
+    monitor: Monitor,
 ) -> anyhow::Result<ExitCode> {
-    let monitor = Monitor::start(Arc::downgrade(file_system));
     let start = Instant::now();
     let outcome = supervised(options, size, file_system, mount, signals, before);
     let wall = start.elapsed();

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use crate::arguments::Up;
 use crate::commands::daemon::Order;
+use crate::control::{self, Answer, Request};
 use crate::launch::launch;
+use crate::metrics;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
 use crate::say;
@@ -20,7 +22,9 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let size = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
-    let order = Order { base: base.path, size, point, spin: options.storage.spin.spin };
+    let metrics = metrics::check(&options.storage.metrics)?;
+    let spin = options.storage.spin.spin;
+    let order = Order { base: base.path, size, point, spin, metrics };
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(
         "{} mounted on {}",
@@ -29,6 +33,11 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     ));
     if let Some(lenders) = preparation::lenders(&order.size, &paths) {
         say::answer(lenders);
+    }
+    if order.metrics.is_some()
+        && let Ok(Answer::Status(status)) = control::ask(&paths, &Request::Status)
+    {
+        status.metrics.iter().for_each(|it| say::answer(format!("metrics at {it}")));
     }
     say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
     Ok(())

@@ -12,6 +12,7 @@ use crate::checking;
 use crate::control::{Answer, Request};
 use crate::failure::Failure;
 use crate::lost::Lost;
+use crate::metrics::{Bound, Served};
 use crate::nodes::Hope;
 use crate::signals;
 use crate::state::Kind;
@@ -27,6 +28,14 @@ impl FileSystem {
             None => Answer::Refused("the file system is stopping".to_owned()),
         });
         Ok(())
+    }
+
+    /// Serves metrics from now on, which `status` then names.
+    pub fn serve(&self, metrics: Bound) -> anyhow::Result<Served> {
+        let served = metrics.serve(&self.paths)?;
+        // They are served once.
+        let _ = self.metrics.set(served.view.clone());
+        Ok(served)
     }
 
     fn answer(&self, request: Request) -> Answer {

@@ -74,6 +74,9 @@ pub struct ManagerView {
     pub last_decision: Option<DecisionView>,
     /// The same for decisions of the same kind, whatever their numbers.
     pub decision_kind: String,
+    /// What was decided last and why, in a word each.
+    #[serde(default)]
+    pub decision_names: Option<(String, String)>,
     pub finished: Vec<ReportedReconfiguration>,
     /// How many more there were in the manager's life than it remembers.
     #[serde(default)]
@@ -89,6 +92,10 @@ pub struct NodeSeen {
     pub bandwidth_bytes_per_second: Option<u64>,
     pub received_bytes_per_second: Option<u64>,
     pub sent_bytes_per_second: Option<u64>,
+    #[serde(default)]
+    pub received_bytes: Option<u64>,
+    #[serde(default)]
+    pub sent_bytes: Option<u64>,
     pub share: Option<ShareView>,
 }
 
@@ -105,8 +112,12 @@ impl ManagerView {
             bandwidth_bytes_per_second: node.bandwidth_bytes_per_second,
             received_bytes_per_second: node.traffic.map(|rates| rates.received as u64),
             sent_bytes_per_second: node.traffic.map(|rates| rates.sent as u64),
+            received_bytes: node.received_bytes,
+            sent_bytes: node.sent_bytes,
             share: ShareView::of(node, &status.nodes),
         };
+        let names =
+            |verdict: &Verdict| (verdict.name().to_owned(), verdict.cause_name().to_owned());
         let kind = |verdict: &Verdict| match verdict {
             Verdict::Hold(hold) => format!("{:?}", std::mem::discriminant(hold)),
             verdict => format!("{verdict:?}"),
@@ -121,6 +132,7 @@ impl ManagerView {
                 .as_ref()
                 .map(|it| kind(&it.verdict))
                 .unwrap_or_default(),
+            decision_names: status.last_decision.as_ref().map(|it| names(&it.verdict)),
             finished,
             finished_left_out,
         }

@@ -63,6 +63,11 @@ impl Paths {
         self.directory.join("stripe-key")
     }
 
+    /// What programs show that ask for metrics.
+    pub fn metrics_token(&self) -> PathBuf {
+        self.directory.join("metrics-token")
+    }
+
     pub fn nodes(&self) -> PathBuf {
         self.directory.join("nodes")
     }

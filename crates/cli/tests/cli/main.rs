@@ -2,8 +2,8 @@
 //!
 //! Each test has a [`World`](world::World) of its own and ends with the question whether
 //! everything is as before. What a test needs and the machine lacks makes it fail, unless
-//! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `faketime`, `user` (running as somebody other
-//! than root).
+//! `TIDEFS_TEST_WITHOUT` names it: `fuse`, `server`, `faketime`, `prometheus` (a parser of metrics),
+//! `user` (running as somebody other than root).
 
 mod bad_input;
 mod belonging;
@@ -15,6 +15,7 @@ mod hostile;
 mod kept;
 mod killed;
 mod lend;
+mod metrics;
 mod nodes;
 mod placement;
 mod planning;

@@ -1,0 +1,199 @@
+//! What Prometheus and its kin are told of a running file system: over HTTP, to whoever shows a token.
+//!
+//! The values are those that the monitor saw last. A scrape asks no node, and however many scrapes there are,
+//! the file system does nothing for them.
+
+mod exposition;
+mod families;
+mod http;
+mod latency;
+mod token;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments;
+use crate::failure::Failure;
+use crate::monitor::{Monitor, Observed};
+use crate::state::Paths;
+use crate::view::MetricsView;
+use crate::without_effect::WithoutEffect;
+use exposition::Exposition;
+use http::{Answer, Asked};
+use token::Token;
+
+/// What was asked for and has been checked.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    address: SocketAddr,
+    /// An administrator's, with its file; `None`: one is to be made.
+    token: Option<(Token, PathBuf)>,
+}
+
+/// `None`: no metrics are wanted.
+pub fn check(options: &arguments::metrics::Metrics) -> Result<Option<Wanted>, Failure> {
+    let file = options.metrics_token_file.as_ref();
+    let Some(address) = options.metrics else {
+        return file.map_or(Ok(None), |_| Err(without_metrics()));
+    };
+    let token = file.map(|path| {
+        let unusable = |cause| Failure::MetricsTokenUnusable { path: path.clone(), cause };
+        let absolute = std::path::absolute(path).map_err(|error| unusable(error.to_string()))?;
+        Ok((Token::read(path).map_err(unusable)?, absolute))
+    });
+    Ok(Some(Wanted { address, token: token.transpose()? }))
+}
+
+fn without_metrics() -> Failure {
+    Failure::WithoutEffect(WithoutEffect {
+        option: "--metrics-token-file".to_owned(),
+        beside: "without --metrics".to_owned(),
+        advice: "give --metrics too, or leave it out".to_owned(),
+    })
+}
+
+/// The address is taken. Whoever asks is answered when there is something to tell.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    token: Option<(Token, PathBuf)>,
+}
+
+impl Wanted {
+    /// Before anything is started, so that an address that cannot be had leaves nothing behind.
+    pub fn bind(self) -> Result<Bound, Failure> {
+        let Wanted { address, token } = self;
+        let unbound = |cause| Failure::MetricsUnbound { address, cause };
+        Ok(Bound { listener: TcpListener::bind(address).map_err(unbound)?, token })
+    }
+}
+
+impl Bound {
+    /// Answers for the rest of this process's life.
+    pub fn serve(self, paths: &Paths) -> anyhow::Result<Served> {
+        let (token, token_file) = match self.token {
+            Some(given) => given,
+            None => {
+                let (token, path) = (Token::draw()?, paths.metrics_token());
+                token
+                    .write(&path)
+                    .map_err(|cause| Failure::StateUnusable { path: path.clone(), cause })?;
+                (token, path)
+            }
+        };
+        let address = self.listener.local_addr().context("no address for metrics")?;
+        let seen = Arc::new(Seen::new());
+        let told = Arc::clone(&seen);
+        let answer = move |asked: &Asked| answer(asked, &token, &told);
+        http::serve(self.listener, answer).context("no threads for metrics")?;
+        let view = MetricsView { url: format!("http://{address}{PATH}"), token_file };
+        Ok(Served { seen, view })
+    }
+}
+
+/// Unset: the file system is starting. Gone: it has ended.
+type Seen = OnceLock<Weak<Mutex<Observed>>>;
+
+#[derive(Debug)]
+pub struct Served {
+    seen: Arc<Seen>,
+    pub view: MetricsView,
+}
+
+impl Served {
+    /// What this monitor sees is told from now on.
+    pub fn tell_of(&self, monitor: &Monitor) {
+        // There is one monitor in a process.
+        let _ = self.seen.set(monitor.observed());
+    }
+}
+
+const PATH: &str = "/metrics";
+
+fn answer(asked: &Asked, token: &Token, seen: &Seen) -> Answer {
+    let refusal = Answer::refusal;
+    if !asked.authorization.as_deref().is_some_and(|shown| token.is_shown_by(shown)) {
+        let why = match asked.authorization {
+            None => {
+                "metrics need a token: send the header `Authorization: Bearer TOKEN`, with what is \
+                     in the token_file that `tidefs status --json` names"
+            }
+            Some(_) => {
+                "this is not the token of this file system: `tidefs status --json` names the \
+                        token_file that has it"
+            }
+        };
+        let headers = "WWW-Authenticate: Bearer realm=\"tidefs\"\r\n";
+        return Answer { headers, ..refusal("401 Unauthorized", why) };
+    }
+    if asked.path != PATH {
+        return refusal("404 Not Found", "metrics are at /metrics, and nothing else is here");
+    }
+    if !["GET", "HEAD"].contains(&asked.method.as_str()) {
+        let headers = "Allow: GET, HEAD\r\n";
+        return Answer { headers, ..refusal("405 Method Not Allowed", "metrics can be read only") };
+    }
+    let Some(observed) = seen.get() else {
+        return refusal("503 Service Unavailable", "the file system is starting");
+    };
+    match observed.upgrade().map(Exposition::of) {
+        Some(Ok(body)) => Answer { status: "200 OK", headers: "", media: exposition::MEDIA, body },
+        Some(Err(error)) => refusal("500 Internal Server Error", &error.to_string()),
+        None => refusal("503 Service Unavailable", "the file system is stopping"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: &str, path: &str, authorization: Option<&str>) -> Asked {
+        let authorization = authorization.map(|value| value.as_bytes().to_vec());
+        Asked { method: method.to_owned(), path: path.to_owned(), authorization }
+    }
+
+    #[test]
+    fn only_who_shows_the_token_is_told_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let token = Token::draw().unwrap();
+        token.write(&path).unwrap();
+        let shown = format!("Bearer {}", std::fs::read_to_string(&path).unwrap());
+        let seen = Seen::new();
+        let status = |method: &str, path: &str, authorization: Option<&str>| {
+            answer(&asked(method, path, authorization), &token, &seen).status[..3].to_owned()
+        };
+        assert_eq!(status("GET", "/metrics", None), "401");
+        assert_eq!(status("GET", "/other", Some("Bearer other")), "401");
+        assert_eq!(status("GET", "/other", Some(&shown)), "404");
+        assert_eq!(status("POST", "/metrics", Some(&shown)), "405");
+        assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it is starting");
+        let observed = Arc::new(Mutex::new(Observed::new()));
+        seen.set(Arc::downgrade(&observed)).unwrap();
+        assert_eq!(status("GET", "/metrics", Some(&shown)), "200");
+        drop(observed);
+        assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it has ended");
+    }
+
+    #[test]
+    fn a_token_without_metrics_and_an_address_that_is_taken_are_refused() {
+        let options = |metrics, file: Option<&str>| arguments::metrics::Metrics {
+            metrics,
+            metrics_token_file: file.map(PathBuf::from),
+        };
+        assert!(check(&options(None, None)).unwrap().is_none());
+        let refused = check(&options(None, Some("/t"))).unwrap_err();
+        assert!(matches!(refused, Failure::WithoutEffect(_)), "{refused}");
+        let free = Some("127.0.0.1:0".parse().unwrap());
+        let refused = check(&options(free, Some("/nowhere/t"))).unwrap_err();
+        assert!(matches!(refused, Failure::MetricsTokenUnusable { .. }), "{refused}");
+        let taken = check(&options(free, None)).unwrap().unwrap().bind().unwrap();
+        let address = taken.listener.local_addr().unwrap();
+        let refused = check(&options(Some(address), None)).unwrap().unwrap().bind().unwrap_err();
+        assert!(refused.to_string().contains(&address.to_string()), "{refused}");
+    }
+}
