@@ -55,7 +55,8 @@ pub fn at(path: &Path) -> Mounted {
     }
     // Attributes of the root may come from the kernel's cache; totals never do.
     match rustix::fs::statfs(path) {
-        Err(rustix::io::Errno::NOTCONN) => Mounted::Stale,
+        // The second one where its process ends while it is asked.
+        Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED) => Mounted::Stale,
         _ => Mounted::Live,
     }
 }
