@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz schedules testbed hosts network growth local lent shares yields \
-  tenants uring papers python package packages packaged steady level
+  tenants uring papers python package packages packaged steady level lived instances
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lent suites package level
+	$(MAKE) --no-print-directory killed crashed lived lent suites package level
 
 lint:
 	cargo fmt --all --check
@@ -113,6 +113,18 @@ crashes: ## kill mounts again and again for ten minutes on each kind of server, 
 	cargo build --release --locked -p tidefs-cli
 	$(CRASHES) --kills 1000 --seconds 600
 	$(CRASHES) --kills 1000 --seconds 600 --seed 2 --server /usr/bin/redis-server
+
+# Mounts come back in the same place, states are moved, full and left behind, strangers pry: seeded.
+INSTANCES = trust/instances/__main__.py --tidefs $(TIDEFS)
+
+lived:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) $(INSTANCES) --seconds 12
+
+instances: ## ten minutes of random lives: mounts made again, states moved or left behind, strangers that pry
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(INSTANCES) --seconds 600
 
 # Another user of the machine learns, changes and stops nothing, nor does who answers on another host.
 .PHONY: intruded
