@@ -75,14 +75,14 @@ def part(instance, options, what):
 def main():
     options = arguments()
     with Instance(options.tidefs, options.nodes) as instance:
-        size = instance.scrape()
         idle = part(instance, options, lambda: None)
         asked = part(instance, options, instance.scrape)
         # Many at once show what the clock's steps of 10 ms hide.
         begun = instance.processor_seconds()
-        many = 500
+        many = 5000
         for _ in range(many):
             instance.scrape()
+        size = instance.scrape()
         each = (instance.processor_seconds() - begun) / many
     load = os.getloadavg()[0]
     print(f"{size} bytes a scrape; load of the machine {load:.1f}")
