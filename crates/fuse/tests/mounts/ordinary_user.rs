@@ -8,8 +8,8 @@ use std::process::Command;
 use tidefs_fuse::{AllowOther, MountError, MountOptions, Session};
 use tidefs_model::ByteSize;
 
-use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, options};
-use crate::{attributes, files, locks, memory, names, session};
+use crate::session;
+use crate::support::{MountedSession, carry_out, empty_folder, heap, is_wanted, join, options};
 
 const NOBODY: &str = "65534";
 
@@ -22,19 +22,19 @@ fn an_ordinary_user_mounts_and_works() {
         return again_as_nobody("ordinary_user::an_ordinary_user_mounts_and_works");
     }
     let claims = [
-        files::what_is_written_is_read_back_around_stripe_borders,
-        files::a_file_without_a_name_lives_while_it_is_open,
-        names::a_rename_replaces_exchanges_or_refuses,
-        attributes::permissions_and_owners_change,
-        attributes::extended_attributes_are_kept,
-        memory::a_shared_map_and_the_file_are_the_same,
-        locks::a_flock_keeps_others_out,
+        "files::what_is_written_is_read_back_around_stripe_borders",
+        "files::a_file_without_a_name_lives_while_it_is_open",
+        "names::a_rename_replaces_exchanges_or_refuses",
+        "attributes::permissions_and_owners_change",
+        "attributes::extended_attributes_are_kept",
+        "memory::a_shared_map_and_the_file_are_the_same",
+        "locks::a_flock_keeps_others_out",
     ];
     for claim in claims {
         let mut mounted = MountedSession::over(heap(ByteSize::mib(256)), false);
         let root = fs::metadata(mounted.path()).unwrap();
         assert_eq!(root.uid(), rustix::process::getuid().as_raw());
-        claim(mounted.path());
+        carry_out(claim, mounted.path());
         mounted.session.unmount().expect("fusermount3 unmounts what it mounted");
         assert!(fs::read_dir(mounted.path()).unwrap().next().is_none(), "the folder is bare");
     }

@@ -1,6 +1,7 @@
 //! Mounts that end with the test, also when it panics.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
@@ -89,11 +90,33 @@ pub fn passed_through() -> Option<MountedSession> {
 }
 
 /// Runs a claim on a mount. What the caller names in `TIDEFS_TEST_WITHOUT` is left out aloud.
-pub fn hold(mount: fn() -> Option<MountedSession>, claim: fn(&Path)) {
+pub fn hold(mount: fn() -> Option<MountedSession>, claim: &str) {
     if let Some(mut mounted) = mount() {
-        claim(mounted.path());
+        carry_out(claim, mounted.path());
         mounted.session.unmount().expect("nothing uses the mount any more");
     }
+}
+
+const CLAIM: &str = "TIDEFS_TEST_CLAIM";
+const PLACE: &str = "TIDEFS_TEST_PLACE";
+
+/// Runs a claim in a process of its own, as programs are: one that served the mount as well could not give up a
+/// map, since the kernel keeps its memory from changing until the mount has taken what was stored there.
+pub fn carry_out(claim: &str, place: &Path) {
+    let program = std::env::current_exe().expect("this program");
+    let done = Command::new(program)
+        .args(["--exact", "a_program_of_its_own", "--ignored", "--nocapture"])
+        .env(CLAIM, claim)
+        .env(PLACE, place)
+        .output()
+        .expect("this program runs");
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("1 passed"), "{claim}:\n{said}");
+}
+
+/// In such a process: the claim, and where it is to hold.
+pub fn told_claim() -> Option<(String, PathBuf)> {
+    Some((std::env::var(CLAIM).ok()?, std::env::var_os(PLACE)?.into()))
 }
 
 pub fn is_wanted(what: &str) -> bool {
