@@ -1,3 +1,5 @@
+//! The text that a scrape gets.
+
 use std::time::{Duration, Instant};
 
 use tidefs_model::Epoch;

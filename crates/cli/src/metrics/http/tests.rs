@@ -1,3 +1,5 @@
+//! What is asked of the port, and what it answers.
+
 use std::net::SocketAddr;
 
 use super::*;
