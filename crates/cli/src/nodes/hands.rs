@@ -162,8 +162,7 @@ impl Hands for ClusterHands {
     }
 
     fn observe(&self) -> Result<Vec<Node>, Failure> {
-        self.admin.end_strangers();
-        self.admin.forget_strangers();
+        self.admin.turn_strangers_out();
         let ownership = self.admin.placement().map_err(Failure::new)?;
         let nodes = self.nodes(&ownership);
         let serving = nodes.iter().filter(|node| node.is_serving());

@@ -53,19 +53,14 @@ impl Vouched {
 }
 
 impl Admin {
-    /// Has crowded nodes end the connections of those who have not logged in. One that does not answer is
-    /// left out.
-    pub fn end_strangers(&self) {
-        for (managed, told) in self.each(end_strangers) {
-            if let Err(error) = told {
-                tracing::debug!(node = %managed.id(), %error, "cannot look for strangers' connections");
-            }
-        }
-    }
-
-    /// Has all nodes forget those that nobody vouches for. One that does not answer is left out.
-    pub fn forget_strangers(&self) {
-        for (managed, told) in self.each(|managed| self.have_forgotten(managed)) {
+    /// Has all nodes forget those that nobody vouches for, and crowded ones end the connections of those who have
+    /// not logged in. One that does not answer is left out.
+    pub fn turn_strangers_out(&self) {
+        let turn_out = |managed: &Managed| {
+            end_connections(managed)?;
+            self.have_forgotten(managed)
+        };
+        for (managed, told) in self.each(turn_out) {
             if let Err(error) = told {
                 tracing::debug!(node = %managed.id(), %error, "cannot look for strangers");
             }
@@ -94,7 +89,7 @@ impl Admin {
     }
 }
 
-fn end_strangers(managed: &Managed) -> Result<(), AdminError> {
+fn end_connections(managed: &Managed) -> Result<(), AdminError> {
     let said = managed.say(&["INFO", "clients"])?;
     let read = || {
         let said = said.lossy()?;

@@ -75,7 +75,7 @@ fn forgets(running: &Running, admin: &tidefs_valkey::Admin, nodes: usize) {
     let until = Instant::now() + Duration::from_secs(30);
     for number in 0..running.nodes().len() {
         loop {
-            admin.forget_strangers();
+            admin.turn_strangers_out();
             let table = table(running, number);
             // The reply's length comes first and an empty line last.
             if table.trim().lines().skip(1).count() == nodes {
