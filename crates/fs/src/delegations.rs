@@ -14,19 +14,21 @@
 
 mod asking;
 mod gone;
+mod guarding;
 mod holders;
 mod recalls;
 mod sending;
 mod shards;
 mod taking;
 mod telling;
+mod writing;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tidefs_model::{Clock, Ino, MountId, ShardKey, Time};
+use tidefs_model::{Clock, MountId, ShardKey, Time};
 use tidefs_store::{Cursor, Page};
 
 use crate::config::Config;
@@ -49,6 +51,8 @@ pub(crate) const LAPSE: Duration = Duration::from_millis(LAPSE_MS);
 const LAPSE_MS: u64 = 1_500;
 /// Tells delegations from times of being alone, where either may be meant.
 const IS_DELEGATION: u64 = 1 << 63;
+/// Odd, so that what it mixes stays apart.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Of a shard, which are some tens of names.
 const LISTED_BYTES_MAX: usize = 4_096;
 /// Lease terms of others of which something is known.
@@ -61,6 +65,8 @@ pub(crate) struct Delegations {
     /// It keeps itself what it reads, until it ends.
     keeps: AtomicBool,
     shards: Shards,
+    /// Shards of a directory.
+    per_directory: u16,
     /// The end of what the last poll has granted.
     valid_until: AtomicU64,
     /// The lease term in which this mount takes delegations; 0 before the first.
@@ -103,6 +109,7 @@ impl Delegations {
         identity: Arc<Identity>,
         clock: Arc<dyn Clock>,
         solitude: Arc<Solitude>,
+        per_directory: u16,
     ) -> Delegations {
         Delegations {
             identity,
@@ -110,6 +117,7 @@ impl Delegations {
             solitude,
             keeps: AtomicBool::new(config.remembers()),
             shards: Shards::new(),
+            per_directory,
             valid_until: AtomicU64::new(0),
             lease_term: AtomicU64::new(0),
             used: AtomicU64::new(0),
@@ -127,7 +135,7 @@ impl Delegations {
     pub fn none() -> Delegations {
         let clock = Arc::new(tidefs_model::ManualClock::default());
         let identity = Arc::new(Identity::new(MountId(0)));
-        Delegations::new(&Config::new(MountId(0)), identity, clock, Arc::default())
+        Delegations::new(&Config::new(MountId(0)), identity, clock, Arc::default(), 16)
     }
 
     /// What everything that was read of a shard since it began is still right in: a time of being alone,
@@ -141,6 +149,21 @@ impl Delegations {
             return None;
         }
         self.shards.delegation(shard).map(|number| number | IS_DELEGATION)
+    }
+
+    /// The same of several shards.
+    pub fn era_of_all(&self, shards: impl Iterator<Item = ShardKey>, now: Time) -> Option<u64> {
+        if let Some(alone) = self.solitude.time_alone(now) {
+            return Some(alone);
+        }
+        if self.shards.held() == 0 || !self.is_valid(now) {
+            return None;
+        }
+        // No two delegations have a number in common.
+        let with = |all: u64, number: u64| (all.rotate_left(7) ^ number).wrapping_mul(MIX);
+        let mut numbers = shards.map(|shard| self.shards.delegation(shard));
+        let all = numbers.try_fold(0, |all, number| Some(with(all, number?)));
+        all.map(|all| all | IS_DELEGATION)
     }
 
     /// Nobody looks at these shards any more: their directory was removed.
@@ -218,8 +241,10 @@ impl Delegations {
     /// Whether this mount may take the shard's delegation, were it read-mostly.
     fn watches(&self, shard: ShardKey) -> bool {
         let now = self.clock.steady();
-        let has_names = shard.directory != Ino::NONE || shard == keys::ROOT_HOME;
-        self.keeps() && has_names && self.is_valid(now) && self.solitude.time_alone(now).is_none()
+        self.keeps()
+            && keys::has_names(shard)
+            && self.is_valid(now)
+            && self.solitude.time_alone(now).is_none()
     }
 
     fn keeps(&self) -> bool {

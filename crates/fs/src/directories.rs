@@ -1,11 +1,12 @@
-//! What this mount remembers of a directory while it is alone: its record and its shards' headers.
+//! What this mount remembers of a directory while it is alone, or has delegations of all of its shards: its record
+//! and its shards' headers.
 //!
 //! The kernel asks for a directory's attributes after every change in it, and the answer lies in
-//! all of its shards. A mount that is alone makes every change itself, so it keeps what it read
+//! all of its shards. A mount that makes every change itself keeps what it read
 //! and takes each new header from the batch that made the change.
 //!
 //! A generation tells whether anything changed since a reading began; what was read meanwhile is
-//! not kept then. What was learnt in one time of being alone is not used in another.
+//! not kept then. What was learnt in one time of being alone, or under some delegations, is not used in another.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -27,8 +28,8 @@ pub(crate) type Parts = (Bytes, Vec<Option<Bytes>>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// The time of being alone to which the rest belongs; 0 is none.
-    alone: u64,
+    /// The time of being alone, or the delegations, to which the rest belongs; 0 is none.
+    era: u64,
     /// Counts what changes in the directory.
     generation: u64,
     /// Of all deferred changes, when the parts were read.
@@ -59,25 +60,34 @@ impl<S: Store> Fs<S> {
         let none = (None, Generation::default());
         let Some(node) = self.table.find(directory) else { return none };
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
-        let alone = self.time_alone();
+        let era = self.era_of(&node);
         let memory = node.memory();
         if let Some(record) = &memory.removed {
             return (Some((record.clone(), Vec::new())), Generation::default());
         }
-        let is_right = alone == Some(memory.alone) && failures == memory.failures;
+        let is_right = era == Some(memory.era) && failures == memory.failures;
         let parts = memory.parts.as_ref().filter(|_| is_right);
-        (parts.cloned(), Generation { changes: memory.generation, failures })
+        (parts.cloned(), Generation { changes: memory.generation, failures, era })
     }
 
     /// Keeps what was read of a directory, if nothing changed since the generation was noted.
     pub(crate) fn remember(&self, directory: Ino, read_at: Generation, parts: Parts) {
-        let Some(alone) = self.time_alone() else { return };
+        let Some(era) = read_at.era else { return };
         let Some(node) = self.table.find(directory) else { return };
+        if self.era_of(&node) != Some(era) {
+            return;
+        }
         let mut memory = node.memory();
         if memory.generation == read_at.changes {
-            (memory.alone, memory.failures) = (alone, read_at.failures);
+            (memory.era, memory.failures) = (era, read_at.failures);
             memory.parts = Some(parts);
         }
+    }
+
+    /// What all that was read of a directory since it began is still right in.
+    fn era_of(&self, directory: &Node<S>) -> Option<u64> {
+        let shards = self.shards_of(directory.ino).chain([directory.home]);
+        self.store.delegations.era_of_all(shards, self.steady())
     }
 
     /// Keeps the record that was read last.
@@ -160,6 +170,7 @@ pub(crate) struct Generation {
     changes: u64,
     /// Changes that were taken for made, and were not.
     failures: u64,
+    era: Option<u64>,
 }
 
 /// How a memory was when a batch began.
@@ -186,12 +197,12 @@ impl Memory {
 
     /// Whether a change may be taken for made: of a name that is made it must be known that it is
     /// free.
-    pub fn admits(&self, change: &Change, alone: u64, failures: u64) -> bool {
+    pub fn admits(&self, change: &Change, era: u64, failures: u64) -> bool {
         let Place { shard, name } = change.place();
         match change {
             Change::Removal(_) => true,
             Change::Creation(_) => self.names.as_ref().is_some_and(|names| {
-                names.belongs_to(shard.index, Some(alone), failures) && names.lacks(name)
+                names.belongs_to(shard.index, Some(era), failures) && names.lacks(name)
             }),
         }
     }

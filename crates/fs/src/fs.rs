@@ -184,7 +184,8 @@ impl<S: Store> Fs<S> {
     ) -> Fs<S> {
         let (identity, solitude) = (membership.identity(), membership.solitude());
         let delegations =
-            Arc::new(Delegations::new(&config, identity.clone(), clock.clone(), solitude));
+            Delegations::new(&config, identity.clone(), clock.clone(), solitude, format.shards);
+        let delegations = Arc::new(delegations);
         let known =
             config.remembers().then(|| KnownFields::new(delegations.clone(), clock.clone()));
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());

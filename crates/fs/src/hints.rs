@@ -1,7 +1,7 @@
 //! What names stood for when this mount last saw them: guesses that save a read.
 //!
 //! A hint is used as the expectation of a batch that the store checks, so a wrong one costs a
-//! refusal and nothing else; but one that was noted in this time of being alone is right, since
+//! refusal and nothing else; but one that was noted in this time of being alone, or under this delegation, is right, since
 //! whatever this mount does to a name drops its hint, also one that is about to be noted. There is
 //! room for a bounded number; a full stripe starts afresh.
 
@@ -29,15 +29,15 @@ struct Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
     pub reference: Reference,
-    /// The time of being alone in which it was noted, and is right.
-    pub alone: Option<u64>,
+    /// The time of being alone, or the delegation, in which it was noted, and is right.
+    pub era: Option<u64>,
 }
 
 /// How things stood before a name was looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     changes: u64,
-    alone: Option<u64>,
+    era: Option<u64>,
 }
 
 impl Hints {
@@ -46,22 +46,22 @@ impl Hints {
     }
 
     /// To be asked before a name is read whose hint is to be noted.
-    pub fn before(&self, place: &Place, alone: Option<u64>) -> Before {
-        Before { changes: self.stripe(place).changes, alone }
+    pub fn before(&self, place: &Place, era: Option<u64>) -> Before {
+        Before { changes: self.stripe(place).changes, era }
     }
 
     /// The name was read. `settled`: no rename is moving it.
     pub fn saw(&self, place: &Place, reference: Reference, settled: bool, before: Before) {
         let mut names = self.stripe(place);
         let unchanged = settled && names.changes == before.changes;
-        names.note(place, Hint { reference, alone: before.alone.filter(|_| unchanged) });
+        names.note(place, Hint { reference, era: before.era.filter(|_| unchanged) });
     }
 
     /// This mount made the name.
-    pub fn made(&self, place: &Place, reference: Reference, alone: Option<u64>) {
+    pub fn made(&self, place: &Place, reference: Reference, era: Option<u64>) {
         let mut names = self.stripe(place);
         names.changes += 1;
-        names.note(place, Hint { reference, alone });
+        names.note(place, Hint { reference, era });
     }
 
     pub fn get(&self, place: &Place) -> Option<Reference> {

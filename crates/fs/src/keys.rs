@@ -11,6 +11,8 @@ pub const HEADER: &[u8] = b"h";
 pub const CLOSED: &[u8] = b"x";
 /// The mounts that keep what they read in this shard; see [`crate::delegations`].
 pub const HOLDERS: &[u8] = b"k";
+/// The mount that may answer for changes of this shard before the store has them: the one holder then.
+pub const WRITER: &[u8] = b"w";
 /// A rename is finding out whether the directory is there; see [`crate::entering`].
 pub const OPENING: &[u8] = b"n";
 /// Present beside the registrations where their owner has said who is let in.
@@ -133,7 +135,23 @@ pub fn recall(mount: MountId, shard: ShardKey) -> Vec<u8> {
 
 /// The shard that a field recalls, of this mount.
 pub fn shard_of_recall(mount: MountId, field: &[u8]) -> Option<ShardKey> {
-    let shard = field.strip_prefix(&recalls_for(mount)[..])?;
+    shard_after(&recalls_for(mount), field)
+}
+
+/// Somebody wants to look at a shard of which a mount is the [writer](WRITER); in the superblock's shard.
+pub fn look(mount: MountId, shard: ShardKey) -> Vec<u8> {
+    let mut field = looks_for(mount);
+    put_shard(&mut field, shard);
+    field
+}
+
+/// The shard that a field wants to look at, of this mount.
+pub fn shard_of_look(mount: MountId, field: &[u8]) -> Option<ShardKey> {
+    shard_after(&looks_for(mount), field)
+}
+
+fn shard_after(prefix: &[u8], field: &[u8]) -> Option<ShardKey> {
+    let shard = field.strip_prefix(prefix)?;
     (shard.len() == SHARD_BYTES).then(|| shard_of(shard))
 }
 
@@ -143,7 +161,7 @@ pub fn mount_of_delegation(field: &[u8]) -> Option<MountId> {
     let (mount, shard) = rest.split_first_chunk()?;
     let shard_bytes = match kind {
         b't' => 0,
-        b'c' => SHARD_BYTES,
+        b'c' | b'u' => SHARD_BYTES,
         _ => return None,
     };
     (shard.len() == shard_bytes).then(|| MountId(u64::from_be_bytes(*mount)))
@@ -151,6 +169,15 @@ pub fn mount_of_delegation(field: &[u8]) -> Option<MountId> {
 
 fn recalls_for(mount: MountId) -> Vec<u8> {
     prefixed(b'c', &mount.0.to_be_bytes())
+}
+
+fn looks_for(mount: MountId) -> Vec<u8> {
+    prefixed(b'u', &mount.0.to_be_bytes())
+}
+
+/// Whether a shard is one of a directory's, or the root's home: what delegations are for.
+pub fn has_names(shard: ShardKey) -> bool {
+    shard.directory != Ino::NONE || shard == ROOT_HOME
 }
 
 /// Whether delegations cover a field: a mount that has one on the shard may answer from what it read of it.

@@ -151,7 +151,7 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// The store has what was answered of these shards, or has refused it.
-    fn settle(&self, shards: impl IntoIterator<Item = ShardKey>) {
+    pub(crate) fn settle(&self, shards: impl IntoIterator<Item = ShardKey>) {
         if self.pending.is_empty() {
             return;
         }

@@ -17,7 +17,8 @@ use crate::inode::{Inode, u64_at};
 use crate::keys::{self, header};
 
 /// Fields that are about no inode and no name.
-const OF_A_DIRECTORY: [&[u8]; 4] = [keys::HEADER, keys::CLOSED, keys::HOLDERS, keys::OPENING];
+const OF_A_DIRECTORY: [&[u8]; 5] =
+    [keys::HEADER, keys::CLOSED, keys::HOLDERS, keys::WRITER, keys::OPENING];
 /// Classes into which inodes are divided anew when those of one class are too many.
 const CLASSES_MORE: u64 = 4;
 

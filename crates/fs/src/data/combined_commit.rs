@@ -1,8 +1,8 @@
 //! Little written bytes and their commit in one round to the store.
 //!
 //! Elsewhere the bytes go first and the record follows, so that no other mount can read a size, or
-//! keep a version, whose bytes are still on their way. A mount that is alone owes that order to
-//! nobody but the program that waits for this very call, so it sends both at the same time.
+//! keep a version, whose bytes are still on their way. A mount that is alone, or the writer of the shard that has the
+//! record, owes that order to nobody but the program that waits for this very call, so it sends both at the same time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidefs_model::Time;
 use tidefs_store::{Store, StoreError};
 
-use super::record::Resized;
+use super::record::{Record, Resized};
 use super::regions::region_of;
 use super::send::{Sending, panicked};
 use super::state::Stored;
@@ -36,9 +36,8 @@ impl<S: Store> Striped<S> {
             drop(order);
             return self.settle();
         };
-        let both = membership.while_alone(self.path.clock.steady(), |alone| {
-            alone.then(|| self.send_both(&group, &commit))
-        });
+        let Record { store, home, .. } = &self.record;
+        let both = store.while_unseen(*home, membership, |_| self.send_both(&group, &commit));
         // With a lost reply nobody knows.
         let applied = match &both {
             Some((_, Ok(_) | Err(Error::Store(StoreError::Indeterminate { .. })))) => true,

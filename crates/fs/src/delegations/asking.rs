@@ -4,7 +4,7 @@
 //! its next poll finds that, and so nothing that it keeps is valid after [`LAPSE`](super::LAPSE), in any
 //! shard. Until then its polls may have told it that it need not go.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use tidefs_model::{ShardKey, Time};
@@ -36,13 +36,30 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 pub(super) struct Recall {
     begun: Time,
     tries: u32,
-    /// When each of them was told first, and last.
-    told: HashMap<Holder, (Time, Time)>,
+    /// When each of them was told first of a shard, and last.
+    told: HashMap<(Holder, ShardKey), (Time, Time)>,
+}
+
+/// What somebody wants of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wish {
+    /// That its holders go.
+    Change,
+    /// That its writer is one no longer.
+    Look,
 }
 
 impl Recall {
     pub fn begun(now: Time) -> Recall {
         Recall { begun: now, tries: 0, told: HashMap::new() }
+    }
+
+    /// One more try.
+    fn count(&mut self, now: Time) -> Result<(), StoreError> {
+        self.tries += 1;
+        let is_over = self.tries > TRIES_MAX || now - self.begun >= WAIT_MAX;
+        let holder = || StoreError::Unavailable { endpoint: "a mount that keeps names".into() };
+        if is_over { Err(holder()) } else { Ok(()) }
     }
 
     /// After the first recall the holder needs a moment.
@@ -65,18 +82,14 @@ impl<S: Store> WriteBack<S> {
         shard: ShardKey,
         record: Bytes,
     ) -> Result<Bytes, StoreError> {
-        recall.tries += 1;
-        let waited = self.delegations.clock.steady() - recall.begun;
-        if recall.tries > TRIES_MAX || waited >= WAIT_MAX {
-            return Err(StoreError::Unavailable { endpoint: "a mount that keeps names".into() });
-        }
+        recall.count(self.delegations.now())?;
         let mut answers = true;
         let others = holders::others(&record, self.delegations.me());
         // Who has gone and comes back is told again.
-        recall.told.retain(|holder, _| others.contains(holder));
+        recall.told.retain(|(holder, _), _| others.contains(holder));
         let (over, stay): (Vec<_>, Vec<_>) = others
             .into_iter()
-            .partition(|holder| self.is_over(recall, shard, *holder, &mut answers));
+            .partition(|holder| self.is_over(recall, (shard, Wish::Change), *holder, &mut answers));
         if !stay.is_empty() {
             recall.pause();
         }
@@ -89,12 +102,48 @@ impl<S: Store> WriteBack<S> {
         Ok(rest)
     }
 
+    /// Asks the writers of shards to be that no longer, takes the marks away of those whose lease term is over, and
+    /// waits a little. One that wants to look asks once for all shards of a directory.
+    ///
+    /// # Errors
+    /// As [`WriteBack::recall`].
+    pub(super) fn ask_writers(
+        &self,
+        recall: &mut Recall,
+        writers: &[(ShardKey, &Bytes, Wish)],
+    ) -> Result<(), StoreError> {
+        recall.count(self.delegations.now())?;
+        let (mut answers, mut stays) = (true, false);
+        let mut over = Vec::new();
+        let mut looked_at = BTreeSet::new();
+        for (shard, mark, wish) in writers {
+            let Some(holder) = holders::decode(mark).pop() else { continue };
+            let is_asked = *wish == Wish::Look && !looked_at.insert((shard.directory, holder));
+            let is_over = match is_asked {
+                true => self.delegations.revoked(holder).unwrap_or(false),
+                false => self.is_over(recall, (*shard, *wish), holder, &mut answers),
+            };
+            stays |= !is_over;
+            if is_over {
+                let batch = Batch::new().equals(keys::WRITER, (*mark).clone());
+                over.push((*shard, batch.delete(keys::WRITER).reclaims()));
+            }
+        }
+        if stays {
+            recall.pause();
+        }
+        if !over.is_empty() {
+            self.store.batches(&over)?;
+        }
+        Ok(())
+    }
+
     /// Whether nothing that a holder has is valid any more. One that may live is told, or revoked, as
     /// long as the superblock's node answers: each call that it does not may take long.
     fn is_over(
         &self,
         recall: &mut Recall,
-        shard: ShardKey,
+        (shard, wish): (ShardKey, Wish),
         holder: Holder,
         answers: &mut bool,
     ) -> bool {
@@ -102,28 +151,30 @@ impl<S: Store> WriteBack<S> {
             return is_over;
         }
         let now = self.delegations.clock.steady();
-        let told = recall.told.get(&holder).copied();
+        let told = recall.told.get(&(holder, shard)).copied();
         let is_late = told.is_some_and(|(first, _)| now - first >= ANSWER_MAX);
         let is_due = is_late || told.is_none_or(|(_, last)| now - last >= TELL_EVERY);
         if !is_due || !*answers {
             return false;
         }
-        let done = if is_late { self.revoke(holder) } else { self.tell(shard, holder) };
+        let done = if is_late { self.revoke(holder) } else { self.tell(shard, wish, holder) };
         if let Err(error) = done {
             tracing::debug!(%error, mount = ?holder.mount, "a mount is not told to let go");
             *answers = false;
             return false;
         }
         let now = self.delegations.clock.steady();
-        recall.told.insert(holder, (told.map_or(now, |(first, _)| first), now));
+        recall.told.insert((holder, shard), (told.map_or(now, |(first, _)| first), now));
         self.delegations.revoked(holder).unwrap_or(false)
     }
 
-    fn tell(&self, shard: ShardKey, holder: Holder) -> Result<(), StoreError> {
+    fn tell(&self, shard: ShardKey, wish: Wish, holder: Holder) -> Result<(), StoreError> {
         let field = keys::lease_term(holder.mount);
-        let batch = in_lease_term(holder)
-            .add(field, lease_term::RECALLS, 1)
-            .put(keys::recall(holder.mount, shard), b"");
+        let wanted = match wish {
+            Wish::Change => keys::recall(holder.mount, shard),
+            Wish::Look => keys::look(holder.mount, shard),
+        };
+        let batch = in_lease_term(holder).add(field, lease_term::RECALLS, 1).put(wanted, b"");
         self.ask_of(holder, batch)
     }
 
@@ -181,9 +232,9 @@ fn in_lease_term(holder: Holder) -> Batch {
     )
 }
 
-/// Puts another record of holders.
+/// Puts another record of holders. Whoever was the writer is that no longer.
 pub(super) fn replace(batch: Batch, record: Vec<u8>) -> Batch {
-    let batch = batch.reclaims();
+    let batch = batch.reclaims().delete(keys::WRITER);
     match record.is_empty() {
         true => batch.delete(keys::HOLDERS),
         false => batch.put(keys::HOLDERS, record),

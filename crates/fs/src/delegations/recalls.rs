@@ -83,6 +83,7 @@ impl<S: Store> WriteBack<S> {
     /// Keeps nothing any more, for good, and tells the store so.
     pub(crate) fn end_delegations(&self) {
         self.delegations.keeps.store(false, Ordering::SeqCst);
+        self.close_writing(self.delegations.shards.all_marked().into_iter(), None);
         // No poll is under way from here on.
         let polled = self.delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.delegations.clock.steady();
@@ -182,22 +183,31 @@ impl<S: Store> WriteBack<S> {
     /// Takes the recalls of this mount: what they are about is kept no more.
     fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
         let fields = superblock(&*self.store)?;
-        let wanted =
-            |(field, _): &(Bytes, Bytes)| keys::shard_of_recall(self.delegations.me(), field);
-        let shards: BTreeSet<_> = fields.iter().filter_map(wanted).collect();
+        let me = self.delegations.me();
+        let fields = || fields.iter().map(|(field, _)| field);
+        let shards: BTreeSet<_> =
+            fields().filter_map(|field| keys::shard_of_recall(me, field)).collect();
+        let looks: BTreeSet<_> =
+            fields().filter_map(|field| keys::shard_of_look(me, field)).collect();
+        if shards.is_empty() && looks.is_empty() {
+            return Ok(());
+        }
         let now = self.delegations.clock.steady();
-        self.delegations.recalled(&shards, now);
+        self.delegations.recalled.store(now.0, Ordering::Relaxed);
+        let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
-            self.delegations.recalled.store(now.0, Ordering::Relaxed);
+            // Until the store has all that waits, the delegations go on.
+            if !self.close_writing(shards.iter().copied(), None) {
+                return Ok(());
+            }
+            self.delegations.recalled(&shards, now);
+            recalled.extend(&shards);
         }
-        recalled.extend(&shards);
-        let taken = shards.iter().fold(Batch::new().reclaims(), |batch, shard| {
-            batch.delete(keys::recall(self.delegations.me(), *shard))
-        });
-        if !shards.is_empty() {
-            self.store.batch(keys::SUPERBLOCK, &taken)?;
-        }
-        Ok(())
+        let taken = shards.iter().map(|shard| keys::recall(me, *shard));
+        let taken = taken.chain(looks.iter().map(|shard| keys::look(me, *shard)));
+        let taken = taken.fold(Batch::new().reclaims(), Batch::delete);
+        self.store.batch(keys::SUPERBLOCK, &taken)?;
+        Ok(looked?)
     }
 
     /// Lets go where a poll hangs for so long that nothing is valid any more: others cannot ask, either.
@@ -221,7 +231,8 @@ impl<S: Store> WriteBack<S> {
     fn let_go(&self, shards: Vec<ShardKey>) {
         let begun = self.delegations.clock.steady();
         for some in shards.chunks(SHARDS_PER_ROUND) {
-            if self.delegations.clock.steady() - begun >= LEAVE_MAX {
+            let is_late = self.delegations.clock.steady() - begun >= LEAVE_MAX;
+            if is_late || !self.close_writing(some.iter().copied(), None) {
                 return;
             }
             if let Err(error) = self.leave(some) {
@@ -252,7 +263,10 @@ impl<S: Store> WriteBack<S> {
             let stands_there = |record: &[u8]| {
                 holders::decode(record).iter().any(|holder| holder.mount == delegations.me())
             };
-            left = each.filter(|(_, record)| stands_there(record)).collect();
+            let (stays, gone): (Vec<_>, Vec<_>) =
+                each.partition(|(_, record)| stands_there(record));
+            gone.iter().for_each(|(shard, _)| delegations.shards.believe(*shard, None));
+            left = stays;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Batches on their way to the store: those that take a delegation, and those that others' delegations refuse.
 
 use tidefs_model::{Ino, ShardKey};
-use tidefs_store::{Batch, Bytes, Check, Outcome, Store, StoreError, StripeWrite, Update, caller};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, StripeWrite, Update, caller};
 
 use super::asking::Recall;
 use super::holders::{self, HOLDERS_MAX};
-use super::shards::Entering;
+use super::shards::{Entering, Marking};
 use super::{Delegations, IS_DELEGATION};
 use crate::keys;
 use crate::write_back::WriteBack;
@@ -28,6 +28,10 @@ struct Asked {
     batch: Batch,
     /// The delegation of this mount goes on with it.
     is_sole: bool,
+    /// This mount goes off the record with it.
+    takes_off: bool,
+    /// This mount becomes the writer with it.
+    marking: Option<Marking>,
 }
 
 /// Changes of shards under way.
@@ -48,9 +52,7 @@ impl Delegations {
             let is_look = batch.checks.is_empty() && self.watches(shard);
             return if is_look { Role::Look } else { Role::Other };
         }
-        let mut fields = batch.updates.iter().map(Update::field);
-        let concerns = fields.any(|field| keys::is_delegated(field));
-        if concerns { Role::Change } else { Role::Other }
+        if is_change(batch) { Role::Change } else { Role::Other }
     }
 
     /// To be called before the change is sent, with which this mount goes off the record.
@@ -63,11 +65,9 @@ impl Delegations {
     /// knows of the shard goes on with its own change, and no other mount knows anything. One that takes the
     /// header away leaves nothing to know of.
     fn begin_one(&self, shard: ShardKey, batch: &Batch) -> Option<Bytes> {
-        let ends =
-            |update: &Update| matches!(update, Update::Delete { field } if field == keys::HEADER);
         let me = self.me();
         let is_sole = |record: &[u8]| !record.is_empty() && holders::others(record, me).is_empty();
-        let sole = match batch.updates.iter().any(ends) {
+        let sole = match clears(batch) {
             true => None,
             false => self.begin_sole_change(shard, is_sole, &changed(shard, batch)),
         };
@@ -105,7 +105,7 @@ impl Delegations {
         if !self.is_valid(self.clock.steady()) {
             return None;
         }
-        let batch = batch.clone().absent(keys::CLOSED);
+        let batch = batch.clone().absent(keys::CLOSED).absent(keys::WRITER);
         let batch = stands(batch, &entering.holders);
         let after = holders::with(&entering.holders, myself, entering.number);
         Some((batch.put(keys::HOLDERS, after).read(keys::HOLDERS), entering))
@@ -134,37 +134,47 @@ impl Delegations {
     /// The batch of a change that was begun, which is refused where another mount has come since.
     fn asked(&self, shard: ShardKey, batch: &Batch, sole: Option<Bytes>) -> Asked {
         let Some(record) = sole else {
-            let batch = self.change(batch, &self.shards.holders(shard));
-            return Asked { batch, is_sole: false };
+            return self.change(shard, batch, &self.shards.holders(shard));
         };
         self.was_used(self.clock.steady());
-        let batch = batch.clone().equals(keys::HOLDERS, record).read(keys::HOLDERS);
-        Asked { batch, is_sole: true }
+        let marking = self.marking(shard);
+        let batch = batch.clone().equals(keys::HOLDERS, record);
+        let batch = match &marking {
+            Some(marking) => batch.put(keys::WRITER, marking.mark.clone()),
+            None => batch,
+        };
+        Asked { batch: batch.read(keys::HOLDERS), is_sole: true, takes_off: false, marking }
     }
 
     /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
-    /// off the record as it was seen last.
-    fn change(&self, batch: &Batch, record: &[u8]) -> Batch {
+    /// off the record as it was seen last; but not a writer, who goes when the store has all that it answered for.
+    fn change(&self, shard: ShardKey, batch: &Batch, record: &[u8]) -> Asked {
         let is_mine = !record.is_empty() && holders::others(record, self.me()).is_empty();
+        let stays = self.shards.mark(shard).is_some() && !clears(batch);
+        let takes_off = is_mine && !stays;
         let batch = batch.clone();
         let batch = match is_mine {
-            true => batch.equals(keys::HOLDERS, record).delete(keys::HOLDERS),
+            true => batch.equals(keys::HOLDERS, record),
             false => batch.absent(keys::HOLDERS),
         };
-        batch.read(keys::HOLDERS)
+        let batch = match takes_off {
+            true => batch.delete(keys::HOLDERS).delete(keys::WRITER),
+            false => batch,
+        };
+        Asked { batch: batch.read(keys::HOLDERS), is_sole: false, takes_off, marking: None }
     }
 
     /// The record that stood in the way of a change, if one did.
-    fn refused(&self, shard: ShardKey, asked: &Asked, outcome: &mut Outcome) -> Option<Bytes> {
+    fn refused(&self, shard: ShardKey, asked: Asked, outcome: &mut Outcome) -> Option<Bytes> {
         let record = outcome.values.pop().flatten().unwrap_or_default();
-        let Asked { batch: asked, is_sole } = asked;
-        let last = asked.checks.len() - 1;
-        let is_refused = outcome.refused_by == Some(last);
+        let is_refused = outcome.refused_by == Some(asked.batch.checks.len() - 1);
         self.shards.saw_holders(shard, &record);
         // Beside the record there may have been nothing.
-        let took_off = matches!(asked.checks[last], Check::Equals { .. }) && !is_sole;
-        outcome.shard_was_empty |= took_off && outcome.applied();
-        if is_refused && *is_sole {
+        outcome.shard_was_empty |= asked.takes_off && outcome.applied();
+        if let Some(marking) = asked.marking.filter(|_| outcome.applied()) {
+            self.shards.marked(shard, marking);
+        }
+        if is_refused && asked.is_sole {
             self.end_sole(shard);
         }
         is_refused.then_some(record)
@@ -173,7 +183,7 @@ impl Delegations {
 
 impl<S: Store> WriteBack<S> {
     /// Sends a batch. A change waits until no other mount keeps what it changes.
-    pub(crate) fn send(&self, shard: ShardKey, batch: &Batch) -> Sent {
+    pub(super) fn send_unguarded(&self, shard: ShardKey, batch: &Batch) -> Sent {
         match self.delegations.role(shard, batch) {
             Role::Other => (self.store.batch(shard, batch), None),
             Role::Look => self.look(shard, batch),
@@ -188,7 +198,7 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// The same for a batch that goes with stripes that are written at the same time.
-    pub(crate) fn send_with(
+    pub(super) fn send_unguarded_with(
         &self,
         writes: &[StripeWrite<'_>],
         shard: ShardKey,
@@ -204,7 +214,7 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// The same for several.
-    pub(crate) fn send_all(
+    pub(super) fn send_all_unguarded(
         &self,
         batches: &[(ShardKey, Batch)],
     ) -> Result<Vec<(Outcome, Option<u64>)>, StoreError> {
@@ -218,7 +228,7 @@ impl<S: Store> WriteBack<S> {
         let changed = each().filter(|(_, role)| matches!(role, Role::Change));
         let changed = changed.map(|((shard, batch), _)| (*shard, batch));
         let (_changing, soles) = self.delegations.begin_each(changed);
-        let (mut soles, mut are_sole) = (soles.into_iter(), Vec::new());
+        let (mut soles, mut changes) = (soles.into_iter(), Vec::new());
         let mut entering = Vec::new();
         let asked: Vec<_> = each()
             .map(|((shard, batch), role)| {
@@ -229,8 +239,9 @@ impl<S: Store> WriteBack<S> {
                 let (asked, how) = match (role, look) {
                     (Role::Change, _) => {
                         let sole = soles.next().flatten();
-                        let Asked { batch, is_sole } = self.delegations.asked(*shard, batch, sole);
-                        are_sole.push(is_sole);
+                        let asked = self.delegations.asked(*shard, batch, sole);
+                        let batch = asked.batch.clone();
+                        changes.push(asked);
                         (batch, None)
                     }
                     (_, Some((asked, how))) => (asked, Some(how)),
@@ -257,24 +268,22 @@ impl<S: Store> WriteBack<S> {
             }
             other => other?,
         };
-        let mut are_sole = are_sole.into_iter();
-        let answered = outcomes.into_iter().zip(asked).zip(each()).zip(entering);
-        answered
-            .map(|(((mut outcome, (shard, asked)), ((_, batch), role)), entering)| match role {
-                Role::Other => Ok((outcome, None)),
-                Role::Change => {
-                    let is_sole = are_sole.next().unwrap_or(false);
-                    let asked = Asked { batch: asked, is_sole };
-                    Ok((self.insist(shard, batch, asked, Ok(outcome))?, None))
-                }
-                Role::Look => {
-                    let delegation =
-                        entering.and_then(|it| self.delegations.entered(shard, &it, &mut outcome));
-                    self.delegations.shards.looked(shard, batch, &outcome);
-                    Ok((outcome, delegation))
-                }
-            })
-            .collect()
+        let mut changes = changes.into_iter();
+        let answered = outcomes.into_iter().zip(each()).zip(entering);
+        let answers = answered.map(|((mut outcome, ((shard, batch), role)), entering)| {
+            let change = matches!(role, Role::Change).then(|| changes.next()).flatten();
+            if let Some(asked) = change {
+                return Ok((self.insist(*shard, batch, asked, Ok(outcome))?, None));
+            }
+            let mut delegation = None;
+            if let Role::Look = role {
+                delegation =
+                    entering.and_then(|it| self.delegations.entered(*shard, &it, &mut outcome));
+                self.delegations.shards.looked(*shard, batch, &outcome);
+            }
+            Ok((outcome, delegation))
+        });
+        answers.collect()
     }
 
     fn look(&self, shard: ShardKey, batch: &Batch) -> Sent {
@@ -308,14 +317,26 @@ impl<S: Store> WriteBack<S> {
         let mut recall = Recall::begun(self.delegations.clock.steady());
         loop {
             let mut answered = outcome?;
-            let Some(record) = self.delegations.refused(shard, &asked, &mut answered) else {
+            let Some(record) = self.delegations.refused(shard, asked, &mut answered) else {
                 return Ok(answered);
             };
             let left = self.recall(&mut recall, shard, record)?;
-            asked = Asked { batch: self.delegations.change(batch, &left), is_sole: false };
+            asked = self.delegations.change(shard, batch, &left);
             outcome = self.store.batch(shard, &asked.batch);
         }
     }
+}
+
+/// It changes what delegations cover.
+pub(super) fn is_change(batch: &Batch) -> bool {
+    batch.updates.iter().any(|update| keys::is_delegated(update.field()))
+}
+
+/// It leaves nothing in the shard of a directory that is gone.
+fn clears(batch: &Batch) -> bool {
+    let ends =
+        |update: &Update| matches!(update, Update::Delete { field } if field == keys::HEADER);
+    batch.updates.iter().any(ends)
 }
 
 /// The inodes whose attributes a batch changes.
@@ -352,7 +373,7 @@ mod tests {
         let clock = Arc::new(ManualClock::default());
         let identity = Arc::new(Identity::new(MountId(1)));
         let delegations =
-            Delegations::new(&Config::new(MountId(1)), identity, clock, Arc::default());
+            Delegations::new(&Config::new(MountId(1)), identity, clock, Arc::default(), 16);
         let batch = Batch::new().read(keys::HEADER);
         let outcome = Outcome { refused_by: None, shard_was_empty: false, values: vec![None] };
         let look = || delegations.shards.looked(keys::ROOT_HOME, &batch, &outcome);

@@ -1,6 +1,8 @@
 //! The shards that this mount looks at while there is company: which of them are read-mostly, and the
 //! delegations that it has. Nothing here asks the store.
 
+mod marks;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
@@ -12,6 +14,8 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read};
 
 use super::Listing;
+pub(super) use marks::Marking;
+use marks::Writing;
 
 const STRIPES: usize = 256;
 /// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a delegation.
@@ -61,6 +65,7 @@ struct Watched {
     /// The record of the holders as it was seen last.
     holders: Bytes,
     delegation: Option<Box<Delegation>>,
+    writing: Writing,
 }
 
 #[derive(Debug)]
@@ -72,6 +77,10 @@ struct Delegation {
     told: HashMap<Ino, Time>,
     /// All that was listed of the shard, where that is little.
     listed: Option<Listed>,
+    /// This mount may answer for changes before the store has them: others have to ask it even to look.
+    writes_back: bool,
+    /// Of this mount, which went on with them.
+    sole_changes: u32,
 }
 
 /// Delegations that have ended: their shards, and the inodes of which the kernel has attributes under them.
@@ -91,6 +100,8 @@ pub(super) struct Entering {
     /// Of the delegation, if it becomes one.
     pub number: u64,
     pub holders: Bytes,
+    /// How often others had asked for the shard.
+    pub asked: u64,
 }
 
 impl Shards {
@@ -164,9 +175,15 @@ impl Shards {
         let may = watched.delegation.is_none() && is_at_rest && stripe.under_way == 0;
         (may && self.held() < DELEGATIONS_MAX).then(|| Entering {
             changes: stripe.changes,
-            number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
+            number: self.next_number(),
             holders: watched.holders.clone(),
+            asked: watched.writing.asked,
         })
+    }
+
+    /// Of delegations that are asked for, and of marks.
+    fn next_number(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// The same of a shard of a new directory, where nobody can have been at work yet.
@@ -177,8 +194,9 @@ impl Shards {
         let may = watched.delegation.is_none() && watched.recalled.is_none() && is_quiet;
         (may && self.held() < DELEGATIONS_MAX).then(|| Entering {
             changes,
-            number: self.asked.fetch_add(1, Ordering::SeqCst) + 1,
+            number: self.next_number(),
             holders: watched.holders.clone(),
+            asked: watched.writing.asked,
         })
     }
 
@@ -192,8 +210,14 @@ impl Shards {
             return None;
         }
         let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
-        let delegation =
-            Delegation { number: entering.number, granted, told: HashMap::new(), listed: None };
+        let delegation = Delegation {
+            number: entering.number,
+            granted,
+            told: HashMap::new(),
+            listed: None,
+            writes_back: false,
+            sole_changes: 0,
+        };
         watched.delegation = Some(Box::new(delegation));
         watched.recalled = None;
         self.held.fetch_add(1, Ordering::SeqCst);
@@ -219,7 +243,7 @@ impl Shards {
     /// It will not be looked at any more.
     pub fn watch_no_more(&self, shard: ShardKey) {
         let mut stripe = self.stripe(shard);
-        if stripe.shards.get(&shard).is_some_and(|watched| watched.delegation.is_none()) {
+        if stripe.shards.get(&shard).is_some_and(Watched::is_idle) {
             stripe.shards.remove(&shard);
         }
     }
@@ -265,6 +289,7 @@ impl Shards {
         let record = watched.holders.clone();
         let delegation = watched.delegation.as_mut().filter(|_| is_sole(&record))?;
         delegation.listed = None;
+        delegation.sole_changes = delegation.sole_changes.saturating_add(1);
         let told =
             changed.iter().filter(|ino| delegation.told.remove(ino).is_some()).copied().collect();
         stripe.under_way += 1;
@@ -358,11 +383,17 @@ impl Shards {
     }
 }
 
+impl Watched {
+    fn is_idle(&self) -> bool {
+        self.delegation.is_none() && self.writing.is_idle()
+    }
+}
+
 impl Stripe {
     /// A shard that is to be watched. Where there are too many, those without delegations are given up.
     fn watch(&mut self, shard: ShardKey) -> Option<&mut Watched> {
         if self.shards.len() >= SHARDS_PER_STRIPE && !self.shards.contains_key(&shard) {
-            self.shards.retain(|_, watched| watched.delegation.is_some());
+            self.shards.retain(|_, watched| !watched.is_idle());
             if self.shards.len() >= SHARDS_PER_STRIPE {
                 return None;
             }

@@ -6,15 +6,15 @@ use tidefs_store::{Batch, Bytes, Store, StoreError, caller};
 
 use super::holders::{self, Holder};
 use super::sending::stands;
-use super::shards::Entering;
+use super::shards::{Entering, Marking};
 use super::{Delegations, IS_DELEGATION};
 use crate::keys::{self, header};
 use crate::write_back::WriteBack;
 
 /// How a shard comes to be this mount's.
 enum Taking {
-    /// It has its delegation, which came with looks.
-    Has(u64),
+    /// It has its delegation, which came with looks; and becomes the writer where it is the only holder.
+    Has(u64, Option<(Bytes, Marking)>),
     Enters(Entering),
 }
 
@@ -43,15 +43,22 @@ impl<S: Store> WriteBack<S> {
     }
 }
 
-/// There is no name, nobody removes the directory, and from now on nobody enters but this mount.
+/// There is no name, nobody removes the directory, and from now on nobody enters or looks but this mount.
 fn ask(taking: &Option<Taking>, myself: Holder) -> Batch {
     let batch = Batch::new().absent(keys::CLOSED).at_most(keys::HEADER, header::ENTRIES, 0);
     let batch = match taking {
         Some(Taking::Enters(entering)) => {
             let record = holders::with(&entering.holders, myself, entering.number);
-            stands(batch, &entering.holders).put(keys::HOLDERS, record)
+            let batch = stands(batch, &entering.holders).put(keys::HOLDERS, record.clone());
+            match holders::others(&record, myself.mount).is_empty() {
+                true => batch.put(keys::WRITER, record),
+                false => batch,
+            }
         }
-        Some(Taking::Has(_)) | None => batch,
+        Some(Taking::Has(_, Some((record, marking)))) => {
+            stands(batch, record).put(keys::WRITER, marking.mark.clone())
+        }
+        Some(Taking::Has(_, None)) | None => batch,
     };
     batch.read(keys::HOLDERS)
 }
@@ -62,7 +69,12 @@ impl Delegations {
             return None;
         }
         match self.shards.delegation(shard) {
-            Some(number) => Some(Taking::Has(number)),
+            Some(number) => {
+                let record = self.shards.holders(shard);
+                let is_only = holders::others(&record, self.me()).is_empty();
+                let marking = is_only.then(|| self.shards.marking_at_once(shard, self.myself()));
+                Some(Taking::Has(number, marking.flatten().map(|marking| (record, marking))))
+            }
             None => self.shards.enter_new(shard).map(Taking::Enters),
         }
     }
@@ -71,8 +83,19 @@ impl Delegations {
     fn taken(&self, shard: ShardKey, taking: Taking, is_empty: bool, record: Bytes) -> Option<u64> {
         let delegation = match taking {
             // Where it has ended meanwhile nobody is known by it any more.
-            Taking::Has(number) => Some(number).filter(|_| is_empty),
-            Taking::Enters(entering) if is_empty => self.shards.entered(shard, &entering, record),
+            Taking::Has(number, marking) => {
+                if let Some((_, marking)) = marking.filter(|_| is_empty) {
+                    self.shards.marked(shard, marking);
+                }
+                Some(number).filter(|_| is_empty)
+            }
+            Taking::Enters(entering) if is_empty => {
+                let delegation = self.shards.entered(shard, &entering, record.clone());
+                if holders::others(&record, self.me()).is_empty() {
+                    self.shards.marked(shard, Marking { mark: record, asked: entering.asked });
+                }
+                delegation
+            }
             Taking::Enters(_) => {
                 self.shards.saw_holders(shard, &record);
                 None

@@ -145,11 +145,11 @@ impl<S: Store> Fs<S> {
         let ino = self.new_ino(new.kind, parent.inherited().layout)?;
         let reference = Reference { kind: new.kind, ino, home: place.shard };
         let inode = self.new_inode(caller, &parent, new);
-        let alone = self.time_alone();
+        let era = self.era(place.shard);
         self.add_entry(&place, reference, |batch| {
             batch.put(keys::inode(reference.ino), inode.encode())
         })?;
-        self.hints.made(&place, reference, alone);
+        self.hints.made(&place, reference, era);
         if new.kind == Kind::File {
             self.counters.made_file();
         }
@@ -175,8 +175,8 @@ impl<S: Store> Fs<S> {
         let reference = Reference { kind: new.kind, ino, home: place.shard };
         let inode = self.new_inode(caller, &parent, new);
         let creation = Creation { place: place.clone(), reference, inode: inode.clone() };
-        let Some(alone) = self.defer(Change::Creation(creation)) else { return Ok(None) };
-        self.hints.made(&place, reference, Some(alone));
+        let Some(era) = self.defer(Change::Creation(creation), None) else { return Ok(None) };
+        self.hints.made(&place, reference, Some(era));
         self.counters.made_file();
         Ok(Some((reference, inode)))
     }

@@ -24,7 +24,7 @@ impl<S: Store> Fs<S> {
             return Err(Error::NotFound);
         }
         self.read_names_ahead(parent, name);
-        let before_hint = self.hints.before(&place, self.time_alone());
+        let before_hint = self.hints.before(&place, self.era(place.shard));
         let Some(Seen { before, reference, inode, settled }) = self.find_now(&place)? else {
             // Another mount removed it, and nobody here ever will.
             self.hints.is_gone(&place);

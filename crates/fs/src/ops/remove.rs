@@ -113,21 +113,21 @@ impl<S: Store> Fs<S> {
 
     /// Tries what the name stood for when it was last seen; the store checks it.
     fn unlink_as_hinted(&self, place: &Place) -> Result<bool, Error> {
-        let Some(Hint { reference, alone }) = self.hints.take(place) else { return Ok(false) };
+        let Some(Hint { reference, era }) = self.hints.take(place) else { return Ok(false) };
         if reference.kind == Kind::Directory {
             return Ok(false);
         }
-        if self.remove_later(place, reference, alone) {
+        if self.remove_later(place, reference, era) {
             return Ok(true);
         }
         let record = EntryRecord::settled(reference).encode();
         self.unlink_settled(place, &Settled { reference, record })
     }
 
-    /// Removes a name of a file that is not open, once the store comes to it. `noted`: the time of
-    /// being alone since which the name is known to stand for that. `false`: nothing was done.
+    /// Removes a name of a file that is not open, once the store comes to it. `noted`: what the name was
+    /// known in to stand for that. `false`: nothing was done.
     fn remove_later(&self, place: &Place, reference: Reference, noted: Option<u64>) -> bool {
-        let current = noted.is_some() && noted == self.time_alone();
+        let current = noted.is_some() && noted == self.era(place.shard);
         if !current || !self.may_defer() || reference.home != place.shard {
             return false;
         }
@@ -137,7 +137,7 @@ impl<S: Store> Fs<S> {
             return false;
         }
         let removal = Removal { place: place.clone(), reference, at: self.now() };
-        let deferred = self.defer(Change::Removal(removal)).is_some();
+        let deferred = self.defer(Change::Removal(removal), noted).is_some();
         if deferred {
             if let Some(slot) = &mut slot {
                 slot.removals += 1;

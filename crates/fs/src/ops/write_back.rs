@@ -1,4 +1,4 @@
-//! Names that are answered before the store has them, while this mount is alone.
+//! Names that are answered before the store has them, while no other mount can look at their shard.
 //!
 //! What the mount remembers of the directory changes together with what waits, under the lock of
 //! that memory: whoever reads the directory's shards afterwards has the change made first.
@@ -18,27 +18,31 @@ impl<S: Store> Fs<S> {
         self.config.remembers() && !self.data.is_in_doubt()
     }
 
-    /// Has a change made later. `None`: it is not, since there is company, or the name is not known
-    /// to be free, or it is the change before it that waits. Otherwise which time of being alone
-    /// this is.
-    pub(crate) fn defer(&self, change: Change) -> Option<u64> {
-        let (alone, waiting) = self.membership.while_alone(self.steady(), |_| {
-            let alone = self.time_alone()?;
-            let node = self.table.find(change.place().shard.directory)?;
-            let failures = self.store.failures();
-            let mut memory = node.memory();
-            if !memory.admits(&change, alone, failures) {
+    /// Has a change made later. `None`: it is not, since others may look, or the name is not known
+    /// to be free, or it is the change before it that waits. `noted`: what the name was known in, where
+    /// that matters. Otherwise what all that is known of the shard is right in.
+    pub(crate) fn defer(&self, change: Change, noted: Option<u64>) -> Option<u64> {
+        let shard = change.place().shard;
+        let defer = |era| {
+            if noted.is_some_and(|noted| noted != era) {
                 return None;
             }
-            let (shard, batch) = (change.place().shard, change.batch());
+            let node = self.table.find(shard.directory)?;
+            let failures = self.store.failures();
+            let mut memory = node.memory();
+            if !memory.admits(&change, era, failures) {
+                return None;
+            }
+            let batch = change.batch();
             let waiting = self.store.defer(change, &batch)?;
             memory.assume(shard.index, &batch);
-            Some((alone, waiting))
-        })?;
+            Some((era, waiting))
+        };
+        let (era, waiting) = self.store.while_unseen(shard, &self.membership, defer).flatten()?;
         if waiting >= GROUP {
             self.flush_soon();
         }
-        Some(alone)
+        Some(era)
     }
 
     /// Waits until the store has what was answered.

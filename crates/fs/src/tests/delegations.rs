@@ -5,6 +5,7 @@ mod meanwhile;
 mod sole;
 mod story;
 mod telling;
+mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -100,12 +100,12 @@ impl<S: Store> WriteBack<S> {
         }
         let delegations: Vec<_> =
             unknown.iter().map(|(shard, from)| self.delegations.listing(*shard, from)).collect();
-        let pages = self.store.list(&unknown)?;
+        let pages = self.list_guarded(&unknown)?;
         for (((shard, _), delegation), page) in unknown.iter().zip(delegations).zip(&pages) {
             self.delegations.keep_listed(*shard, delegation, page);
         }
         if unknown.len() < shards.len() && !self.are_now(&known, &eras) {
-            return self.store.list(shards);
+            return self.list_guarded(shards);
         }
         let mut pages = pages.into_iter();
         Ok(known.into_iter().filter_map(|known| known.or_else(|| pages.next())).collect())

@@ -134,6 +134,22 @@ impl Names {
     }
 }
 
+impl Names {
+    /// Every mount answers with what is there.
+    fn check(&self, company: &Company, model: &Model) -> Result<(), TestCaseError> {
+        for mount in &company.mounts {
+            for name in 0..6 {
+                let expected = model.names.get(&name).map(|file| model.files[*file]);
+                let (directory, name) = self.at(name);
+                prop_assert_eq!(look(mount, directory, &name), Ok(expected));
+            }
+            let there = model.names.keys().filter(|name| !name.is_multiple_of(2));
+            prop_assert_eq!(mount.readdir_all(self.directory).len(), there.count());
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
@@ -151,34 +167,28 @@ proptest! {
                 company.hosts[host].step(hours);
             }
             company.answer_all_recalls();
-            for (mount, times) in &step.looks {
-                let mount = &company.mounts[*mount];
-                for name in (0..6).cycle().take(6 * times) {
-                    let (directory, name) = names.at(name);
-                    look(mount, directory, &name).expect("an answer");
-                }
-            }
             let numbered = company.mounts.iter().enumerate();
             let answering_recalls: Vec<_> = numbered
                 .filter(|(number, _)| Some(*number) != step.still)
                 .map(|(_, mount)| mount)
                 .collect();
-            company.clock.advance(Duration::from_millis(100));
-            let act = || names.act(&company.mounts[step.mount], step.name, &step.act);
-            let done = company.while_answering_recalls(&answering_recalls, || match step.still {
-                Some(_) => company.while_time_passes(act),
-                None => act(),
-            });
-            prop_assert_eq!(done.is_ok(), model.act(step.name, &step.act), "{:?}", done);
-            for mount in &company.mounts {
-                for name in 0..6 {
-                    let expected = model.names.get(&name).map(|file| model.files[*file]);
-                    let (directory, name) = names.at(name);
-                    prop_assert_eq!(look(mount, directory, &name), Ok(expected));
+            let mut all = || {
+                for (mount, times) in &step.looks {
+                    let mount = &company.mounts[*mount];
+                    for name in (0..6).cycle().take(6 * times) {
+                        let (directory, name) = names.at(name);
+                        look(mount, directory, &name).expect("an answer");
+                    }
                 }
-                let listed = mount.readdir_all(directory).len();
-                prop_assert_eq!(listed, model.names.keys().filter(|name| !name.is_multiple_of(2)).count());
-            }
+                company.clock.advance(Duration::from_millis(100));
+                let done = names.act(&company.mounts[step.mount], step.name, &step.act);
+                prop_assert_eq!(done.is_ok(), model.act(step.name, &step.act), "{:?}", done);
+                names.check(&company, &model)
+            };
+            company.while_answering_recalls(&answering_recalls, || match step.still {
+                Some(_) => company.while_time_passes(all),
+                None => all(),
+            })?;
         }
     }
 }
