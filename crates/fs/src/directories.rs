@@ -65,7 +65,9 @@ impl<S: Store> Fs<S> {
         if let Some(record) = &memory.removed {
             return (Some((record.clone(), Vec::new())), Generation::default());
         }
+        // A change that has happened and is not learnt yet must not be missed by whoever asks from now on.
         let is_right = era == Some(memory.era) && failures == memory.failures;
+        let is_right = is_right && memory.entering == 0;
         let parts = memory.parts.as_ref().filter(|_| is_right);
         (parts.cloned(), Generation { changes: memory.generation, failures, era })
     }
