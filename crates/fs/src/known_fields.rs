@@ -154,6 +154,21 @@ impl KnownFields {
         }
     }
 
+    /// What a batch that waits, and that nobody else knows of in this era, is going to put is known from now on.
+    pub fn assume(&self, shard: ShardKey, batch: &Batch, era: u64) {
+        let since = self.clock.steady();
+        let mut stripe = self.stripe(shard);
+        stripe.changes += 1;
+        stripe.forget(shard, batch);
+        // Else another change may be about the same.
+        if stripe.under_way == 0 {
+            for (field, value) in puts(batch) {
+                let known = Known { value: Some(value.clone()), since, era };
+                stripe.learn((shard, field.clone()), known);
+            }
+        }
+    }
+
     /// What a batch that will be sent is going to change.
     pub fn forget(&self, shard: ShardKey, batch: &Batch) {
         let mut stripe = self.stripe(shard);

@@ -83,13 +83,13 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// Takes a change over, which `batch` makes. How many wait now; `None`: it is not taken, since
-    /// one of the same name waits or too many do.
-    pub fn defer(&self, change: Change, batch: &Batch) -> Option<usize> {
+    /// one of the same name waits or too many do. `era`: what is known of the shard is right in it.
+    pub fn defer(&self, change: Change, batch: &Batch, era: u64) -> Option<usize> {
         let shard = change.place().shard;
         let waiting = self.pending.add(change)?;
         // Afterwards, so that nobody learns meanwhile what is no longer so.
         if let Some(known) = &self.known {
-            known.forget(shard, batch);
+            known.assume(shard, batch, era);
         }
         Some(waiting)
     }

@@ -34,7 +34,7 @@ impl<S: Store> Fs<S> {
                 return None;
             }
             let batch = change.batch();
-            let waiting = self.store.defer(change, &batch)?;
+            let waiting = self.store.defer(change, &batch, era)?;
             memory.assume(shard.index, &batch);
             Some((era, waiting))
         };

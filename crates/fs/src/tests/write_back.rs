@@ -405,6 +405,7 @@ fn shards_that_answer_do_not_wait_for_one_that_does_not() {
     let (ino, quick) = deferred.open(&other);
     // All together fails; then the other shard is asked for what it has alone.
     deferred.fail(Operation::Batch, 1, &gone());
+    fs.store.settle([fs.place(directory, &other).shard]);
     let found = fs.lookup(directory, &other).expect("found").attr.ino;
     assert_eq!((found, deferred.is_stored(b"a")), (ino, false));
     deferred.close(quick).expect("closed");
@@ -424,6 +425,7 @@ fn a_file_that_was_made_without_its_bytes_gets_them_when_it_is_closed() {
     // Both are made, but nobody is told; the other one finds out, this one goes on waiting.
     let next = deferred.watched.store.count(Operation::Batch) + 1;
     deferred.watched.store.add(Fault::nth(Operation::Batch, next, lost()).after());
+    fs.store.settle([fs.place(directory, &other).shard]);
     assert_eq!(fs.lookup(directory, &other).expect("found").attr.ino, ino);
     assert!(deferred.is_stored(b"a"));
     deferred.close(handle).expect("closed");

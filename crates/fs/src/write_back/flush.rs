@@ -203,6 +203,9 @@ impl<S: Store> WriteBack<S> {
     }
 
     fn failed(&self, change: &Arc<Change>, error: Error) {
+        if let Some(known) = &self.known {
+            known.forget(change.place().shard, &change.batch());
+        }
         self.failures.fetch_add(1, Ordering::SeqCst);
         // Whoever closes a file that met a full store waits for room.
         if !matches!(error, Error::Store(StoreError::Full { .. })) {
