@@ -42,6 +42,7 @@ pub use holders::Holder;
 pub(crate) use holders::decode as holders_of;
 use recalls::RecallPoll;
 use shards::Shards;
+pub(crate) use taking::Taken;
 use telling::Told;
 
 /// How long after the beginning of a poll what is kept is valid.

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::{self, Inode, u64_at};
 use crate::keys;
-use crate::known_names::KnownNames;
+use crate::known_names::{KnownNames, Worked};
 use crate::table::Node;
 use crate::write_back::Change;
 
@@ -45,6 +45,8 @@ pub(crate) struct Memory {
     pub is_new: bool,
     /// Batches under way that change its names.
     pub entering: u32,
+    /// What this mount does in it.
+    pub worked: Worked,
 }
 
 impl<S: Store> Node<S> {
@@ -150,6 +152,7 @@ impl<S: Store> Fs<S> {
         let begun = node.as_ref().map(|node| {
             let mut memory = node.memory();
             memory.entering += 1;
+            memory.worked.count();
             memory.begin(&batch)
         });
         let header = batch.reads.len();
@@ -211,6 +214,7 @@ impl Memory {
 
     /// The batch of a change will be applied.
     pub fn assume(&mut self, shard: u16, batch: &Batch) {
+        self.worked.count();
         let begun = self.begin(batch);
         let headers = self.parts.as_mut().map(|(_, headers)| headers);
         if let Some(header) = headers.and_then(|headers| headers.get_mut(usize::from(shard))) {

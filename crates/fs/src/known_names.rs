@@ -1,12 +1,15 @@
-//! The names of directories that this mount made: it knows them all, so it knows what is absent, and a
+//! The names of directories that this mount made or works in: it knows them all, so it knows what is absent, and a
 //! program that makes a file pays no round to the store for the kernel's question whether the name is
-//! free. With company it does so under the delegations of the directory's shards, which it takes before it
-//! makes the first name there, each as long as it lasts.
+//! free. With company it does so under the delegations of the directory's shards, each as long as it lasts.
 //!
 //! What is known is never less than what is there: a name is added before the batch that may make
 //! it is sent, and removed when a batch has removed it and nobody was adding any meanwhile. Where
 //! the outcome of a batch that adds a name is not known, nothing is known any more. What was learnt
 //! in one time of being alone, or under one delegation, is not used in another.
+
+mod taking;
+
+pub(crate) use taking::Worked;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,10 +20,9 @@ use tidefs_model::ShardKey;
 use tidefs_store::{Batch, Outcome, Store, StoreError, Update};
 
 use crate::delegations::Delegations;
-use crate::entry::{Place, Reference};
+use crate::entry::Place;
 use crate::fs::Fs;
 use crate::keys;
-use crate::table::Node;
 
 /// Of all directories together, so that one of a million files is known: less than 100 MiB. A
 /// directory that would need more is not known.
@@ -78,6 +80,18 @@ impl KnownNames {
         noted.is_some() && noted == era && failures == self.failures
     }
 
+    /// A name is there. `false`: there is no room for it.
+    fn add(&mut self, name: &[u8]) -> bool {
+        if self.names.contains(name) {
+            return true;
+        }
+        if self.budget.fetch_add(1, Ordering::Relaxed) >= NAMES_MAX {
+            self.budget.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        self.names.insert(name.into())
+    }
+
     /// Nothing is known of a shard any more. `false`: nor of another one.
     fn forget_shard(&mut self, shard: u16) -> bool {
         let Eras::Delegations(delegations) = &mut self.eras else { return false };
@@ -97,12 +111,8 @@ impl KnownNames {
         let mut adds = false;
         for name in batch.updates.iter().filter_map(made) {
             adds = true;
-            if !self.names.contains(name) {
-                if self.budget.fetch_add(1, Ordering::Relaxed) >= NAMES_MAX {
-                    self.budget.fetch_sub(1, Ordering::Relaxed);
-                    return None;
-                }
-                self.names.insert(name.into());
+            if !self.add(name) {
+                return None;
             }
         }
         if adds {
@@ -162,6 +172,7 @@ impl<S: Store> Fs<S> {
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
         self.take_if_new(&node);
+        self.take_if_worked_in(&node);
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
         let now = self.steady();
         let era = self.store.delegations.era(place.shard, now);
@@ -189,48 +200,6 @@ impl<S: Store> Fs<S> {
         let memory = node.memory();
         let known = |names: &KnownNames| names.belongs_to(shard.index, era, failures);
         memory.names.as_ref().is_some_and(known)
-    }
-
-    /// Takes the delegations of a directory that this mount made with company, once, before its first name is asked
-    /// for. What cannot be had is asked of the store name by name.
-    fn take_if_new(&self, node: &Node<S>) {
-        let (is_alone, failures) = (self.is_alone(), self.store.failures());
-        {
-            let mut memory = node.memory();
-            if !memory.is_new || memory.entering > 0 {
-                return;
-            }
-            memory.is_new = false;
-            if is_alone {
-                return;
-            }
-            // From here on names are noted, also those that enter before the delegations are there.
-            memory.names = Some(KnownNames::of_new(failures, &self.names_budget));
-        }
-        let shards: Vec<_> = self.shards_of(node.ino).collect();
-        let taken = self.store.take_empty(&shards).unwrap_or_default();
-        let has_any = taken.iter().any(Option::is_some);
-        // Asked afterwards: another mount may have removed the directory, shards and all, before they were taken.
-        let is_there = has_any && self.has_record(node).unwrap_or(false);
-        let mut memory = node.memory();
-        match &mut memory.names {
-            Some(names) if is_there => names.eras = Eras::Delegations(taken),
-            _ => memory.names = None,
-        }
-    }
-
-    /// A directory was made. Where all of that was while this mount was alone, and nobody has found it
-    /// meanwhile, nobody has made anything in it; with company its delegations tell.
-    pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {
-        let Some(node) = self.table.find(directory.ino) else { return };
-        let Some(alone) = alone else {
-            node.memory().is_new = true;
-            return;
-        };
-        if self.time_alone() == Some(alone) && node.was_just_found() {
-            let failures = self.store.failures();
-            node.memory().names = Some(KnownNames::of_empty(alone, failures, &self.names_budget));
-        }
     }
 }
 

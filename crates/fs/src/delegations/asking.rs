@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidefs_model::{ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
-use super::holders::{self, Holder};
+use super::holders::{self, Entered, Holder};
 use super::sending::stands;
 use super::{Delegations, LAPSE, LAPSE_MS, Revoked};
 use crate::inode::u64_at;
@@ -36,8 +36,8 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 pub(super) struct Recall {
     begun: Time,
     tries: u32,
-    /// When each of them was told first of a shard, and last.
-    told: HashMap<(Holder, ShardKey), (Time, Time)>,
+    /// When each of them was told first, and last.
+    told: HashMap<Entered, (Time, Time)>,
 }
 
 /// What somebody wants of a shard.
@@ -84,19 +84,19 @@ impl<S: Store> WriteBack<S> {
     ) -> Result<Bytes, StoreError> {
         recall.count(self.delegations.now())?;
         let mut answers = true;
-        let others = holders::others(&record, self.delegations.me());
+        let others = holders::others_entered(&record, self.delegations.me());
         // Who has gone and comes back is told again.
-        recall.told.retain(|(holder, _), _| others.contains(holder));
+        recall.told.retain(|entered, _| others.contains(entered));
         let (over, stay): (Vec<_>, Vec<_>) = others
             .into_iter()
-            .partition(|holder| self.is_over(recall, (shard, Wish::Change), *holder, &mut answers));
+            .partition(|it| self.is_over(recall, (shard, Wish::Change), *it, &mut answers));
         if !stay.is_empty() {
             recall.pause();
         }
         if over.is_empty() {
             return Ok(record);
         }
-        let rest = holders::without(&record, |holder| over.contains(holder));
+        let rest = holders::without(&record, |it| over.iter().any(|(holder, _)| holder == it));
         let batch = replace(stands(Batch::new(), &record), rest.clone());
         self.store.batch(shard, &batch)?;
         Ok(rest)
@@ -117,11 +117,12 @@ impl<S: Store> WriteBack<S> {
         let mut over = Vec::new();
         let mut looked_at = BTreeSet::new();
         for (shard, mark, wish) in writers {
-            let Some(holder) = holders::decode(mark).pop() else { continue };
+            let entered = holders::others_entered(mark, self.delegations.me()).pop();
+            let Some((holder, number)) = entered else { continue };
             let is_asked = *wish == Wish::Look && !looked_at.insert((shard.directory, holder));
             let is_over = match is_asked {
                 true => self.delegations.revoked(holder).unwrap_or(false),
-                false => self.is_over(recall, (*shard, *wish), holder, &mut answers),
+                false => self.is_over(recall, (*shard, *wish), (holder, number), &mut answers),
             };
             stays |= !is_over;
             if is_over {
@@ -144,14 +145,14 @@ impl<S: Store> WriteBack<S> {
         &self,
         recall: &mut Recall,
         (shard, wish): (ShardKey, Wish),
-        holder: Holder,
+        (holder, number): Entered,
         answers: &mut bool,
     ) -> bool {
         if let Some(is_over) = self.delegations.revoked(holder) {
             return is_over;
         }
         let now = self.delegations.clock.steady();
-        let told = recall.told.get(&(holder, shard)).copied();
+        let told = recall.told.get(&(holder, number)).copied();
         let is_late = told.is_some_and(|(first, _)| now - first >= ANSWER_MAX);
         let is_due = is_late || told.is_none_or(|(_, last)| now - last >= TELL_EVERY);
         if !is_due || !*answers {
@@ -164,7 +165,7 @@ impl<S: Store> WriteBack<S> {
             return false;
         }
         let now = self.delegations.clock.steady();
-        recall.told.insert((holder, shard), (told.map_or(now, |(first, _)| first), now));
+        recall.told.insert((holder, number), (told.map_or(now, |(first, _)| first), now));
         self.delegations.revoked(holder).unwrap_or(false)
     }
 

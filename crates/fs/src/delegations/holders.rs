@@ -17,6 +17,15 @@ pub struct Holder {
     pub lease_term: u64,
 }
 
+/// An entering of a holder: who comes back after it has gone has another number.
+pub(super) type Entered = (Holder, u64);
+
+/// All holders of a record with the numbers of their enterings, but those of one mount.
+pub(super) fn others_entered(record: &[u8], me: MountId) -> Vec<Entered> {
+    let all = record.chunks_exact(HOLDER_BYTES).map(|it| (holder_in(it), u64_at(it, 16)));
+    all.filter(|(holder, _)| holder.mount != me).collect()
+}
+
 /// All holders of a record; an empty one stands for none. What is no whole holder counts for nothing.
 pub(crate) fn decode(record: &[u8]) -> Vec<Holder> {
     record.chunks_exact(HOLDER_BYTES).map(holder_in).collect()

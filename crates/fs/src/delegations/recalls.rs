@@ -196,6 +196,7 @@ impl<S: Store> WriteBack<S> {
         self.delegations.recalled.store(now.0, Ordering::Relaxed);
         let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
+            let shards = self.with_marked(&shards);
             // Until the store has all that waits, the delegations go on.
             if !self.close_writing(shards.iter().copied(), None) {
                 return Ok(());
@@ -208,6 +209,15 @@ impl<S: Store> WriteBack<S> {
         let taken = taken.fold(Batch::new().reclaims(), Batch::delete);
         self.store.batch(keys::SUPERBLOCK, &taken)?;
         Ok(looked?)
+    }
+
+    /// Who changes something in a directory of which this mount is the writer works there, and gets all of it.
+    pub(super) fn with_marked(&self, shards: &BTreeSet<ShardKey>) -> BTreeSet<ShardKey> {
+        let Delegations { shards: all, per_directory, .. } = &*self.delegations;
+        let directories: BTreeSet<_> = shards.iter().map(|shard| shard.directory).collect();
+        let marked =
+            directories.into_iter().flat_map(|directory| all.marked_of(directory, *per_directory));
+        marked.chain(shards.iter().copied()).collect()
     }
 
     /// Lets go where a poll hangs for so long that nothing is valid any more: others cannot ask, either.
@@ -252,8 +262,10 @@ impl<S: Store> WriteBack<S> {
             if left.is_empty() {
                 break;
             }
-            let batches: Vec<_> =
-                left.iter().map(|(shard, record)| (*shard, delegations.leaving(record))).collect();
+            let batches: Vec<_> = left
+                .iter()
+                .map(|(shard, record)| (*shard, delegations.leaving(*shard, record)))
+                .collect();
             let outcomes = self.store.batches(&batches)?;
             let each = left.iter().zip(outcomes).map(|((shard, _), mut outcome)| {
                 let record = outcome.take(0).unwrap_or_default();
@@ -273,9 +285,16 @@ impl<S: Store> WriteBack<S> {
 }
 
 impl Delegations {
-    /// Takes this mount off a record, if it is still that.
-    fn leaving(&self, record: &[u8]) -> Batch {
+    /// Takes this mount off a record, if it is still that, and its mark with it; else its mark alone.
+    fn leaving(&self, shard: ShardKey, record: &[u8]) -> Batch {
         let rest = holders::without(record, |holder| holder.mount == self.me());
-        replace(stands(Batch::new(), record), rest).read(keys::HOLDERS)
+        let batch = match (rest.len() < record.len(), self.shards.mark(shard)) {
+            (true, _) => replace(stands(Batch::new(), record), rest),
+            (false, Some(mark)) => {
+                Batch::new().equals(keys::WRITER, mark).delete(keys::WRITER).reclaims()
+            }
+            (false, None) => Batch::new(),
+        };
+        batch.read(keys::HOLDERS)
     }
 }

@@ -188,10 +188,19 @@ impl Shards {
 
     /// The same of a shard of a new directory, where nobody can have been at work yet.
     pub fn enter_new(&self, shard: ShardKey) -> Option<Entering> {
+        self.enter_if(shard, |watched| watched.recalled.is_none())
+    }
+
+    /// The same of a shard in which this mount is at work.
+    pub fn enter_at_work(&self, shard: ShardKey) -> Option<Entering> {
+        self.enter_if(shard, |_| true)
+    }
+
+    fn enter_if(&self, shard: ShardKey, may: impl FnOnce(&Watched) -> bool) -> Option<Entering> {
         let mut stripe = self.stripe(shard);
         let (changes, is_quiet) = (stripe.changes, stripe.under_way == 0);
         let watched = stripe.watch(shard)?;
-        let may = watched.delegation.is_none() && watched.recalled.is_none() && is_quiet;
+        let may = watched.delegation.is_none() && may(watched) && is_quiet;
         (may && self.held() < DELEGATIONS_MAX).then(|| Entering {
             changes,
             number: self.next_number(),

@@ -1,5 +1,5 @@
-//! Taking the delegations of a directory that was made here, before anybody else has been in it: from then on
-//! this mount knows each of its names, since it makes all of them.
+//! Taking the delegations of a directory that was made here, before anybody else has been in it, or in which this
+//! mount works: from then on it makes all of its names.
 
 use tidefs_model::ShardKey;
 use tidefs_store::{Batch, Bytes, Store, StoreError, caller};
@@ -11,6 +11,15 @@ use super::{Delegations, IS_DELEGATION};
 use crate::keys::{self, header};
 use crate::write_back::WriteBack;
 
+/// Which shards are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Those without a name.
+    New,
+    /// All that no other mount keeps.
+    WorkedIn,
+}
+
 /// How a shard comes to be this mount's.
 enum Taking {
     /// It has its delegation, which came with looks; and becomes the writer where it is the only holder.
@@ -19,18 +28,26 @@ enum Taking {
 }
 
 impl<S: Store> WriteBack<S> {
-    /// Takes the delegations of shards in which there is no name, in one round. What each of them is known by from
-    /// then on, in their order; `None`: it has a name, or another mount keeps it or removes the directory.
-    pub(crate) fn take_empty(&self, shards: &[ShardKey]) -> Result<Vec<Option<u64>>, StoreError> {
+    /// Takes the delegations of shards, in one round. What each of them is known by from
+    /// then on, in their order; `None`: it cannot be had, or another mount keeps it or removes the directory.
+    pub(crate) fn take(
+        &self,
+        shards: &[ShardKey],
+        which: Taken,
+    ) -> Result<Vec<Option<u64>>, StoreError> {
         let delegations = &self.delegations;
-        let each = shards.iter().map(|shard| (*shard, delegations.taking(*shard)));
+        if which == Taken::WorkedIn {
+            self.see_holders(shards)?;
+        }
+        let each = shards.iter().map(|shard| (*shard, delegations.taking(*shard, which)));
         let wanted: Vec<_> = each.collect();
         // As every look that enters: a lease term that ends from here on keeps it from being entered.
         let myself = delegations.myself();
         if !delegations.is_valid(delegations.now()) {
             return Ok(Vec::new());
         }
-        let batch = |(shard, taking): &(ShardKey, Option<Taking>)| (*shard, ask(taking, myself));
+        let batch =
+            |(shard, taking): &(ShardKey, Option<Taking>)| (*shard, ask(taking, myself, which));
         let batches: Vec<_> = wanted.iter().map(batch).collect();
         let outcomes = caller::without_waiting(|| self.store.batches(&batches))?;
         delegations.was_used(delegations.now());
@@ -41,11 +58,30 @@ impl<S: Store> WriteBack<S> {
         });
         Ok(taken.collect())
     }
+
+    /// Reads who keeps shards of which nothing is known, or something that may be old.
+    fn see_holders(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        let delegations = &self.delegations;
+        let read = Batch::new().read(keys::HOLDERS);
+        let open = shards.iter().filter(|shard| delegations.shards.delegation(**shard).is_none());
+        let batches: Vec<_> = open.map(|shard| (*shard, read.clone())).collect();
+        if batches.is_empty() {
+            return Ok(());
+        }
+        for ((shard, _), mut outcome) in batches.iter().zip(self.store.batches(&batches)?) {
+            delegations.shards.saw_holders(*shard, &outcome.take(0).unwrap_or_default());
+        }
+        Ok(())
+    }
 }
 
-/// There is no name, nobody removes the directory, and from now on nobody enters or looks but this mount.
-fn ask(taking: &Option<Taking>, myself: Holder) -> Batch {
-    let batch = Batch::new().absent(keys::CLOSED).at_most(keys::HEADER, header::ENTRIES, 0);
+/// Nobody removes the directory, and from now on nobody enters or looks but this mount.
+fn ask(taking: &Option<Taking>, myself: Holder, which: Taken) -> Batch {
+    let batch = Batch::new().absent(keys::CLOSED);
+    let batch = match which {
+        Taken::New => batch.at_most(keys::HEADER, header::ENTRIES, 0),
+        Taken::WorkedIn => batch,
+    };
     let batch = match taking {
         Some(Taking::Enters(entering)) => {
             let record = holders::with(&entering.holders, myself, entering.number);
@@ -64,7 +100,7 @@ fn ask(taking: &Option<Taking>, myself: Holder) -> Batch {
 }
 
 impl Delegations {
-    fn taking(&self, shard: ShardKey) -> Option<Taking> {
+    fn taking(&self, shard: ShardKey, which: Taken) -> Option<Taking> {
         if !self.watches(shard) {
             return None;
         }
@@ -75,7 +111,15 @@ impl Delegations {
                 let marking = is_only.then(|| self.shards.marking_at_once(shard, self.myself()));
                 Some(Taking::Has(number, marking.flatten().map(|marking| (record, marking))))
             }
-            None => self.shards.enter_new(shard).map(Taking::Enters),
+            None => {
+                let entering = match which {
+                    Taken::New => self.shards.enter_new(shard),
+                    Taken::WorkedIn => self.shards.enter_at_work(shard),
+                };
+                let is_free = |it: &Entering| holders::others(&it.holders, self.me()).is_empty();
+                let entering = entering.filter(|it| which == Taken::New || is_free(it));
+                entering.map(Taking::Enters)
+            }
         }
     }
 

@@ -92,11 +92,7 @@ impl<S: Store> WriteBack<S> {
     /// goes on as the holder that it is.
     pub(super) fn let_look(&self, asked: &BTreeSet<ShardKey>, now: Time) -> Result<(), StoreError> {
         let delegations = &self.delegations;
-        let directories: BTreeSet<_> = asked.iter().map(|shard| shard.directory).collect();
-        let marked = directories.into_iter().flat_map(|directory| {
-            delegations.shards.marked_of(directory, delegations.per_directory)
-        });
-        let all: BTreeSet<_> = marked.chain(asked.iter().copied()).collect();
+        let all = self.with_marked(asked);
         if !self.close_writing(all.iter().copied(), Some(now)) {
             return Ok(());
         }

@@ -78,6 +78,12 @@ struct Row {
 }
 
 impl Found {
+    /// All names, some perhaps twice.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.rows.iter().map(|row| row.end));
+        begins.zip(&self.rows).map(|(begin, row)| &self.names[begin..row.end])
+    }
+
     /// # Errors
     /// When the record is none.
     pub fn add(&mut self, directory: Ino, name: &[u8], record: &[u8]) -> Result<(), Error> {

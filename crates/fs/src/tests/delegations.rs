@@ -4,6 +4,7 @@ mod gone;
 mod meanwhile;
 mod sole;
 mod story;
+mod taken;
 mod telling;
 mod writer;
 
