@@ -1,5 +1,6 @@
 //! What a program can do to the file system, one family of operations a file.
 
+mod amend;
 mod create;
 mod directory;
 mod file;

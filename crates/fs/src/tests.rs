@@ -1,5 +1,6 @@
 //! Tests of this crate that need its insides: mounts that meet, and operations left half done.
 
+mod amended;
 mod appends;
 mod bed;
 mod checking;

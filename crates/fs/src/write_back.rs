@@ -94,6 +94,22 @@ impl<S: Store> WriteBack<S> {
         Some(waiting)
     }
 
+    /// Has a file that still waits to be made made otherwise. `era`: what is known of its shard is right in it.
+    /// `false`: it is made, or being made.
+    pub fn amend(
+        &self,
+        home: ShardKey,
+        ino: Ino,
+        era: u64,
+        amend: impl FnOnce(&mut Creation),
+    ) -> bool {
+        self.pending.amend(home, ino, amend, |change| {
+            if let Some(known) = &self.known {
+                known.assume(home, &change.batch(), era);
+            }
+        })
+    }
+
     /// What a batch asks for is remembered here.
     pub fn knows(&self, shard: ShardKey, batch: &Batch) -> bool {
         self.answer(shard, batch).is_some()

@@ -25,7 +25,8 @@ const STRIPES_MAX: usize = 8;
 /// What the record is to say.
 struct Commit {
     size: u64,
-    changed: Time,
+    /// `None`: what the file will be made with says so.
+    changed: Option<Time>,
 }
 
 impl<S: Store> Striped<S> {
@@ -47,7 +48,7 @@ impl<S: Store> Striped<S> {
             Some((Ok(()), Ok(stored))) => {
                 self.state().commits_up_to(commit.size);
                 self.let_go(group);
-                self.note_commit(stored, Some(commit.changed));
+                self.note_commit(stored, commit.changed);
                 drop(order);
             }
             Some((Ok(()), Err(error))) => {
@@ -74,12 +75,16 @@ impl<S: Store> Striped<S> {
         if self.path.is_in_doubt() {
             return None;
         }
+        let is_to_be_made = self.record.store.waits_to_make(self.record.home, self.ino());
         let mut state = self.state();
         let indices = state.little_unsent(STRIPES_MAX, LITTLE_BYTES_MAX)?;
         if state.has_uncommitted_regions() || indices.iter().any(|&index| region_of(index) != 0) {
             return None;
         }
-        let changed = state.changed?;
+        let changed = state.changed;
+        if changed.is_none() && !is_to_be_made {
+            return None;
+        }
         state.begin_commit(u64::MAX);
         // Under one lock: what is written from here on is not among the bytes, nor part of the size.
         let commit = Commit { size: state.pending_end(), changed };

@@ -253,6 +253,18 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// The times were set by hand of a file that is still to be made, with all that was written until now. `false`:
+    /// the kernel writes it by itself.
+    pub fn times_set(&self, mtime: Option<Time>, ctime: Time) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => {
+                striped.state().times_set(mtime, ctime);
+                true
+            }
+            Bytes::Pinned(_) => false,
+        }
+    }
+
     /// The file has no name any more and its last handle is closed: gives up what was written and
     /// frees its memory, `later` if other mounts may just have found it.
     pub fn discard(&self, later: bool) {

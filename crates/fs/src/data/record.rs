@@ -104,12 +104,17 @@ impl<S: Store> Record<S> {
         &self,
         writes: &[StripeWrite<'_>],
         size: u64,
-        time: Time,
+        time: Option<Time>,
         now: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         if let Some(making) = self.store.claim(self.home, self.ino) {
             return self.make_with(making, writes, size, time, now);
         }
+        let Some(time) = time else {
+            let written = self.store.write(writes);
+            let committed = written.clone().map_err(Error::from);
+            return (written, committed.and_then(|()| self.commit(size, &[], None, now)));
+        };
         let field = keys::inode(self.ino);
         let batch = dated(counted(self.covering(size), &field, time), &field, time);
         let batch = batch.at_most(&*field, MTIME, time.0);
@@ -129,11 +134,11 @@ impl<S: Store> Record<S> {
         making: Making<'_, S>,
         writes: &[StripeWrite<'_>],
         size: u64,
-        time: Time,
+        time: Option<Time>,
         now: Time,
     ) -> (Result<(), StoreError>, Result<Stored, Error>) {
         let made = making.inode();
-        let (mtime, ctime) = (time, made.ctime.max(time));
+        let (mtime, ctime) = (time.unwrap_or(made.mtime), made.ctime.max(time.unwrap_or_default()));
         let sparse = made.sparse || self.is_to_be_sparse();
         let inode = Inode { size, version: made.version + 1, mtime, ctime, sparse, ..made };
         let (written, made) = making.make_with(writes, &inode);
@@ -142,7 +147,7 @@ impl<S: Store> Record<S> {
                 self.saw(inode.version);
                 Ok(Stored::of(&inode))
             }
-            Ok(Made::Perhaps) => self.commit(size, &[], Some(time), now),
+            Ok(Made::Perhaps) => self.commit(size, &[], time, now),
             Err(error) => Err(error),
         };
         (written, committed)

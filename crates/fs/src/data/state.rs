@@ -403,6 +403,15 @@ impl State {
         self.settle_time(self.changed);
     }
 
+    /// The times were set by hand, in the record that the file will be made with.
+    pub fn times_set(&mut self, mtime: Option<Time>, ctime: Time) {
+        self.stored.ctime = self.stored.ctime.max(ctime);
+        if let Some(mtime) = mtime {
+            self.stored.mtime = mtime;
+            self.changed = None;
+        }
+    }
+
     /// Bytes that are yet to arrive want another commit, so that other mounts see them: the time
     /// stays pending for their sake.
     fn settle_time(&mut self, committed: Option<Time>) {

@@ -102,7 +102,7 @@ impl<S: Store> WriteBack<S> {
         Ok(rest)
     }
 
-    /// Asks the writers of shards to be that no longer, takes the marks away of those whose lease term is over, and
+    /// Asks the writers of shards to be that no longer, takes the claims away of those whose lease term is over, and
     /// waits a little. One that wants to look asks once for all shards of a directory.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl<S: Store> WriteBack<S> {
         let (mut answers, mut stays) = (true, false);
         let mut over = Vec::new();
         let mut looked_at = BTreeSet::new();
-        for (shard, mark, wish) in writers {
-            let entered = holders::others_entered(mark, self.delegations.me()).pop();
+        for (shard, claim, wish) in writers {
+            let entered = holders::others_entered(claim, self.delegations.me()).pop();
             let Some((holder, number)) = entered else { continue };
             let is_asked = *wish == Wish::Look && !looked_at.insert((shard.directory, holder));
             let is_over = match is_asked {
@@ -126,7 +126,7 @@ impl<S: Store> WriteBack<S> {
             };
             stays |= !is_over;
             if is_over {
-                let batch = Batch::new().equals(keys::WRITER, (*mark).clone());
+                let batch = Batch::new().equals(keys::WRITER, (*claim).clone());
                 over.push((*shard, batch.delete(keys::WRITER).reclaims()));
             }
         }

@@ -1,5 +1,5 @@
 //! Batches and listings of shards that may have another mount as their writer, which has answered for changes that the
-//! store does not have yet. Each of them, also one that only reads, finds the writer's mark in the shard if there is
+//! store does not have yet. Each of them, also one that only reads, finds the writer's claim in the shard if there is
 //! one; then it has concluded nothing, and is sent again when the writer has let go.
 
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use crate::write_back::WriteBack;
 /// Why something must be sent again.
 pub(super) enum Hindrance {
     /// Another mount is the writer.
-    Writer { shard: ShardKey, mark: Bytes, wish: Wish },
-    /// The mark of this mount is another one than it thought, or is gone.
-    Mistaken { shard: ShardKey, mark: Option<Bytes> },
+    Writer { shard: ShardKey, claim: Bytes, wish: Wish },
+    /// The claim of this mount is another one than it thought, or is gone.
+    Mistaken { shard: ShardKey, claim: Option<Bytes> },
 }
 
 /// Batches with their numbers among those that were asked for, and whether they are guarded.
@@ -36,9 +36,9 @@ impl Delegations {
         }
         let batch = batch.clone();
         // Changes of what delegations cover are refused by the record of the holders.
-        let batch = match (only_reads || sending::is_change(&batch), self.shards.mark(shard)) {
+        let batch = match (only_reads || sending::is_change(&batch), self.shards.claim(shard)) {
             (true, _) => batch,
-            (false, Some(mark)) => batch.equals(keys::WRITER, mark),
+            (false, Some(claim)) => batch.equals(keys::WRITER, claim),
             (false, None) => batch.absent(keys::WRITER),
         };
         Some(batch.read(keys::WRITER))
@@ -59,30 +59,31 @@ impl Delegations {
         batch: &Batch,
         outcome: &mut Outcome,
     ) -> Option<Hindrance> {
-        let mark = outcome.values.pop().flatten();
+        let claim = outcome.values.pop().flatten();
         let only_reads = batch.only_reads();
         if !only_reads && outcome.applied() {
             return None;
         }
         let wish = if only_reads { Wish::Look } else { Wish::Change };
-        if let Some(mark) = mark.clone().filter(|mark| self.is_of_another(mark)) {
-            return Some(Hindrance::Writer { shard, mark, wish });
+        if let Some(claim) = claim.clone().filter(|claim| self.is_of_another(claim)) {
+            return Some(Hindrance::Writer { shard, claim, wish });
         }
         let own_check = Some(batch.checks.len());
         let is_guarded = !only_reads && !sending::is_change(batch);
         let is_mistaken = is_guarded && outcome.refused_by == own_check;
-        is_mistaken.then_some(Hindrance::Mistaken { shard, mark })
+        is_mistaken.then_some(Hindrance::Mistaken { shard, claim })
     }
 
-    fn is_of_another(&self, mark: &[u8]) -> bool {
-        !holders::others(mark, self.me()).is_empty()
+    fn is_of_another(&self, claim: &[u8]) -> bool {
+        !holders::others(claim, self.me()).is_empty()
     }
 
-    /// The mark of another mount in a page, where it begins a listing of a shard.
+    /// The claim of another mount in a page, where it begins a listing of a shard.
     fn hindrance_in(&self, shard: ShardKey, page: &Page) -> Option<Hindrance> {
-        let mark = page.fields.iter().find(|(field, _)| field == keys::WRITER);
-        let mark = mark.map(|(_, mark)| mark.clone()).filter(|mark| self.is_of_another(mark))?;
-        Some(Hindrance::Writer { shard, mark, wish: Wish::Look })
+        let claim = page.fields.iter().find(|(field, _)| field == keys::WRITER);
+        let claim =
+            claim.map(|(_, claim)| claim.clone()).filter(|claim| self.is_of_another(claim))?;
+        Some(Hindrance::Writer { shard, claim, wish: Wish::Look })
     }
 }
 
@@ -198,7 +199,7 @@ impl<S: Store> WriteBack<S> {
             let mut hindrances: Vec<_> = whole.iter().filter_map(found).collect();
             hindrances.extend(self.writers_of(cut.iter().map(|(_, shard)| *shard))?);
             if hindrances.is_empty() {
-                // A mark may have gone since its page was read, and what waited have come.
+                // A claim may have gone since its page was read, and what waited have come.
                 let again: Vec<_> = cut.iter().map(|(number, _)| shards[*number].clone()).collect();
                 let again = if again.is_empty() { Vec::new() } else { self.store.list(&again)? };
                 for ((number, _), page) in cut.into_iter().zip(again) {
@@ -221,11 +222,11 @@ impl<S: Store> WriteBack<S> {
             return Ok(Vec::new());
         }
         let outcomes = self.store.batches(&batches)?;
-        let marks = batches.iter().zip(outcomes).filter_map(|((shard, _), mut outcome)| {
-            let mark = outcome.take(0).filter(|mark| self.delegations.is_of_another(mark))?;
-            Some(Hindrance::Writer { shard: *shard, mark, wish: Wish::Look })
+        let claims = batches.iter().zip(outcomes).filter_map(|((shard, _), mut outcome)| {
+            let claim = outcome.take(0).filter(|claim| self.delegations.is_of_another(claim))?;
+            Some(Hindrance::Writer { shard: *shard, claim, wish: Wish::Look })
         });
-        Ok(marks.collect())
+        Ok(claims.collect())
     }
 
     /// Does something about what hindered, and waits a little where that takes time.
@@ -237,9 +238,9 @@ impl<S: Store> WriteBack<S> {
         let mut writers = Vec::new();
         for hindrance in hindrances {
             match hindrance {
-                Hindrance::Writer { shard, mark, wish } => writers.push((*shard, mark, *wish)),
-                Hindrance::Mistaken { shard, mark } => {
-                    self.delegations.shards.believe(*shard, mark.clone());
+                Hindrance::Writer { shard, claim, wish } => writers.push((*shard, claim, *wish)),
+                Hindrance::Mistaken { shard, claim } => {
+                    self.delegations.shards.believe(*shard, claim.clone());
                 }
             }
         }

@@ -83,7 +83,7 @@ impl<S: Store> WriteBack<S> {
     /// Keeps nothing any more, for good, and tells the store so.
     pub(crate) fn end_delegations(&self) {
         self.delegations.keeps.store(false, Ordering::SeqCst);
-        self.close_writing(self.delegations.shards.all_marked().into_iter(), None);
+        self.close_writing(self.delegations.shards.all_claimed().into_iter(), None);
         // No poll is under way from here on.
         let polled = self.delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.delegations.clock.steady();
@@ -196,7 +196,7 @@ impl<S: Store> WriteBack<S> {
         self.delegations.recalled.store(now.0, Ordering::Relaxed);
         let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
-            let shards = self.with_marked(&shards);
+            let shards = self.with_claimed(&shards);
             // Until the store has all that waits, the delegations go on.
             if !self.close_writing(shards.iter().copied(), None) {
                 return Ok(());
@@ -212,12 +212,12 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// Who changes something in a directory of which this mount is the writer works there, and gets all of it.
-    pub(super) fn with_marked(&self, shards: &BTreeSet<ShardKey>) -> BTreeSet<ShardKey> {
+    pub(super) fn with_claimed(&self, shards: &BTreeSet<ShardKey>) -> BTreeSet<ShardKey> {
         let Delegations { shards: all, per_directory, .. } = &*self.delegations;
         let directories: BTreeSet<_> = shards.iter().map(|shard| shard.directory).collect();
-        let marked =
-            directories.into_iter().flat_map(|directory| all.marked_of(directory, *per_directory));
-        marked.chain(shards.iter().copied()).collect()
+        let claimed =
+            directories.into_iter().flat_map(|directory| all.claimed_of(directory, *per_directory));
+        claimed.chain(shards.iter().copied()).collect()
     }
 
     /// Lets go where a poll hangs for so long that nothing is valid any more: others cannot ask, either.
@@ -285,13 +285,13 @@ impl<S: Store> WriteBack<S> {
 }
 
 impl Delegations {
-    /// Takes this mount off a record, if it is still that, and its mark with it; else its mark alone.
+    /// Takes this mount off a record, if it is still that, and its claim with it; else its claim alone.
     fn leaving(&self, shard: ShardKey, record: &[u8]) -> Batch {
         let rest = holders::without(record, |holder| holder.mount == self.me());
-        let batch = match (rest.len() < record.len(), self.shards.mark(shard)) {
+        let batch = match (rest.len() < record.len(), self.shards.claim(shard)) {
             (true, _) => replace(stands(Batch::new(), record), rest),
-            (false, Some(mark)) => {
-                Batch::new().equals(keys::WRITER, mark).delete(keys::WRITER).reclaims()
+            (false, Some(claim)) => {
+                Batch::new().equals(keys::WRITER, claim).delete(keys::WRITER).reclaims()
             }
             (false, None) => Batch::new(),
         };

@@ -5,7 +5,7 @@ use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, StripeWrite, Update
 
 use super::asking::Recall;
 use super::holders::{self, HOLDERS_MAX};
-use super::shards::{Entering, Marking};
+use super::shards::{Claiming, Entering};
 use super::{Delegations, IS_DELEGATION};
 use crate::keys;
 use crate::write_back::WriteBack;
@@ -31,7 +31,7 @@ struct Asked {
     /// This mount goes off the record with it.
     takes_off: bool,
     /// This mount becomes the writer with it.
-    marking: Option<Marking>,
+    claiming: Option<Claiming>,
 }
 
 /// Changes of shards under way.
@@ -137,20 +137,20 @@ impl Delegations {
             return self.change(shard, batch, &self.shards.holders(shard));
         };
         self.was_used(self.clock.steady());
-        let marking = self.marking(shard);
+        let claiming = self.claiming(shard);
         let batch = batch.clone().equals(keys::HOLDERS, record);
-        let batch = match &marking {
-            Some(marking) => batch.put(keys::WRITER, marking.mark.clone()),
+        let batch = match &claiming {
+            Some(claiming) => batch.put(keys::WRITER, claiming.claim.clone()),
             None => batch,
         };
-        Asked { batch: batch.read(keys::HOLDERS), is_sole: true, takes_off: false, marking }
+        Asked { batch: batch.read(keys::HOLDERS), is_sole: true, takes_off: false, claiming }
     }
 
     /// The batch of a change, which is refused while another mount keeps the shard, and takes this one
     /// off the record as it was seen last; but not a writer, who goes when the store has all that it answered for.
     fn change(&self, shard: ShardKey, batch: &Batch, record: &[u8]) -> Asked {
         let is_mine = !record.is_empty() && holders::others(record, self.me()).is_empty();
-        let stays = self.shards.mark(shard).is_some() && !clears(batch);
+        let stays = self.shards.claim(shard).is_some() && !clears(batch);
         let takes_off = is_mine && !stays;
         let batch = batch.clone();
         let batch = match is_mine {
@@ -161,7 +161,7 @@ impl Delegations {
             true => batch.delete(keys::HOLDERS).delete(keys::WRITER),
             false => batch,
         };
-        Asked { batch: batch.read(keys::HOLDERS), is_sole: false, takes_off, marking: None }
+        Asked { batch: batch.read(keys::HOLDERS), is_sole: false, takes_off, claiming: None }
     }
 
     /// The record that stood in the way of a change, if one did.
@@ -171,8 +171,8 @@ impl Delegations {
         self.shards.saw_holders(shard, &record);
         // Beside the record there may have been nothing.
         outcome.shard_was_empty |= asked.takes_off && outcome.applied();
-        if let Some(marking) = asked.marking.filter(|_| outcome.applied()) {
-            self.shards.marked(shard, marking);
+        if let Some(claiming) = asked.claiming.filter(|_| outcome.applied()) {
+            self.shards.claimed(shard, claiming);
         }
         if is_refused && asked.is_sole {
             self.end_sole(shard);

@@ -1,7 +1,7 @@
 //! The shards that this mount looks at while there is company: which of them are read-mostly, and the
 //! delegations that it has. Nothing here asks the store.
 
-mod marks;
+mod claims;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,8 +14,8 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Read};
 
 use super::Listing;
-pub(super) use marks::Marking;
-use marks::Writing;
+pub(super) use claims::Claiming;
+use claims::Writing;
 
 const STRIPES: usize = 256;
 /// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a delegation.
@@ -181,7 +181,7 @@ impl Shards {
         })
     }
 
-    /// Of delegations that are asked for, and of marks.
+    /// Of delegations that are asked for, and of claims.
     fn next_number(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::SeqCst) + 1
     }

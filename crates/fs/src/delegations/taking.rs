@@ -6,7 +6,7 @@ use tidefs_store::{Batch, Bytes, Store, StoreError, caller};
 
 use super::holders::{self, Holder};
 use super::sending::stands;
-use super::shards::{Entering, Marking};
+use super::shards::{Claiming, Entering};
 use super::{Delegations, IS_DELEGATION};
 use crate::keys::{self, header};
 use crate::write_back::WriteBack;
@@ -23,7 +23,7 @@ pub(crate) enum Taken {
 /// How a shard comes to be this mount's.
 enum Taking {
     /// It has its delegation, which came with looks; and becomes the writer where it is the only holder.
-    Has(u64, Option<(Bytes, Marking)>),
+    Has(u64, Option<(Bytes, Claiming)>),
     Enters(Entering),
 }
 
@@ -91,8 +91,8 @@ fn ask(taking: &Option<Taking>, myself: Holder, which: Taken) -> Batch {
                 false => batch,
             }
         }
-        Some(Taking::Has(_, Some((record, marking)))) => {
-            stands(batch, record).put(keys::WRITER, marking.mark.clone())
+        Some(Taking::Has(_, Some((record, claiming)))) => {
+            stands(batch, record).put(keys::WRITER, claiming.claim.clone())
         }
         Some(Taking::Has(_, None)) | None => batch,
     };
@@ -108,8 +108,8 @@ impl Delegations {
             Some(number) => {
                 let record = self.shards.holders(shard);
                 let is_only = holders::others(&record, self.me()).is_empty();
-                let marking = is_only.then(|| self.shards.marking_at_once(shard, self.myself()));
-                Some(Taking::Has(number, marking.flatten().map(|marking| (record, marking))))
+                let claiming = is_only.then(|| self.shards.claiming_at_once(shard, self.myself()));
+                Some(Taking::Has(number, claiming.flatten().map(|claiming| (record, claiming))))
             }
             None => {
                 let entering = match which {
@@ -127,16 +127,16 @@ impl Delegations {
     fn taken(&self, shard: ShardKey, taking: Taking, is_empty: bool, record: Bytes) -> Option<u64> {
         let delegation = match taking {
             // Where it has ended meanwhile nobody is known by it any more.
-            Taking::Has(number, marking) => {
-                if let Some((_, marking)) = marking.filter(|_| is_empty) {
-                    self.shards.marked(shard, marking);
+            Taking::Has(number, claiming) => {
+                if let Some((_, claiming)) = claiming.filter(|_| is_empty) {
+                    self.shards.claimed(shard, claiming);
                 }
                 Some(number).filter(|_| is_empty)
             }
             Taking::Enters(entering) if is_empty => {
                 let delegation = self.shards.entered(shard, &entering, record.clone());
                 if holders::others(&record, self.me()).is_empty() {
-                    self.shards.marked(shard, Marking { mark: record, asked: entering.asked });
+                    self.shards.claimed(shard, Claiming { claim: record, asked: entering.asked });
                 }
                 delegation
             }

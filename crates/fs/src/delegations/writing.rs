@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidefs_model::{ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Store, StoreError};
 
-use super::shards::Marking;
+use super::shards::Claiming;
 use super::{Delegations, IS_DELEGATION, holders};
 use crate::keys;
 use crate::membership::Membership;
@@ -39,13 +39,13 @@ impl Delegations {
         Some(Unseen { delegations: self, shard, era: number | IS_DELEGATION })
     }
 
-    /// The mark with which this mount becomes the writer of a shard that it is about to change as its only holder.
-    pub(super) fn marking(&self, shard: ShardKey) -> Option<Marking> {
+    /// The claim with which this mount becomes the writer of a shard that it is about to change as its only holder.
+    pub(super) fn claiming(&self, shard: ShardKey) -> Option<Claiming> {
         let now = self.clock.steady();
         if !self.keeps() || !self.is_valid(now) {
             return None;
         }
-        self.shards.marking(shard, now, self.myself())
+        self.shards.claiming(shard, now, self.myself())
     }
 }
 
@@ -92,30 +92,30 @@ impl<S: Store> WriteBack<S> {
     /// goes on as the holder that it is.
     pub(super) fn let_look(&self, asked: &BTreeSet<ShardKey>, now: Time) -> Result<(), StoreError> {
         let delegations = &self.delegations;
-        let all = self.with_marked(asked);
+        let all = self.with_claimed(asked);
         if !self.close_writing(all.iter().copied(), Some(now)) {
             return Ok(());
         }
-        let marks = self.marks_in(&all)?;
-        let drop_mark = |(shard, mark): &(ShardKey, Bytes)| {
-            let is_mine = Batch::new().equals(keys::WRITER, mark.clone());
+        let claims = self.claims_in(&all)?;
+        let drop_claim = |(shard, claim): &(ShardKey, Bytes)| {
+            let is_mine = Batch::new().equals(keys::WRITER, claim.clone());
             (*shard, is_mine.delete(keys::WRITER).reclaims())
         };
-        let batches: Vec<_> = marks.iter().map(drop_mark).collect();
+        let batches: Vec<_> = claims.iter().map(drop_claim).collect();
         if !batches.is_empty() {
             self.store.batches(&batches)?;
         }
-        marks.iter().for_each(|(shard, mark)| delegations.shards.unmarked(*shard, mark));
+        claims.iter().for_each(|(shard, claim)| delegations.shards.unclaimed(*shard, claim));
         Ok(())
     }
 
-    /// The marks of this mount in shards: as it knows them, else as the store has them.
-    fn marks_in(&self, shards: &BTreeSet<ShardKey>) -> Result<Vec<(ShardKey, Bytes)>, StoreError> {
+    /// The claims of this mount in shards: as it knows them, else as the store has them.
+    fn claims_in(&self, shards: &BTreeSet<ShardKey>) -> Result<Vec<(ShardKey, Bytes)>, StoreError> {
         let delegations = &self.delegations;
-        let known = shards.iter().map(|shard| (*shard, delegations.shards.mark(*shard)));
-        let (known, unknown): (Vec<_>, Vec<_>) = known.partition(|(_, mark)| mark.is_some());
-        let mut marks: Vec<_> =
-            known.into_iter().filter_map(|(shard, mark)| Some((shard, mark?))).collect();
+        let known = shards.iter().map(|shard| (*shard, delegations.shards.claim(*shard)));
+        let (known, unknown): (Vec<_>, Vec<_>) = known.partition(|(_, claim)| claim.is_some());
+        let mut claims: Vec<_> =
+            known.into_iter().filter_map(|(shard, claim)| Some((shard, claim?))).collect();
         let read = Batch::new().read(keys::WRITER);
         let asked: Vec<_> = unknown.iter().map(|(shard, _)| (*shard, read.clone())).collect();
         if !asked.is_empty() {
@@ -124,9 +124,9 @@ impl<S: Store> WriteBack<S> {
                 .iter()
                 .zip(outcomes)
                 .filter_map(|((shard, _), mut outcome)| Some((*shard, outcome.take(0)?)));
-            let is_mine = |mark: &[u8]| holders::others(mark, delegations.me()).is_empty();
-            marks.extend(found.filter(|(_, mark)| is_mine(mark)));
+            let is_mine = |claim: &[u8]| holders::others(claim, delegations.me()).is_empty();
+            claims.extend(found.filter(|(_, claim)| is_mine(claim)));
         }
-        Ok(marks)
+        Ok(claims)
     }
 }

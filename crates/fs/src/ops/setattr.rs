@@ -16,7 +16,7 @@ use crate::table::{Inherited, Node};
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
-const MODE_BITS: u32 = 0o7777;
+pub(super) const MODE_BITS: u32 = 0o7777;
 
 impl<S: Store> Fs<S> {
     /// Changes attributes and answers what they are then.
@@ -28,6 +28,14 @@ impl<S: Store> Fs<S> {
     ) -> Result<Attr, Error> {
         let node = self.table.get(ino)?;
         let reference = node.reference();
+        if self.amend(&node, changes) {
+            let inode = self.fetch(reference)?;
+            return Ok(self.attr_of(reference, &inode));
+        }
+        if node.kind == Kind::File && node.is_open() && changes.size.is_none() {
+            // It was made too early, if it is a new one.
+            self.close_predictor.was_written_again();
+        }
         if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.end_capabilities(&node)?;
         }
@@ -176,7 +184,7 @@ fn lends_privileges(mode: u32) -> bool {
     without_privileges(mode) != mode
 }
 
-fn without_privileges(mode: u32) -> u32 {
+pub(super) fn without_privileges(mode: u32) -> u32 {
     let group = if mode & GROUP_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
     mode & !(SET_USER_ID | group)
 }

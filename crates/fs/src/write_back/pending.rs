@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, ShardKey};
 
-use super::{Change, GROUP};
+use super::{Change, Creation, GROUP};
 
 /// Changes that are not yet made, at most; whoever comes then makes its own at once.
 const CHANGES_MAX: usize = 16 * GROUP;
@@ -121,6 +121,26 @@ impl Pending {
         let state = self.state();
         let mut slots = state.shards.get(&shard).into_iter().flatten();
         slots.any(|slot| slot.waits_to_make(ino))
+    }
+
+    /// Has a file that still waits to be made made otherwise; `then` is given how before anybody can make it.
+    /// `false`: it is made, or being made.
+    pub fn amend(
+        &self,
+        shard: ShardKey,
+        ino: Ino,
+        amend: impl FnOnce(&mut Creation),
+        then: impl FnOnce(&Change),
+    ) -> bool {
+        let mut state = self.state();
+        let mut slots = state.shards.get_mut(&shard).into_iter().flatten();
+        let Some(slot) = slots.find(|slot| slot.waits_to_make(ino)) else { return false };
+        let Change::Creation(creation) = &*slot.change else { return false };
+        let mut creation = creation.clone();
+        amend(&mut creation);
+        slot.change = Arc::new(Change::Creation(creation));
+        then(&slot.change);
+        true
     }
 
     /// Takes the change that makes this file, if it still waits.

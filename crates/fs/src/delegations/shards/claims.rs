@@ -19,7 +19,7 @@ const SOLE_CHANGES: u32 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     /// What this mount has put into the shard as its writer and not taken away since: it may be there.
-    mark: Option<Bytes>,
+    claim: Option<Bytes>,
     /// Work under way that relies on it that nobody looks.
     relying: u32,
     /// Counts those who wanted to look or change something.
@@ -31,14 +31,14 @@ pub(super) struct Writing {
 impl Writing {
     /// The shard may be forgotten.
     pub fn is_idle(&self) -> bool {
-        self.mark.is_none() && self.relying == 0
+        self.claim.is_none() && self.relying == 0
     }
 }
 
-/// A mark on its way to the store.
+/// A claim on its way to the store.
 #[derive(Debug)]
-pub(in crate::delegations) struct Marking {
-    pub mark: Bytes,
+pub(in crate::delegations) struct Claiming {
+    pub claim: Bytes,
     /// How often others had asked before.
     pub asked: u64,
 }
@@ -75,57 +75,57 @@ impl Shards {
     }
 
     /// What the store may have of this mount as the writer of a shard.
-    pub fn mark(&self, shard: ShardKey) -> Option<Bytes> {
-        self.stripe(shard).shards.get(&shard)?.writing.mark.clone()
+    pub fn claim(&self, shard: ShardKey) -> Option<Bytes> {
+        self.stripe(shard).shards.get(&shard)?.writing.claim.clone()
     }
 
-    /// A mark is to be put into a shard of which this mount has the delegation.
-    pub fn marking_at_once(&self, shard: ShardKey, myself: Holder) -> Option<Marking> {
+    /// A claim is to be put into a shard of which this mount has the delegation.
+    pub fn claiming_at_once(&self, shard: ShardKey, myself: Holder) -> Option<Claiming> {
         let stripe = self.stripe(shard);
         let watched = stripe.shards.get(&shard)?;
-        let may = watched.delegation.is_some() && watched.writing.mark.is_none();
-        let mark = || holders::with(&[], myself, self.next_number());
-        may.then(|| Marking { mark: mark(), asked: watched.writing.asked })
+        let may = watched.delegation.is_some() && watched.writing.claim.is_none();
+        let claim = || holders::with(&[], myself, self.next_number());
+        may.then(|| Claiming { claim: claim(), asked: watched.writing.asked })
     }
 
     /// The same with the next change, where nobody has looked for a while.
-    pub fn marking(&self, shard: ShardKey, now: Time, myself: Holder) -> Option<Marking> {
+    pub fn claiming(&self, shard: ShardKey, now: Time, myself: Holder) -> Option<Claiming> {
         let stripe = self.stripe(shard);
         let watched = stripe.shards.get(&shard)?;
         let writing = &watched.writing;
         let is_free = writing.looked_at.is_none_or(|(at, pause)| now - at >= pause);
         let changes = watched.delegation.as_ref().map_or(0, |delegation| delegation.sole_changes);
-        let may = changes >= SOLE_CHANGES && writing.mark.is_none() && is_free;
+        let may = changes >= SOLE_CHANGES && writing.claim.is_none() && is_free;
         drop(stripe);
-        if may { self.marking_at_once(shard, myself) } else { None }
+        if may { self.claiming_at_once(shard, myself) } else { None }
     }
 
-    /// The store has a mark of this mount, which is the writer unless somebody has asked for the shard meanwhile.
-    pub fn marked(&self, shard: ShardKey, marking: Marking) {
+    /// The store has a claim of this mount, which is the writer unless somebody has asked for the shard meanwhile.
+    pub fn claimed(&self, shard: ShardKey, claiming: Claiming) {
         let mut stripe = self.stripe(shard);
         let Some(watched) = stripe.watch(shard) else { return };
-        watched.writing.mark = Some(marking.mark);
+        watched.writing.claim = Some(claiming.claim);
         if let Some(delegation) = &mut watched.delegation {
-            delegation.writes_back = watched.writing.asked == marking.asked;
+            delegation.writes_back = watched.writing.asked == claiming.asked;
         }
     }
 
     /// The store has this of this mount as the writer of a shard, or nothing.
-    pub fn believe(&self, shard: ShardKey, mark: Option<Bytes>) {
+    pub fn believe(&self, shard: ShardKey, claim: Option<Bytes>) {
         let mut stripe = self.stripe(shard);
         let Some(watched) = stripe.watch(shard) else { return };
-        if mark.is_none()
+        if claim.is_none()
             && let Some(delegation) = &mut watched.delegation
         {
             delegation.writes_back = false;
         }
-        watched.writing.mark = mark;
+        watched.writing.claim = claim;
     }
 
-    /// The store has a mark no more.
-    pub fn unmarked(&self, shard: ShardKey, mark: &[u8]) {
+    /// The store has a claim no more.
+    pub fn unclaimed(&self, shard: ShardKey, claim: &[u8]) {
         if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
-            watched.writing.mark.take_if(|there| *there == mark);
+            watched.writing.claim.take_if(|there| *there == claim);
         }
     }
 
@@ -147,19 +147,19 @@ impl Shards {
         }
     }
 
-    /// All shards that the store may have a mark of this mount in.
-    pub fn all_marked(&self) -> Vec<ShardKey> {
-        let marked = |stripe: &std::sync::Mutex<super::Stripe>| {
+    /// All shards that the store may have a claim of this mount in.
+    pub fn all_claimed(&self) -> Vec<ShardKey> {
+        let claimed = |stripe: &std::sync::Mutex<super::Stripe>| {
             let stripe = super::lock(stripe);
-            let marked = stripe.shards.iter().filter(|(_, it)| it.writing.mark.is_some());
-            marked.map(|(shard, _)| *shard).collect::<Vec<_>>()
+            let claimed = stripe.shards.iter().filter(|(_, it)| it.writing.claim.is_some());
+            claimed.map(|(shard, _)| *shard).collect::<Vec<_>>()
         };
-        self.stripes.iter().flat_map(marked).collect()
+        self.stripes.iter().flat_map(claimed).collect()
     }
 
-    /// Of a directory's shards, those that the store may have a mark of this mount in.
-    pub fn marked_of(&self, directory: Ino, shards: u16) -> Vec<ShardKey> {
+    /// Of a directory's shards, those that the store may have a claim of this mount in.
+    pub fn claimed_of(&self, directory: Ino, shards: u16) -> Vec<ShardKey> {
         let all = (0..shards).map(|index| ShardKey { directory, index });
-        all.filter(|shard| self.mark(*shard).is_some()).collect()
+        all.filter(|shard| self.claim(*shard).is_some()).collect()
     }
 }
