@@ -1,6 +1,7 @@
 //! Mounts with company that answer from what they have read, and others that change it.
 
 mod gone;
+mod listing;
 mod meanwhile;
 mod sole;
 mod story;
@@ -118,20 +119,6 @@ struct Over<'a>(&'a AtomicBool);
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-impl Mount {
-    fn readdir_all(&self, directory: Ino) -> Vec<(Vec<u8>, u32)> {
-        let handle = self.opendir(directory).expect("opened");
-        let mut found = Vec::new();
-        self.readdir_plus(handle, 2, &mut |entry, attr| {
-            found.push((entry.name.clone(), attr.mode));
-            true
-        })
-        .expect("listed");
-        self.releasedir(handle).expect("closed");
-        found
     }
 }
 
