@@ -185,6 +185,8 @@ impl Delegations {
         self.identity.begin(mount, term);
         // Whoever was about to enter under the name of before is too late.
         self.end_all();
+        // What is left in the store is not this mount's any more.
+        self.shards.all_claimed().iter().for_each(|shard| self.shards.believe(*shard, None));
     }
 
     fn me(&self) -> MountId {

@@ -25,6 +25,8 @@ const STRIPES_MAX: usize = 8;
 /// What the record is to say.
 struct Commit {
     size: u64,
+    /// The size that the record had before.
+    before: u64,
     /// `None`: what the file will be made with says so.
     changed: Option<Time>,
 }
@@ -38,20 +40,23 @@ impl<S: Store> Striped<S> {
             return self.settle();
         };
         let Record { store, home, .. } = &self.record;
-        let both = store.while_unseen(*home, membership, |_| self.send_both(&group, &commit));
-        // With a lost reply nobody knows.
-        let applied = match &both {
-            Some((_, Ok(_) | Err(Error::Store(StoreError::Indeterminate { .. })))) => true,
-            Some((_, Err(_))) | None => false,
-        };
+        let both = store.while_unseen(*home, membership, |_| {
+            let (written, committed) = self.send_both(&group, &commit);
+            // Nobody may see a size without its bytes, whether or not they arrive in the end.
+            let taken_back = match written {
+                Ok(()) => Ok(()),
+                Err(_) => self.take_back(&commit, &committed),
+            };
+            (written, committed, taken_back)
+        });
         match both {
-            Some((Ok(()), Ok(stored))) => {
+            Some((Ok(()), Ok(stored), _)) => {
                 self.state().commits_up_to(commit.size);
                 self.let_go(group);
                 self.note_commit(stored, commit.changed);
                 drop(order);
             }
-            Some((Ok(()), Err(error))) => {
+            Some((Ok(()), Err(error), _)) => {
                 let arrived = group.iter().map(|_| Ok(())).collect();
                 self.end_sends(group, arrived);
                 if !matches!(error, Error::Store(StoreError::Full { .. })) {
@@ -59,12 +64,14 @@ impl<S: Store> Striped<S> {
                 }
                 drop(order);
             }
-            Some((Err(_), _)) | None => {
+            Some((Err(_), _, taken_back)) => {
                 drop(order);
                 self.send_begun(group);
-                if applied {
-                    self.take_back(&commit)?;
-                }
+                taken_back?;
+            }
+            None => {
+                drop(order);
+                self.send_begun(group);
             }
         }
         self.settle()
@@ -87,7 +94,7 @@ impl<S: Store> Striped<S> {
         }
         state.begin_commit(u64::MAX);
         // Under one lock: what is written from here on is not among the bytes, nor part of the size.
-        let commit = Commit { size: state.pending_end(), changed };
+        let commit = Commit { size: state.pending_end(), before: state.stored.size, changed };
         for &index in &indices {
             state.call_due(index);
         }
@@ -107,15 +114,25 @@ impl<S: Store> Striped<S> {
         catch_unwind(both).unwrap_or_else(|_| (Err(panicked()), Err(panicked().into())))
     }
 
-    /// The record counts bytes that did not arrive.
-    fn take_back(&self, commit: &Commit) -> Result<(), Error> {
-        let _order = self.committing();
-        let size = self.state().size();
-        if size < commit.size {
-            let resized = self.record.resize(size, commit.size, None, self.path.clock.now())?;
-            let (Resized::Done(stored) | Resized::Changed(stored)) = resized;
-            self.adopt(&mut self.state(), stored);
+    /// The record counts bytes that did not arrive, if it was changed: it says again what it said before.
+    fn take_back(&self, commit: &Commit, committed: &Result<Stored, Error>) -> Result<(), Error> {
+        let may_count = match committed {
+            Ok(_) => true,
+            // With a lost reply nobody knows.
+            Err(error) => matches!(error, Error::Store(StoreError::Indeterminate { .. })),
+        };
+        if !may_count || commit.before >= commit.size {
+            return Ok(());
         }
-        Ok(())
+        let now = self.path.clock.now();
+        match self.record.resize(commit.before, commit.size, None, now) {
+            Ok(Resized::Done(stored) | Resized::Changed(stored)) => {
+                self.adopt(&mut self.state(), stored);
+                Ok(())
+            }
+            // It was not made.
+            Err(Error::Stale) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
