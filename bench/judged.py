@@ -22,6 +22,8 @@ SHOWN = [
 ]
 # Microseconds of all that serves, on one mount and one node.
 PROCESSOR_US = {"create": 250, "read": 90}
+# Of a node, for each file.
+REPLIES = {"one": {"unpack": 1.5}, "idle": {"create": 1.5, "unpack": 1.5}}
 JOINS_MS = {"the second": 100, "another": 100, "sixteen at once": 1000}
 HANDS_MS = {"median": 2, "99th": 10}
 
@@ -52,6 +54,9 @@ def goals(rounds: list[dict]) -> Iterator[Goal]:
             yield f"{operation}: {who} over {over}", [own / floor for own, floor in pairs], at_least, bar
     for operation, bar in PROCESSOR_US.items():
         yield f"{operation}: processor, us", each("one", operation, "processor_us"), at_most, bar
+    for who, bars in REPLIES.items():
+        for operation, bar in bars.items():
+            yield f"{operation}: {who}, replies", each(who, operation, "replies"), at_most, bar
     for act in ("stat", "create"):
         for what, bar in HANDS_MS.items():
             part = {"median": 0.5, "99th": 0.99}[what]

@@ -12,6 +12,7 @@ counts.  Ratios are taken within a round, and their median counts; the range sta
   `looked at`: the same with a mount each.
 - `idle`: another mount is there and does nothing; `taken over`: it works in a directory of the first mount.
 - `four mounts`: in one directory; `four mounts apart`: in a directory each, as `four apart` is on one mount.
+- `unpack`, in `one` and `idle`: tar makes files with owners, modes and times.
 - hands: a directory goes to and fro between two mounts; what the first look and the first change take.
 - with --rivals: `GlusterFS looked at`, `MooseFS looked at`: the same on two mounts of one of their volumes.
 - a mount joins one that has just worked, another joins two, sixteen join one at once, and seventeen rest.
@@ -21,8 +22,11 @@ counts.  Ratios are taken within a round, and their median counts; the range sta
 
 import argparse
 import contextlib
+import io
 import statistics
+import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from dataclasses import asdict
@@ -39,6 +43,8 @@ REST_SECONDS = 5
 JOINING = 16
 HANDS = 100
 FILES_A_HAND = 5
+UNPACKED_BYTES = 3000
+UNPACK_SECONDS_MAX = 300
 PINNED = frozenset([max(ALL)])
 
 
@@ -70,10 +76,31 @@ class Work:
             time.sleep(SETTLES_SECONDS)
         return meter.of(answers)
 
+    def unpack(self, archive: Path, mount: Path) -> Figure:
+        """Files with attributes of their own, in a directory that tar makes."""
+        with Meter(self.served) as meter:
+            began = time.monotonic_ns()
+            tar = ["tar", "--extract", "--same-owner", "--file", archive, "--directory", mount]
+            subprocess.run(tar, check=True, timeout=UNPACK_SECONDS_MAX)
+            ended = time.monotonic_ns()
+            time.sleep(SETTLES_SECONDS)
+        return meter.of([{"count": self.files, "began": began, "ended": ended}])
+
     def all(self, act: str, at: list[tuple[Program, Path]]) -> list[dict]:
         for number, (program, directory) in enumerate(at):
             program.order(act, directory, prefix=f"{number}-", files=self.files)
         return [program.answer() for program, _ in at]
+
+
+def archive_of(files: int, path: Path) -> Path:
+    """Of one directory with so many small files of somebody else."""
+    with tarfile.open(path, "w") as archive:
+        for number in range(files):
+            member = tarfile.TarInfo(f"unpacked/{number}")
+            member.size, member.mode, member.mtime = UNPACKED_BYTES, 0o640, 1_000_000_000 + number
+            member.uid = member.gid = 1000
+            archive.addfile(member, io.BytesIO(bytes(UNPACKED_BYTES)))
+    return path
 
 
 @contextlib.contextmanager
@@ -186,11 +213,15 @@ def on_nodes(options, folder: Path, workers: list[Program]) -> dict:
         found = on_one_mount("one", one, served, workers, options)
         found["four apart"] = apart([one] * 4, served, workers, options)
         found["together"] = looked_at([one] * 2, served, workers, options)
+        archive = archive_of(options.files, folder / "files.tar")
+        with new_directory(workers[0], one / "tar") as directory:
+            found["one"]["unpack"] = Work(served, options.files).unpack(archive, directory)
         # The first mount has worked until now.
         joins = {"the second": it.join(1)}
         served = it.served()
         with new_directory(workers[0], one / "idle") as directory:
             found["idle"] = Work(served, options.files).measure([(workers[0], directory)])
+            found["idle"]["unpack"] = Work(served, options.files).unpack(archive, directory)
         found["taken over"] = taken_over(it.mounts, served, workers, options)
         found["looked at"] = looked_at(it.mounts, served, workers, options)
         handed = hands(it.mounts, workers)
