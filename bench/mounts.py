@@ -23,6 +23,7 @@ counts.  Ratios are taken within a round, and their median counts; the range sta
 import argparse
 import contextlib
 import io
+import shutil
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,7 @@ REST_SECONDS = 5
 JOINING = 16
 HANDS = 100
 FILES_A_HAND = 5
+UNPACKED = "unpacked"
 UNPACKED_BYTES = 3000
 UNPACK_SECONDS_MAX = 300
 PINNED = frozenset([max(ALL)])
@@ -84,6 +86,7 @@ class Work:
             subprocess.run(tar, check=True, timeout=UNPACK_SECONDS_MAX)
             ended = time.monotonic_ns()
             time.sleep(SETTLES_SECONDS)
+        shutil.rmtree(mount / UNPACKED)
         return meter.of([{"count": self.files, "began": began, "ended": ended}])
 
     def all(self, act: str, at: list[tuple[Program, Path]]) -> list[dict]:
@@ -96,7 +99,7 @@ def archive_of(files: int, path: Path) -> Path:
     """Of one directory with so many small files of somebody else."""
     with tarfile.open(path, "w") as archive:
         for number in range(files):
-            member = tarfile.TarInfo(f"unpacked/{number}")
+            member = tarfile.TarInfo(f"{UNPACKED}/{number}")
             member.size, member.mode, member.mtime = UNPACKED_BYTES, 0o640, 1_000_000_000 + number
             member.uid = member.gid = 1000
             archive.addfile(member, io.BytesIO(bytes(UNPACKED_BYTES)))

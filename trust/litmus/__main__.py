@@ -32,6 +32,7 @@ import rest  # noqa: E402
 import stopped  # noqa: E402
 import trees  # noqa: E402
 import winners  # noqa: E402
+import worked  # noqa: E402
 from host_clock import stepping  # noqa: E402
 from mounted import STORES, TIDEFS, Mounted  # noqa: E402
 from race import Broken, Race  # noqa: E402
@@ -45,7 +46,7 @@ EARLY_NS = {"embedded": 10_000_000}
 # How many nodes there are at most while they come and go.
 NODES_MAX = 3
 
-FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, trees, stopped]
+FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, worked, trees, stopped]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
 
 

@@ -16,6 +16,7 @@ mod asking;
 mod gone;
 mod guarding;
 mod holders;
+mod moving;
 mod recalls;
 mod sending;
 mod shards;

@@ -56,7 +56,7 @@ pub use data::{AppendedAt, Outgrown};
 pub use error::Error;
 pub use fs::Fs;
 pub use layout::{Layout, PLACEMENT};
-pub use lifetimes::{KernelCache, Lifetimes, Standing};
+pub use lifetimes::{AskedName, KernelCache, Lifetimes, Standing};
 pub use locks::Wait;
 pub use membership::{Admission, Admitted, LIFETIME_MAX};
 pub use ops::{

@@ -1,8 +1,9 @@
 //! For how long the kernel of a mount may answer from what it was told.
 //!
 //! While the mount is alone it makes every change itself. With company what is under [delegations](crate::delegations)
-//! has a lifetime, too, but for names: a kernel can be made to forget attributes, and it hands out names
-//! that it is made to forget as if they were gone. Attributes of open files have none, since this mount
+//! has a lifetime, too: attributes under any, names where this mount is the writer, since a kernel can be made to
+//! look at them again only while nobody of this mount is at work in the directory and waits for another one.
+//! Attributes of open files have none, since this mount
 //! knows more of them than the store; nor have, alone, those of open files into which programs may store
 //! through maps past this mount.
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidefs_model::{Ino, ShardKey};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::Store;
 
 use crate::attr::Kind;
@@ -35,7 +36,31 @@ pub struct Standing {
     granted: u64,
 }
 
-/// The attributes that the kernel of a mount keeps.
+/// How long after an answer a program's thread may count the life of what it was told, at most: until it runs again.
+pub(crate) const SETTLE: Duration = Duration::from_millis(500);
+/// After that the kernel has no lifetime any more of a name that it was told.
+pub(crate) const NAME_LAPSE: Duration = LIFETIME_MAX.saturating_add(SETTLE);
+
+/// A name that the kernel asks for, or has made.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedName<'n> {
+    pub parent: Ino,
+    pub name: &'n [u8],
+    /// The thread that asks; 0 where it is not known.
+    pub thread: u32,
+    /// It holds the directory's lock until it has taken the answer in, as whoever makes a name does.
+    pub is_locked: bool,
+}
+
+/// When the kernel was told a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ToldName {
+    pub at: Time,
+    /// Who may take it in late, without the directory's lock.
+    pub late: Option<u32>,
+}
+
+/// What the kernel of a mount keeps.
 pub trait KernelCache: Send + Sync {
     /// Returns when all answers with a lifetime that are about to be handed to the kernel have been.
     fn wait_for_answers(&self);
@@ -44,6 +69,17 @@ pub trait KernelCache: Send + Sync {
     fn forget(&self, ino: Ino) -> bool;
     /// Asks the kernel to give up inodes that no program uses. It may not, and says so by forgetting none.
     fn prune(&self, inos: &[Ino]);
+    /// Names can be given lifetimes with company, since they can be ended.
+    fn expires_names(&self) -> bool {
+        false
+    }
+    /// Returns when threads have taken in the answers that they were given; or after `at_most`.
+    fn wait_until_taken_in(&self, _threads: &[u32], _at_most: Duration) {}
+    /// Has the kernel look at names again before it answers from them. Each waits for those who are at work in the
+    /// directory. `false`: that took longer than `at_most`.
+    fn expire_names(&self, _names: Vec<(Ino, Box<[u8]>)>, _at_most: Duration) -> bool {
+        true
+    }
 }
 
 impl<S: Store> Fs<S> {
@@ -106,6 +142,43 @@ impl<S: Store> Fs<S> {
         }
         let attr = self.lifetime_under_delegations(ino, before).unwrap_or_default();
         Lifetimes { attr, ..Lifetimes::default() }
+    }
+
+    /// The same with a name that leads to the inode, or to none.
+    pub fn lifetimes_of_name(
+        &self,
+        asked: &AskedName<'_>,
+        ino: Option<Ino>,
+        before: Standing,
+    ) -> Lifetimes {
+        let lifetimes = match ino {
+            Some(ino) => self.lifetimes_of(ino, before),
+            None => self.lifetimes_since(before),
+        };
+        if before.alone.is_some() {
+            return lifetimes;
+        }
+        let entry = self.lifetime_as_writer(asked, ino, before).unwrap_or_default();
+        Lifetimes { entry, negative: entry, ..lifetimes }
+    }
+
+    fn lifetime_as_writer(
+        &self,
+        asked: &AskedName<'_>,
+        ino: Option<Ino>,
+        before: Standing,
+    ) -> Option<Duration> {
+        let delegations = &self.store.delegations;
+        if !delegations.may_tell_names() || matches!(asked.name, b"." | b"..") {
+            return None;
+        }
+        // Of a name that it does not have a kernel asks under the directory's lock.
+        let is_new =
+            || ino.and_then(|ino| self.table.find(ino)).is_none_or(|it| it.was_just_found());
+        let late = (!asked.is_locked && !is_new()).then_some(asked.thread);
+        let left = delegations.validity_left()?.min(LIFETIME_MAX);
+        let shard = self.shard_of(asked.parent, asked.name);
+        delegations.tell_name(shard, asked.name, late, before.granted).then_some(left)
     }
 
     /// A program may be storing into a map of a file that the kernel serves by itself.

@@ -8,6 +8,7 @@
 //! A panic in a request is logged and answered with an input/output error; the mount lives on.
 
 mod convert;
+mod expiring;
 mod kernel;
 mod listing;
 mod lock_family;
@@ -40,6 +41,7 @@ use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 use reply::Answers;
 
 pub use convert::{GENERATION, absence, open_mode};
+pub use expiring::serve as send_expired;
 pub use kernel::{Kernel, forgets_attributes, negotiate};
 pub use reply::served_flags;
 

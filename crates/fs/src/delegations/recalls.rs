@@ -225,6 +225,7 @@ impl<S: Store> WriteBack<S> {
     pub(crate) fn let_go_of_lapsed(&self) {
         let delegations = &self.delegations;
         let now = delegations.clock.steady();
+        delegations.shards.sweep_names(now);
         if delegations.solitude.time_alone(now).is_none() && !delegations.is_valid(now) {
             self.let_go_of_all();
         }

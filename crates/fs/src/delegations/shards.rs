@@ -2,6 +2,7 @@
 //! delegations that it has. Nothing here asks the store.
 
 mod claims;
+mod names;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,6 +17,8 @@ use tidefs_store::{Batch, Bytes, Outcome, Read};
 use super::Listing;
 pub(super) use claims::Claiming;
 use claims::Writing;
+pub(super) use names::Held;
+use names::Names;
 
 const STRIPES: usize = 256;
 /// With 256 stripes some tens of thousands, each of which takes a hundred bytes, and more with a delegation.
@@ -44,6 +47,8 @@ pub(super) struct Shards {
     asked: AtomicU64,
     /// How many were granted.
     granted: AtomicU64,
+    /// How many names of which the kernel was told are noted.
+    names_told: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -66,12 +71,15 @@ struct Watched {
     holders: Bytes,
     delegation: Option<Box<Delegation>>,
     writing: Writing,
+    names: Names,
 }
 
 #[derive(Debug)]
 struct Delegation {
     number: u64,
-    /// How many were granted until then, with this one, or until this mount last changed something under it.
+    /// How many were granted until then, with this one.
+    entered: u64,
+    /// The same, or when this mount last changed something under it.
     granted: u64,
     /// Inodes whose attributes the kernel was told, and when.
     told: HashMap<Ino, Time>,
@@ -112,6 +120,7 @@ impl Shards {
             held: AtomicUsize::new(0),
             asked: AtomicU64::new(0),
             granted: AtomicU64::new(0),
+            names_told: AtomicUsize::new(0),
         }
     }
 
@@ -221,6 +230,7 @@ impl Shards {
         let granted = self.granted.fetch_add(1, Ordering::SeqCst) + 1;
         let delegation = Delegation {
             number: entering.number,
+            entered: granted,
             granted,
             told: HashMap::new(),
             listed: None,

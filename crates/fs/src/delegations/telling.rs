@@ -14,7 +14,7 @@ use tidefs_store::Bytes;
 
 use super::shards::{Ended, Shards};
 use super::{Delegations, LAPSE_MS};
-use crate::lifetimes::KernelCache;
+use crate::lifetimes::{KernelCache, NAME_LAPSE, SETTLE, ToldName};
 
 /// Between two tries, and so many that no lifetime is left after them.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -57,6 +57,44 @@ impl Delegations {
     pub(crate) fn tell(&self, shard: ShardKey, ino: Ino, granted: u64) -> bool {
         let now = self.clock.steady();
         self.shards.tell(shard, ino, granted, now, || self.is_valid(self.clock.steady()))
+    }
+
+    /// Whether the kernel may be told names with company.
+    pub(crate) fn may_tell_names(&self) -> bool {
+        self.may_tell() && self.kernel_expires_names()
+    }
+
+    pub(super) fn kernel_expires_names(&self) -> bool {
+        self.told.get().is_some_and(|told| told.cache.expires_names())
+    }
+
+    /// The kernel is about to be told a name, or that there is none, that came from this shard since so many delegations
+    /// were granted. `late`: a thread that may take it in without the directory's lock. `false`: this mount is not
+    /// the writer of the shard, or there is no room to note what the kernel has.
+    pub(crate) fn tell_name(
+        &self,
+        shard: ShardKey,
+        name: &[u8],
+        late: Option<u32>,
+        granted: u64,
+    ) -> bool {
+        let told = ToldName { at: self.clock.steady(), late };
+        self.shards.tell_name(shard, name, told, granted, || self.is_valid(self.clock.steady()))
+    }
+
+    /// Has the kernel look again at the names of shards that it was told, of which this mount is the writer no longer.
+    /// Returns then, or when no lifetime is left that it was told.
+    pub(super) fn expire_names(&self, shards: impl Iterator<Item = ShardKey>) {
+        let Some(kernel) = self.told.get() else { return };
+        let now = self.clock.steady();
+        let in_shard = |shard: ShardKey| {
+            let names = self.shards.take_names(shard, now);
+            names.into_iter().map(move |(name, told)| (shard.directory, name, told))
+        };
+        let names: Vec<_> = shards.flat_map(in_shard).collect();
+        if !names.is_empty() {
+            kernel.expire_names(names, now);
+        }
     }
 
     /// This mount is about to change shards: their delegations end, and none is taken until that is done.
@@ -114,6 +152,24 @@ impl Delegations {
 }
 
 impl Told {
+    fn expire_names(&self, names: Vec<(Ino, Box<[u8]>, ToldName)>, now: Time) {
+        self.cache.wait_for_answers();
+        let late = names.iter().filter_map(|(_, _, told)| Some((told.late?, told.at)));
+        let late: Vec<_> = late.filter(|(_, at)| now - *at < SETTLE).collect();
+        if let Some(last) = late.iter().map(|(_, at)| *at).max() {
+            let mut threads: Vec<_> = late.iter().map(|(thread, _)| *thread).collect();
+            threads.sort_unstable();
+            threads.dedup();
+            self.cache.wait_until_taken_in(&threads, SETTLE.saturating_sub(now - last));
+        }
+        let last = names.iter().map(|(_, _, told)| told.at).max().unwrap_or(now);
+        let left = NAME_LAPSE.saturating_sub(now - last);
+        let names = names.into_iter().map(|(parent, name, _)| (parent, name)).collect();
+        if !self.cache.expire_names(names, left) {
+            tracing::debug!("names of the kernel have lapsed, since somebody is at work there");
+        }
+    }
+
     /// Returns when the kernel has forgotten, or when no lifetime is left that it was told.
     fn forget(&self, mut inos: Vec<Ino>) {
         self.cache.wait_for_answers();

@@ -75,6 +75,7 @@ impl<S: Store> WriteBack<S> {
     ) -> bool {
         let delegations = &self.delegations;
         shards.clone().for_each(|shard| delegations.shards.stop_writing_back(shard, looks));
+        delegations.expire_names(shards.clone());
         let begun = delegations.now();
         for shard in shards.clone() {
             while delegations.shards.is_relied_on(shard) {

@@ -65,6 +65,7 @@ impl<S: Store> Fs<S> {
         check_name(new_name)?;
         let old = self.place(parent, name);
         let new = self.place(new_parent, new_name);
+        let _moves = self.store.delegations.begin_moves(&old, &new, mode)?;
         let done = self.rename_places(&old, &new, mode);
         self.hints.drop_of(&[&old, &new]);
         done

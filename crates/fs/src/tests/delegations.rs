@@ -3,6 +3,7 @@
 mod gone;
 mod listing;
 mod meanwhile;
+mod named;
 mod sole;
 mod story;
 mod taken;

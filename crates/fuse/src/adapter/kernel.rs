@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use tidefs_fs::{KernelCache, Lifetimes};
 use tidefs_model::Ino;
 
+use super::expiring;
 use crate::latency::Latencies;
 use crate::passthrough::kernel_release;
 
@@ -39,11 +41,14 @@ pub struct Kernel {
     passthrough: AtomicBool,
     drops_written_pages: AtomicBool,
     maps_past_pages: AtomicBool,
+    expires_names: AtomicBool,
     answers: RwLock<()>,
     over: AtomicBool,
     requests: AtomicUsize,
     notifier: OnceLock<Notifier>,
     connection: OnceLock<OwnedFd>,
+    /// To the thread that has it look at names again.
+    expiring: OnceLock<SyncSender<expiring::Batch>>,
     /// How long each of them took.
     pub latencies: Latencies,
 }
@@ -89,6 +94,15 @@ impl Kernel {
         // There is one session, hence one notifier.
         let _ = self.notifier.set(notifier);
         let _ = self.connection.set(connection);
+    }
+
+    /// What is to be done by the thread that has the kernel look at names again, and the way to the kernel; to be asked
+    /// for once, before the first request.
+    pub fn expired(&self) -> Option<(Receiver<expiring::Batch>, OwnedFd)> {
+        let connection = self.connection.get()?.try_clone().ok()?;
+        let (thread, batches) = expiring::channel();
+        self.expiring.set(thread).ok()?;
+        Some((batches, connection))
     }
 
     /// Has the kernel drop what it keeps of a file: bytes and attributes. Waits for reads of the
@@ -178,6 +192,22 @@ impl KernelCache for Kernel {
             tracing::debug!(%error, "the kernel gives up no inodes");
         }
     }
+
+    fn expires_names(&self) -> bool {
+        self.expires_names.load(Ordering::Relaxed) && self.expiring.get().is_some()
+    }
+
+    fn wait_until_taken_in(&self, threads: &[u32], at_most: Duration) {
+        expiring::wait_until_taken_in(threads, at_most);
+    }
+
+    fn expire_names(&self, names: Vec<(Ino, Box<[u8]>)>, at_most: Duration) -> bool {
+        if self.over.load(Ordering::SeqCst) {
+            return true;
+        }
+        let thread = self.expiring.get();
+        thread.is_some_and(|thread| expiring::expire(thread, names, at_most))
+    }
 }
 
 /// Asks the kernel to give up inodes, as far as nobody uses them.
@@ -245,6 +275,8 @@ pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) 
     kernel.drops_written_pages.store(drops_written_pages, Ordering::Relaxed);
     let maps_past_pages = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
     kernel.maps_past_pages.store(maps_past_pages, Ordering::Relaxed);
+    let expires_names = config.add_capabilities(InitFlags::FUSE_HAS_EXPIRE_ONLY).is_ok();
+    kernel.expires_names.store(expires_names, Ordering::Relaxed);
     keep_default_if_refused(config.set_max_write(REQUEST_BYTES_MAX));
     keep_default_if_refused(config.set_max_background(BACKGROUND_REQUESTS_MAX));
     if passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {

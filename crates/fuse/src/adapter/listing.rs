@@ -10,6 +10,7 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{GENERATION, file_attr, file_type, shorter};
+use super::reply::Kept;
 
 /// Entries with attributes of one answer, at most: one less than the file system reads in a round, so
 /// that the one that is too many does not cost another.
@@ -64,7 +65,7 @@ impl<S: Store> Adapter<S> {
     ) {
         let inos: Vec<_> = entries.iter().map(|(_, attr)| attr.ino).collect();
         let fs = Arc::clone(&self.fs);
-        self.answers.answer_of(before, inos, None, move |lifetimes| {
+        self.answers.answer_of(before, inos, Kept::default(), move |lifetimes| {
             let lifetime = shorter(lifetimes);
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);

@@ -13,7 +13,7 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{caller, kind_of_mode, rename_mode, xattr_mode};
-use super::reply::reply_empty;
+use super::reply::{self, reply_empty};
 
 /// A name in a directory.
 type Name<'a> = (Ino, &'a OsStr);
@@ -28,7 +28,8 @@ impl<S: Store> Adapter<S> {
         reply: ReplyEntry,
     ) {
         let (caller, name) = (caller(by), name.as_bytes().to_vec());
-        self.make(by, "mknod", reply, move |fs| {
+        let made = reply::Name::made(by, parent, &name);
+        self.make(by, "mknod", made, reply, move |fs| {
             let kind = kind_of_mode(mode).ok_or(Error::Invalid)?;
             fs.mknod(caller, parent, &name, kind, mode & 0o7777, device)
         });
@@ -42,7 +43,8 @@ impl<S: Store> Adapter<S> {
         reply: ReplyEntry,
     ) {
         let (caller, name) = (caller(by), name.as_bytes().to_vec());
-        self.make(by, "mkdir", reply, move |fs| fs.mkdir(caller, parent, &name, mode));
+        let made = reply::Name::made(by, parent, &name);
+        self.make(by, "mkdir", made, reply, move |fs| fs.mkdir(caller, parent, &name, mode));
     }
 
     pub(super) fn make_symlink(
@@ -54,7 +56,8 @@ impl<S: Store> Adapter<S> {
     ) {
         let (caller, name) = (caller(by), name.as_bytes().to_vec());
         let target = target.as_bytes().to_vec();
-        self.make(by, "symlink", reply, move |fs| fs.symlink(caller, parent, &name, &target));
+        let made = reply::Name::made(by, parent, &name);
+        self.make(by, "symlink", made, reply, move |fs| fs.symlink(caller, parent, &name, &target));
     }
 
     pub(super) fn link_file(
@@ -65,18 +68,20 @@ impl<S: Store> Adapter<S> {
         reply: ReplyEntry,
     ) {
         let name = name.as_bytes().to_vec();
-        self.make(by, "link", reply, move |fs| fs.link(number, parent, &name));
+        let made = reply::Name::made(by, parent, &name);
+        self.make(by, "link", made, reply, move |fs| fs.link(number, parent, &name));
     }
 
     fn make(
         &self,
         by: &Request,
         what: &'static str,
+        name: reply::Name,
         reply: ReplyEntry,
         make: impl Fn(&Fs<S>) -> Result<Entry, Error> + Send + 'static,
     ) {
         let (before, answers) = (self.fs.standing(), self.answers.clone());
-        let answer = move |made| answers.reply_entry(reply, before, made);
+        let answer = move |made| answers.reply_entry(reply, before, name, made);
         self.run_or_leave(by, what, &[], move |fs, _| make(fs), answer);
     }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FopenFlags, INodeNo, ReplyAttr, ReplyCreate,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 use tidefs_fs::{
-    Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown, Standing, StatFs,
+    AskedName, Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown,
+    Standing, StatFs,
 };
 use tidefs_model::Ino;
 use tidefs_store::Store;
@@ -33,6 +34,44 @@ pub struct Answers<S: Store> {
     backings: Arc<Backings>,
 }
 
+/// What of an answer the kernel may keep with company.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The attributes of an inode.
+    ino: Option<Ino>,
+    name: Option<Name>,
+}
+
+impl From<Ino> for Kept {
+    fn from(ino: Ino) -> Kept {
+        Kept { ino: Some(ino), name: None }
+    }
+}
+
+/// A name that the kernel asks for, or makes.
+#[derive(Debug)]
+pub struct Name {
+    parent: Ino,
+    name: Vec<u8>,
+    thread: u32,
+    is_made: bool,
+}
+
+impl Name {
+    pub fn looked_up(by: &Request, parent: Ino, name: &[u8]) -> Name {
+        Name { parent, name: name.to_vec(), thread: by.pid(), is_made: false }
+    }
+
+    pub fn made(by: &Request, parent: Ino, name: &[u8]) -> Name {
+        Name { is_made: true, ..Name::looked_up(by, parent, name) }
+    }
+
+    fn asked(&self) -> AskedName<'_> {
+        let Name { parent, name, thread, is_made } = self;
+        AskedName { parent: *parent, name, thread: *thread, is_locked: *is_made }
+    }
+}
+
 impl<S: Store> Clone for Answers<S> {
     fn clone(&self) -> Answers<S> {
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
@@ -46,13 +85,14 @@ impl<S: Store> Answers<S> {
         Answers { fs, kernel, misplaced, backings: Arc::default() }
     }
 
-    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino` are
-    /// kept with company; of several inodes, or of none, nothing is then. No such answer is
-    /// under way when [`Kernel::wait_for_answers`] returns.
-    pub(super) fn answer(&self, before: Standing, ino: Option<Ino>, send: impl FnOnce(&Lifetimes)) {
-        let lifetimes = || match ino {
-            Some(ino) => self.fs.lifetimes_of(ino, before),
-            None => self.fs.lifetimes_since(before),
+    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino`, and the
+    /// name that was asked for, are kept with company; of several inodes, or of none, nothing is then. No such
+    /// answer is under way when [`Kernel::wait_for_answers`] returns.
+    pub(super) fn answer(&self, before: Standing, kept: &Kept, send: impl FnOnce(&Lifetimes)) {
+        let lifetimes = || match (&kept.name, kept.ino) {
+            (Some(name), ino) => self.fs.lifetimes_of_name(&name.asked(), ino, before),
+            (None, Some(ino)) => self.fs.lifetimes_of(ino, before),
+            (None, None) => self.fs.lifetimes_since(before),
         };
         self.kernel.answer(lifetimes, send);
     }
@@ -63,20 +103,20 @@ impl<S: Store> Answers<S> {
         &self,
         before: Standing,
         inos: impl IntoIterator<Item = Ino>,
-        kept: Option<Ino>,
+        kept: Kept,
         send: impl FnOnce(&Lifetimes) + Send + 'static,
     ) {
         let outgrown = inos.into_iter().filter_map(|ino| Some((ino, self.fs.outgrown(ino)?)));
         let outgrown: Vec<_> = outgrown.collect();
         if outgrown.is_empty() {
-            return self.answer(before, kept, send);
+            return self.answer(before, &kept, send);
         }
         let files: Vec<_> =
             outgrown.iter().map(|(ino, outgrown)| (INodeNo(ino.0), outgrown.from)).collect();
         let own = self.clone();
         let answer = move || {
             outgrown.into_iter().for_each(|(ino, outgrown)| own.has_dropped(ino, outgrown));
-            own.answer(before, kept, send);
+            own.answer(before, &kept, send);
         };
         self.misplaced.drop_before(&files, Box::new(answer));
     }
@@ -103,11 +143,13 @@ impl<S: Store> Answers<S> {
         &self,
         reply: ReplyEntry,
         before: Standing,
+        name: Name,
         result: Result<Entry, Errno>,
     ) {
         match result {
             Ok(Entry { attr }) => {
-                self.answer_of(before, [attr.ino], Some(attr.ino), move |lifetimes| {
+                let kept = Kept { ino: Some(attr.ino), name: Some(name) };
+                self.answer_of(before, [attr.ino], kept, move |lifetimes| {
                     let attr = file_attr(&attr);
                     reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
                 })
@@ -121,17 +163,20 @@ impl<S: Store> Answers<S> {
         &self,
         reply: ReplyEntry,
         before: Standing,
+        name: Name,
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Err(Errno::ENOENT) => self.answer(before, None, |lifetimes| {
-                if lifetimes.negative.is_zero() {
-                    reply.error(Errno::ENOENT);
-                } else {
-                    reply.entry(&lifetimes.negative, &absence(), GENERATION);
-                }
-            }),
-            other => self.reply_entry(reply, before, other),
+            Err(Errno::ENOENT) => {
+                self.answer(before, &Kept { ino: None, name: Some(name) }, |lifetimes| {
+                    if lifetimes.negative.is_zero() {
+                        reply.error(Errno::ENOENT);
+                    } else {
+                        reply.entry(&lifetimes.negative, &absence(), GENERATION);
+                    }
+                });
+            }
+            other => self.reply_entry(reply, before, name, other),
         }
     }
 
@@ -142,7 +187,7 @@ impl<S: Store> Answers<S> {
         result: Result<Attr, Errno>,
     ) {
         match result {
-            Ok(attr) => self.answer_of(before, [attr.ino], Some(attr.ino), move |lifetimes| {
+            Ok(attr) => self.answer_of(before, [attr.ino], attr.ino.into(), move |lifetimes| {
                 reply.attr(&lifetimes.attr, &file_attr(&attr));
             }),
             Err(error) => reply.error(error),
@@ -175,7 +220,7 @@ impl<S: Store> Answers<S> {
         let attr = file_attr(&entry.attr);
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
         let flags = self.own_flags(entry.attr.ino, mode, &opened);
-        self.answer(before, None, |lifetimes| {
+        self.answer(before, &Kept::default(), |lifetimes| {
             let lifetime = shorter(lifetimes);
             created(reply, &lifetime, &attr, handle, flags, mode, backing);
         });

@@ -20,7 +20,7 @@ use super::Adapter;
 use super::convert::{ino, is_ordinary, open_mode, seek, set_time, space_mode};
 use super::kernel::negotiate;
 use super::locks::Asked;
-use super::reply::{reply_empty, reply_statfs, reply_xattr};
+use super::reply::{Name, reply_empty, reply_statfs, reply_xattr};
 use super::writing::Write;
 use crate::errno;
 
@@ -37,7 +37,8 @@ impl<S: Store> Filesystem for Adapter<S> {
         let _turn = self.turns.begin();
         let before = self.fs.standing();
         let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
-        self.answers.reply_looked_up(reply, before, found);
+        let asked = Name::looked_up(by, ino(parent), name.as_bytes());
+        self.answers.reply_looked_up(reply, before, asked, found);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {

@@ -1,6 +1,6 @@
 //! The threads that do the file system's housekeeping. One keeps the registration alive and makes the
 //! kernel forget; another one does what a node that does not answer may hold up; the third lets go of what
-//! other mounts want to change.
+//! other mounts want to change, and the fourth has the kernel look at names again then.
 //!
 //! When another mount joins, nothing that the kernel keeps may be valid at the next tick, which lets
 //! the other one begin. What the kernel keeps has a short life, and this thread sleeps as long: a kernel
@@ -9,7 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 use fuser::INodeNo;
@@ -17,7 +17,7 @@ use tidefs_fs::{KernelCache, LIFETIME_MAX};
 
 use super::Served;
 use super::worker::Worker;
-use crate::adapter::Kernel;
+use crate::adapter::{Kernel, send_expired};
 
 const TICK: Duration = Duration::from_millis(100);
 /// Others wait for so long at most to be heard, while this mount keeps anything.
@@ -30,9 +30,9 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Ticker {
-    workers: [Worker; 3],
+    workers: Vec<Worker>,
     /// The threads end when they are dropped.
-    stop: Option<[Sender<()>; 3]>,
+    stop: Option<[Sender<()>; 4]>,
 }
 
 impl Ticker {
@@ -40,9 +40,10 @@ impl Ticker {
         let (stop, stopped) = mpsc::channel();
         let (stop_too, stopped_too) = mpsc::channel();
         let (stop_answering_recalls, recalls_stopped) = mpsc::channel();
+        let (stop_names, names_stopped) = mpsc::channel();
         let (keeping_up, answering_recalls) = (served.clone(), served.clone());
         let dropping = kernel.clone();
-        let forgetting = Forgetting { served, kernel };
+        let forgetting = Forgetting { served, kernel: kernel.clone() };
         let beat = Worker::spawn("tidefs-tick", move || {
             let mut healthy = true;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
@@ -60,14 +61,21 @@ impl Ticker {
         let polled = Worker::spawn("tidefs-recalls", move || {
             answer_recalls(&*answering_recalls, &recalls_stopped)
         })?;
-        let stop = Some([stop, stop_too, stop_answering_recalls]);
-        Ok(Ticker { workers: [beat, keep_up, polled], stop })
+        let mut workers = vec![beat, keep_up, polled];
+        if let Some((batches, connection)) = kernel.expired() {
+            let is_stopped = move || names_stopped.try_recv() == Err(TryRecvError::Disconnected);
+            workers.push(Worker::spawn("tidefs-names", move || {
+                send_expired(&batches, &connection, is_stopped);
+            })?);
+        }
+        let stop = Some([stop, stop_too, stop_answering_recalls, stop_names]);
+        Ok(Ticker { workers, stop })
     }
 
     /// Waits for the threads to end, each for a bounded time.
     pub fn stop(&mut self, at_most: Duration) {
         self.stop = None;
-        let have_ended = self.workers.each_ref().map(|worker| worker.wait(at_most));
+        let have_ended = self.workers.iter().map(|worker| worker.wait(at_most)).collect::<Vec<_>>();
         if have_ended.contains(&false) {
             tracing::warn!("a housekeeping thread hangs and is left behind");
         }

@@ -9,14 +9,14 @@ use super::{Company, Mount, look, make};
 use crate::tests::bed::{ME, WRITE};
 use crate::{Error, Handle, RenameMode, keys};
 
-struct Bed {
-    company: Company,
-    directory: Ino,
+pub(super) struct Bed {
+    pub(super) company: Company,
+    pub(super) directory: Ino,
 }
 
 impl Bed {
     /// A directory that the first of two mounts has made, and in which it answers early.
-    fn new() -> Bed {
+    pub(super) fn new() -> Bed {
         let company = Company::of(2);
         let [first, second] = &company.mounts[..] else { unreachable!() };
         let directory = first.mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
@@ -28,21 +28,21 @@ impl Bed {
         bed
     }
 
-    fn first(&self) -> &Mount {
+    pub(super) fn first(&self) -> &Mount {
         &self.company.mounts[0]
     }
 
-    fn second(&self) -> &Mount {
+    pub(super) fn second(&self) -> &Mount {
         &self.company.mounts[1]
     }
 
     /// Makes a file that is not closed.
-    fn create(&self, name: &[u8]) -> Result<(Ino, Handle), Error> {
+    pub(super) fn create(&self, name: &[u8]) -> Result<(Ino, Handle), Error> {
         let made = self.first().create(ME, self.directory, name, 0o600, WRITE);
         made.map(|(entry, opened)| (entry.attr.ino, opened.handle))
     }
 
-    fn close(&self, (_, handle): (Ino, Handle)) {
+    pub(super) fn close(&self, (_, handle): (Ino, Handle)) {
         self.first().flush(handle).and(self.first().release(handle)).expect("closed");
     }
 
@@ -60,7 +60,7 @@ impl Bed {
     }
 
     /// What the second mount does while the first answers recalls.
-    fn beside<T>(&self, work: impl FnOnce(&Mount) -> T) -> T {
+    pub(super) fn beside<T>(&self, work: impl FnOnce(&Mount) -> T) -> T {
         let both = [self.first(), self.second()];
         self.company.while_answering_recalls(&both, || work(self.second()))
     }

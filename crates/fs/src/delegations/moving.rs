@@ -1,0 +1,74 @@
+//! Names that move while the kernel may have them with a lifetime, which goes with them to where they are then.
+//!
+//! Where this mount is the writer in both directories the new name is noted as told. Where it is not, the kernel has to
+//! look at the name again first: a rename that answers `ESTALE` is tried by the kernel once more, with all of its
+//! names looked at anew, and these answers have no lifetime.
+
+use std::time::Duration;
+
+use tidefs_model::ShardKey;
+
+use super::Delegations;
+use super::shards::Held;
+use crate::entry::Place;
+use crate::error::Error;
+use crate::lifetimes::{NAME_LAPSE, ToldName};
+use crate::ops::RenameMode;
+
+/// Names are told no more until this is dropped.
+pub(crate) struct Moves<'d> {
+    delegations: &'d Delegations,
+    names: Vec<(ShardKey, &'d [u8])>,
+    /// The kernel has to look at them first.
+    come_again: bool,
+}
+
+impl Drop for Moves<'_> {
+    fn drop(&mut self) {
+        let again = self.come_again.then(|| self.delegations.now());
+        let shards = &self.delegations.shards;
+        self.names.iter().for_each(|(shard, name)| shards.end_move(*shard, name, again));
+    }
+}
+
+impl Delegations {
+    /// A rename is about to take place.
+    ///
+    /// # Errors
+    /// [`Error::Stale`], once: the kernel has to look at the name first.
+    pub(crate) fn begin_moves<'d>(
+        &'d self,
+        old: &'d Place,
+        new: &'d Place,
+        mode: RenameMode,
+    ) -> Result<Option<Moves<'d>>, Error> {
+        let now = self.now();
+        if !self.kernel_expires_names() || self.solitude.time_alone(now).is_some() {
+            return Ok(None);
+        }
+        let back = (mode == RenameMode::Exchange).then_some((new, old));
+        let mut moves = Moves { delegations: self, names: Vec::new(), come_again: false };
+        for (from, to) in [Some((old, new)), back].into_iter().flatten() {
+            let held = self.shards.begin_move(from.shard, &from.name, now);
+            moves.names.push((from.shard, &from.name));
+            match held {
+                Held::No => {}
+                Held::Told(told) if self.goes_along(to, told) => {}
+                Held::Told(_) => moves.come_again = true,
+                Held::StillTold(told) if self.goes_along(to, told) => {}
+                // Whoever asks does not look again.
+                Held::StillTold(told) => self.wait_until_lapsed(told),
+            }
+        }
+        if moves.come_again { Err(Error::Stale) } else { Ok(Some(moves)) }
+    }
+
+    fn goes_along(&self, to: &Place, told: ToldName) -> bool {
+        self.shards.name_moves(to.shard, &to.name, told)
+    }
+
+    fn wait_until_lapsed(&self, told: ToldName) {
+        let left = NAME_LAPSE.saturating_sub(self.now() - told.at);
+        std::thread::sleep(left.min(Duration::from_secs(2)));
+    }
+}

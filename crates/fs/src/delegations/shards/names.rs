@@ -1,0 +1,165 @@
+//! The names that the kernel was told of shards of which this mount is the writer, and those that are about to move.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidefs_model::{ShardKey, Time};
+
+use super::{Shards, Watched, lock};
+use crate::lifetimes::{NAME_LAPSE, ToldName};
+
+/// Names of a mount of which the kernel may have lifetimes; each takes some hundred bytes. More have none.
+const NAMES_MAX: usize = 65_536;
+/// How long a name that is about to move is told no more, after its kernel was asked to look at it again.
+const LOOKED_AT_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// A shard's names are looked through for old ones when there are as many, and then when they are twice those left.
+const SWEEP_FROM: usize = 64;
+
+/// Of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    told: HashMap<Box<[u8]>, ToldName>,
+    sweep_at: usize,
+    moving: HashMap<Box<[u8]>, Moving>,
+}
+
+#[derive(Debug, Default)]
+struct Moving {
+    /// Renames of it.
+    under_way: u32,
+    /// One was refused, and comes again until then.
+    comes_again: Time,
+}
+
+/// How far the kernel has a name that is about to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::delegations) enum Held {
+    /// It looks at it again before it answers from it.
+    No,
+    /// It was told it.
+    Told(ToldName),
+    /// It was told it, and has not looked at it again, as it should have.
+    StillTold(ToldName),
+}
+
+impl Names {
+    fn is_moving(&self, name: &[u8], now: Time) -> bool {
+        let moving = self.moving.get(name);
+        moving.is_some_and(|moving| moving.under_way > 0 || now < moving.comes_again)
+    }
+
+    /// How many were too old to matter.
+    fn sweep(&mut self, now: Time) -> usize {
+        let before = self.told.len();
+        self.told.retain(|_, told| now - told.at < NAME_LAPSE);
+        self.moving.retain(|_, moving| moving.under_way > 0 || now < moving.comes_again);
+        self.sweep_at = (2 * self.told.len()).max(SWEEP_FROM);
+        before - self.told.len()
+    }
+}
+
+impl Watched {
+    fn may_tell_names(&self, granted: u64) -> bool {
+        let delegation = self.delegation.as_ref();
+        delegation.is_some_and(|it| it.writes_back && it.entered <= granted)
+    }
+}
+
+impl Shards {
+    /// Notes that the kernel will have a name, or that there is none, of a shard of which this mount was the writer when
+    /// so many delegations were granted. `false`: it was not, or there is no room.
+    pub fn tell_name(
+        &self,
+        shard: ShardKey,
+        name: &[u8],
+        told: ToldName,
+        granted: u64,
+        is_valid: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return false };
+        if watched.names.is_moving(name, told.at) {
+            // With this answer the kernel has it without a lifetime.
+            let was_told = watched.names.told.remove(name).is_some();
+            self.names_told.fetch_sub(usize::from(was_told), Ordering::Relaxed);
+            return false;
+        }
+        watched.may_tell_names(granted) && is_valid() && self.note(&mut watched.names, name, told)
+    }
+
+    /// `false`: there is no room.
+    fn note(&self, names: &mut Names, name: &[u8], told: ToldName) -> bool {
+        if let Some(there) = names.told.get_mut(name) {
+            *there = told;
+            return true;
+        }
+        let is_full = || self.names_told.load(Ordering::Relaxed) >= NAMES_MAX;
+        if names.told.len() >= names.sweep_at || is_full() {
+            self.names_told.fetch_sub(names.sweep(told.at), Ordering::Relaxed);
+        }
+        if is_full() {
+            return false;
+        }
+        self.names_told.fetch_add(1, Ordering::Relaxed);
+        names.told.insert(name.into(), told);
+        true
+    }
+
+    /// The names of a shard that the kernel may still answer from; nobody tells it more meanwhile.
+    pub fn take_names(&self, shard: ShardKey, now: Time) -> Vec<(Box<[u8]>, ToldName)> {
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return Vec::new() };
+        let told = std::mem::take(&mut watched.names.told);
+        self.names_told.fetch_sub(told.len(), Ordering::Relaxed);
+        told.into_iter().filter(|(_, told)| now - told.at < NAME_LAPSE).collect()
+    }
+
+    /// Gives up names that were told long ago, where there are many.
+    pub fn sweep_names(&self, now: Time) {
+        if self.names_told.load(Ordering::Relaxed) < NAMES_MAX / 2 {
+            return;
+        }
+        for stripe in &self.stripes {
+            let swept: usize =
+                lock(stripe).shards.values_mut().map(|watched| watched.names.sweep(now)).sum();
+            self.names_told.fetch_sub(swept, Ordering::Relaxed);
+        }
+    }
+
+    /// A name is about to move: it is told no more until [`Shards::end_move`].
+    pub fn begin_move(&self, shard: ShardKey, name: &[u8], now: Time) -> Held {
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.watch(shard) else { return Held::No };
+        let moving = watched.names.moving.entry(name.into()).or_default();
+        moving.under_way += 1;
+        let was_refused = now < moving.comes_again;
+        match watched.names.told.get(name).filter(|told| now - told.at < NAME_LAPSE) {
+            Some(told) if was_refused => Held::StillTold(*told),
+            Some(told) => Held::Told(*told),
+            None => Held::No,
+        }
+    }
+
+    /// What the kernel was told of a name goes with it to a new one. `false`: this mount is not the writer there.
+    pub fn name_moves(&self, shard: ShardKey, name: &[u8], told: ToldName) -> bool {
+        let mut stripe = self.stripe(shard);
+        let watched = stripe.shards.get_mut(&shard);
+        let watched = watched.filter(|watched| watched.may_tell_names(u64::MAX));
+        watched.is_some_and(|watched| self.note(&mut watched.names, name, told))
+    }
+
+    /// `again`: it was refused then, and comes again when the kernel has looked at the name.
+    pub fn end_move(&self, shard: ShardKey, name: &[u8], again: Option<Time>) {
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return };
+        let Entry::Occupied(mut moving) = watched.names.moving.entry(name.into()) else { return };
+        moving.get_mut().under_way -= 1;
+        match again {
+            Some(now) => moving.get_mut().comes_again = now + LOOKED_AT_AGAIN_MAX,
+            None if moving.get().under_way == 0 => drop(moving.remove()),
+            None => {}
+        }
+    }
+}
