@@ -22,6 +22,7 @@ mod sending;
 mod shards;
 mod taking;
 mod telling;
+mod told_alone;
 mod writing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -45,6 +46,7 @@ use recalls::RecallPoll;
 use shards::Shards;
 pub(crate) use taking::Taken;
 use telling::Told;
+use told_alone::ToldAlone;
 
 /// How long after the beginning of a poll what is kept is valid.
 const VALIDITY: Duration = Duration::from_secs(1);
@@ -83,6 +85,8 @@ pub(crate) struct Delegations {
     crowded: Mutex<BTreeSet<ShardKey>>,
     /// Where the kernel of this mount may keep attributes.
     told: OnceLock<Told>,
+    /// What it was told while this mount was alone.
+    told_alone: ToldAlone,
     /// Held while delegations end and the kernel forgets what it was told under them.
     ending: Mutex<()>,
 }
@@ -128,6 +132,7 @@ impl Delegations {
             others: Mutex::default(),
             crowded: Mutex::default(),
             told: OnceLock::new(),
+            told_alone: ToldAlone::new(),
             ending: Mutex::default(),
         }
     }

@@ -305,6 +305,11 @@ impl<S: Store> Fs<S> {
         news
     }
 
+    /// Another mount waits for this one to say that it shares: [`Fs::beat`] and [`Fs::keep_up`] are to be called soon.
+    pub fn is_about_to_share(&self) -> bool {
+        self.membership.is_about_to_share()
+    }
+
     /// The rest of the housekeeping, to be called as often; without it no other mount can start. A node
     /// that does not answer may hold it up, so the registration must not wait for it.
     pub fn keep_up(&self) {

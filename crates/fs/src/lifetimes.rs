@@ -82,6 +82,13 @@ pub trait KernelCache: Send + Sync {
     }
 }
 
+impl Standing {
+    /// This mount was the only one.
+    pub fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+}
+
 impl<S: Store> Fs<S> {
     /// The kernel may be told to keep attributes with company, from here on; to be called once at most.
     pub fn set_kernel_cache(&self, cache: Arc<dyn KernelCache>) {
@@ -124,12 +131,17 @@ impl<S: Store> Fs<S> {
     }
 
     /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
-    /// changed it and left.
+    /// changed it and left. What the kernel is told with them is to be noted ([`Fs::told_listing`]).
     pub fn lifetimes_since(&self, before: Standing) -> Lifetimes {
         match before.alone {
             Some(alone) if self.time_alone() == Some(alone) => self.lifetimes(),
             _ => Lifetimes::default(),
         }
+    }
+
+    /// The kernel was told names of a directory, and the attributes of what they lead to, in a listing.
+    pub fn told_listing(&self, directory: Ino, names: Vec<(Ino, Vec<u8>)>) {
+        self.store.delegations.tell_listing(directory, names);
     }
 
     /// The same of an inode's attributes, which the kernel will be made to forget. No answer with them may be
@@ -138,6 +150,9 @@ impl<S: Store> Fs<S> {
         if before.alone.is_some() {
             let lifetimes = self.lifetimes_since(before);
             let attr = if self.changes_silently(ino) { Duration::ZERO } else { lifetimes.attr };
+            if !attr.is_zero() {
+                self.store.delegations.tell_inode_alone(ino);
+            }
             return Lifetimes { attr, ..lifetimes };
         }
         let attr = self.lifetime_under_delegations(ino, before).unwrap_or_default();
@@ -155,27 +170,37 @@ impl<S: Store> Fs<S> {
             Some(ino) => self.lifetimes_of(ino, before),
             None => self.lifetimes_since(before),
         };
+        // Of a name that it does not have a kernel asks under the directory's lock.
+        let is_new =
+            || ino.and_then(|ino| self.table.find(ino)).is_none_or(|it| it.was_just_found());
+        let late = (!asked.is_locked && !is_new()).then_some(asked.thread);
         if before.alone.is_some() {
+            if !lifetimes.entry.is_zero() {
+                // Of its attributes is taken note already.
+                self.store.delegations.tell_name_alone(asked.parent, asked.name, late);
+            }
             return lifetimes;
         }
-        let entry = self.lifetime_as_writer(asked, ino, before).unwrap_or_default();
+        let entry = self.lifetime_as_writer(asked, late, before).unwrap_or_default();
         Lifetimes { entry, negative: entry, ..lifetimes }
+    }
+
+    /// Another mount is about to start: ends the lifetimes of what the kernel was told while this one was alone, as far as
+    /// that can be done. Answers how long until the others have lapsed.
+    pub fn end_lifetimes(&self) -> Duration {
+        self.store.delegations.end_told_alone()
     }
 
     fn lifetime_as_writer(
         &self,
         asked: &AskedName<'_>,
-        ino: Option<Ino>,
+        late: Option<u32>,
         before: Standing,
     ) -> Option<Duration> {
         let delegations = &self.store.delegations;
         if !delegations.may_tell_names() || matches!(asked.name, b"." | b"..") {
             return None;
         }
-        // Of a name that it does not have a kernel asks under the directory's lock.
-        let is_new =
-            || ino.and_then(|ino| self.table.find(ino)).is_none_or(|it| it.was_just_found());
-        let late = (!asked.is_locked && !is_new()).then_some(asked.thread);
         let left = delegations.validity_left()?.min(LIFETIME_MAX);
         let shard = self.shard_of(asked.parent, asked.name);
         delegations.tell_name(shard, asked.name, late, before.granted).then_some(left)

@@ -37,7 +37,7 @@ pub(crate) use register::{Member, QUESTION, members, remove};
 pub use solitude::Solitude;
 pub(crate) use watch::Watch;
 
-/// How long names and attributes live in a kernel, at most. A mount that joins waits for so long.
+/// How long names and attributes live in a kernel, at most.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(1);
 /// How long what holds alone may be relied on after the store said last that nobody had come.
 pub const LIFETIME_ALONE: Duration = Duration::from_secs(10);

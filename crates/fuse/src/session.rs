@@ -35,7 +35,7 @@ use worker::Worker;
 
 /// Longer than a mount that died without a word holds others up.
 const ADMISSION_WAIT: Duration = Duration::from_secs(30);
-const ADMISSION_POLL: Duration = Duration::from_millis(50);
+const ADMISSION_POLL: Duration = Duration::from_millis(10);
 /// How long the server may take to notice that its mount is gone.
 const SERVER_WAIT: Duration = Duration::from_secs(10);
 /// The same for a mount that programs still use, before and after its connection is cut.
@@ -49,6 +49,14 @@ const TICKER_WAIT: Duration = Duration::from_secs(10);
 pub(crate) trait Served: Send + Sync {
     /// `true`: the kernel must forget names and attributes before the next call.
     fn beat(&self) -> Result<bool, Error>;
+    /// Ends lifetimes of what the kernel was told, and answers how long until the others have lapsed.
+    fn end_lifetimes(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// Another mount waits for the next calls.
+    fn is_about_to_share(&self) -> bool {
+        false
+    }
     /// Housekeeping that may have to wait.
     fn keep_up(&self);
     /// Files of which the kernel is to drop its pages.
@@ -72,6 +80,14 @@ pub(crate) trait Served: Send + Sync {
 impl<S: Store> Served for Fs<S> {
     fn beat(&self) -> Result<bool, Error> {
         Fs::beat(self)
+    }
+
+    fn end_lifetimes(&self) -> Duration {
+        Fs::end_lifetimes(self)
+    }
+
+    fn is_about_to_share(&self) -> bool {
+        Fs::is_about_to_share(self)
     }
 
     fn keep_up(&self) {

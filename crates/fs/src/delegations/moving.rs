@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidefs_model::ShardKey;
+use tidefs_model::{ShardKey, Time};
 
 use super::Delegations;
 use super::shards::Held;
@@ -43,12 +43,16 @@ impl Delegations {
         mode: RenameMode,
     ) -> Result<Option<Moves<'d>>, Error> {
         let now = self.now();
-        if !self.kernel_expires_names() || self.solitude.time_alone(now).is_some() {
+        if !self.kernel_expires_names() {
             return Ok(None);
         }
         let back = (mode == RenameMode::Exchange).then_some((new, old));
+        let ways = || [Some((old, new)), back].into_iter().flatten();
+        if self.solitude.time_alone(now).is_some() {
+            ways().for_each(|(from, to)| self.moves_alone(from, to, now));
+        }
         let mut moves = Moves { delegations: self, names: Vec::new(), come_again: false };
-        for (from, to) in [Some((old, new)), back].into_iter().flatten() {
+        for (from, to) in ways() {
             let held = self.shards.begin_move(from.shard, &from.name, now);
             moves.names.push((from.shard, &from.name));
             match held {
@@ -61,6 +65,12 @@ impl Delegations {
             }
         }
         if moves.come_again { Err(Error::Stale) } else { Ok(Some(moves)) }
+    }
+
+    fn moves_alone(&self, from: &Place, to: &Place, now: Time) {
+        if let Some(told) = self.told_alone.told(from.shard.directory, &from.name, now) {
+            self.told_alone.name(to.shard.directory, &to.name, told);
+        }
     }
 
     fn goes_along(&self, to: &Place, told: ToldName) -> bool {

@@ -82,6 +82,46 @@ impl Delegations {
         self.shards.tell_name(shard, name, told, granted, || self.is_valid(self.clock.steady()))
     }
 
+    /// The kernel is about to be told a name, or that there is none, while this mount is alone.
+    pub(crate) fn tell_name_alone(&self, parent: Ino, name: &[u8], late: Option<u32>) {
+        if self.kernel_expires_names() {
+            let told = ToldName { at: self.clock.steady(), late };
+            self.told_alone.name(parent, name, told);
+        }
+    }
+
+    /// The same of attributes.
+    pub(crate) fn tell_inode_alone(&self, ino: Ino) {
+        if self.kernel_expires_names() {
+            self.told_alone.inode(ino, self.clock.steady());
+        }
+    }
+
+    /// The same of names that are listed, with the attributes of what they lead to.
+    pub(crate) fn tell_listing(&self, directory: Ino, names: Vec<(Ino, Vec<u8>)>) {
+        if self.kernel_expires_names() {
+            self.told_alone.listing(directory, names, self.clock.steady());
+        }
+    }
+
+    /// Ends the lifetimes of what the kernel was told while this mount was alone, as far as that can be done. No answer
+    /// gives any meanwhile. Answers how long until the others have lapsed.
+    pub(crate) fn end_told_alone(&self) -> Duration {
+        let Some(kernel) = self.told.get().filter(|_| self.kernel_expires_names()) else {
+            return NAME_LAPSE;
+        };
+        kernel.cache.wait_for_answers();
+        let now = self.clock.steady();
+        let told = self.told_alone.take(now);
+        if told.unnoted.is_zero() {
+            if !told.names.is_empty() {
+                kernel.expire_names(told.names, now);
+            }
+            kernel.forget(told.inos);
+        }
+        told.unnoted
+    }
+
     /// Has the kernel look again at the names of shards that it was told, of which this mount is the writer no longer.
     /// Returns then, or when no lifetime is left that it was told.
     pub(super) fn expire_names(&self, shards: impl Iterator<Item = ShardKey>) {

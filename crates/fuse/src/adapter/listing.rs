@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fuser::{Errno, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 use tidefs_fs::{Attr, DirectoryEntry, Handle, Standing};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use super::Adapter;
@@ -61,11 +62,12 @@ impl<S: Store> Adapter<S> {
         &self,
         mut reply: ReplyDirectoryPlus,
         before: Standing,
+        directory: Ino,
         entries: Vec<Gathered>,
     ) {
         let inos: Vec<_> = entries.iter().map(|(_, attr)| attr.ino).collect();
         let fs = Arc::clone(&self.fs);
-        self.answers.answer_of(before, inos, Kept::default(), move |lifetimes| {
+        self.answers.answer_of(before, inos, Kept::Listing, move |lifetimes| {
             let lifetime = shorter(lifetimes);
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);
@@ -76,6 +78,11 @@ impl<S: Store> Adapter<S> {
             reply.ok();
             let left = entries[added..].iter().filter(|(entry, _)| !is_dot(&entry.name));
             left.for_each(|(entry, _)| fs.forget(entry.ino, 1));
+            if !lifetime.is_zero() {
+                let told =
+                    entries.into_iter().take(added).map(|(entry, _)| (entry.ino, entry.name));
+                fs.told_listing(directory, told.collect());
+            }
         });
     }
 }

@@ -95,8 +95,9 @@ impl<S: Store> Adapter<S> {
     ) {
         let (caller, name) = (caller(by), name.as_bytes().to_vec());
         let (before, answers) = (self.fs.standing(), self.answers.clone());
+        let made = reply::Name::made(by, parent, &name);
         let create = move |fs: &Fs<S>, _: &[u8]| fs.create(caller, parent, &name, mode, open);
-        let answer = move |created| answers.reply_created(reply, before, open, created);
+        let answer = move |created| answers.reply_created(reply, before, made, open, created);
         self.run_or_leave(by, "create", &[], create, answer);
     }
 

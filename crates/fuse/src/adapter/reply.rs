@@ -34,18 +34,17 @@ pub struct Answers<S: Store> {
     backings: Arc<Backings>,
 }
 
-/// What of an answer the kernel may keep with company.
-#[derive(Debug, Default)]
-pub struct Kept {
+/// What an answer has that the kernel may keep.
+#[derive(Debug)]
+pub enum Kept {
     /// The attributes of an inode.
-    ino: Option<Ino>,
-    name: Option<Name>,
-}
-
-impl From<Ino> for Kept {
-    fn from(ino: Ino) -> Kept {
-        Kept { ino: Some(ino), name: None }
-    }
+    Attributes(Ino),
+    /// A name, with the attributes of the inode that it leads to, if it leads to one.
+    Name(Name, Option<Ino>),
+    /// Names and attributes of many, which are kept by a lone mount's kernel alone, and noted one by one.
+    Listing,
+    /// Nothing.
+    Nothing,
 }
 
 /// A name that the kernel asks for, or makes.
@@ -85,14 +84,14 @@ impl<S: Store> Answers<S> {
         Answers { fs, kernel, misplaced, backings: Arc::default() }
     }
 
-    /// Sends an answer that the kernel may keep, of what was read since `before`. Only attributes of `ino`, and the
-    /// name that was asked for, are kept with company; of several inodes, or of none, nothing is then. No such
-    /// answer is under way when [`Kernel::wait_for_answers`] returns.
+    /// Sends an answer that the kernel may keep, of what was read since `before`. No such answer is under way
+    /// when [`Kernel::wait_for_answers`] returns.
     pub(super) fn answer(&self, before: Standing, kept: &Kept, send: impl FnOnce(&Lifetimes)) {
-        let lifetimes = || match (&kept.name, kept.ino) {
-            (Some(name), ino) => self.fs.lifetimes_of_name(&name.asked(), ino, before),
-            (None, Some(ino)) => self.fs.lifetimes_of(ino, before),
-            (None, None) => self.fs.lifetimes_since(before),
+        let lifetimes = || match kept {
+            Kept::Attributes(ino) => self.fs.lifetimes_of(*ino, before),
+            Kept::Name(name, ino) => self.fs.lifetimes_of_name(&name.asked(), *ino, before),
+            Kept::Listing => self.fs.lifetimes_since(before),
+            Kept::Nothing => Lifetimes::default(),
         };
         self.kernel.answer(lifetimes, send);
     }
@@ -148,7 +147,7 @@ impl<S: Store> Answers<S> {
     ) {
         match result {
             Ok(Entry { attr }) => {
-                let kept = Kept { ino: Some(attr.ino), name: Some(name) };
+                let kept = Kept::Name(name, Some(attr.ino));
                 self.answer_of(before, [attr.ino], kept, move |lifetimes| {
                     let attr = file_attr(&attr);
                     reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
@@ -168,7 +167,7 @@ impl<S: Store> Answers<S> {
     ) {
         match result {
             Err(Errno::ENOENT) => {
-                self.answer(before, &Kept { ino: None, name: Some(name) }, |lifetimes| {
+                self.answer(before, &Kept::Name(name, None), |lifetimes| {
                     if lifetimes.negative.is_zero() {
                         reply.error(Errno::ENOENT);
                     } else {
@@ -187,9 +186,11 @@ impl<S: Store> Answers<S> {
         result: Result<Attr, Errno>,
     ) {
         match result {
-            Ok(attr) => self.answer_of(before, [attr.ino], attr.ino.into(), move |lifetimes| {
-                reply.attr(&lifetimes.attr, &file_attr(&attr));
-            }),
+            Ok(attr) => {
+                self.answer_of(before, [attr.ino], Kept::Attributes(attr.ino), move |lifetimes| {
+                    reply.attr(&lifetimes.attr, &file_attr(&attr));
+                })
+            }
             Err(error) => reply.error(error),
         }
     }
@@ -209,6 +210,7 @@ impl<S: Store> Answers<S> {
         &self,
         reply: ReplyCreate,
         before: Standing,
+        name: Name,
         mode: OpenMode,
         result: Result<(Entry, Opened), Errno>,
     ) {
@@ -218,9 +220,14 @@ impl<S: Store> Answers<S> {
         };
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
+        // The library has one lifetime for both, and with company attributes of open files have none.
+        let kept = match before.is_alone() {
+            true => Kept::Name(name, Some(entry.attr.ino)),
+            false => Kept::Nothing,
+        };
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
         let flags = self.own_flags(entry.attr.ino, mode, &opened);
-        self.answer(before, &Kept::default(), |lifetimes| {
+        self.answer(before, &kept, |lifetimes| {
             let lifetime = shorter(lifetimes);
             created(reply, &lifetime, &attr, handle, flags, mode, backing);
         });

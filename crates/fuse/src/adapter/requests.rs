@@ -376,7 +376,7 @@ impl<S: Store> Filesystem for Adapter<S> {
     fn readdirplus(
         &self,
         by: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
@@ -384,7 +384,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let _turn = self.turns.begin();
         let before = self.fs.standing();
         match self.gather(by, handle(fh), offset) {
-            Ok(entries) => self.reply_gathered(reply, before, entries),
+            Ok(entries) => self.reply_gathered(reply, before, ino(number), entries),
             Err(error) => reply.error(error),
         }
     }

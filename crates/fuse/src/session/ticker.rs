@@ -3,7 +3,8 @@
 //! other mounts want to change, and the fourth has the kernel look at names again then.
 //!
 //! When another mount joins, nothing that the kernel keeps may be valid at the next tick, which lets
-//! the other one begin. What the kernel keeps has a short life, and this thread sleeps as long: a kernel
+//! the other one begin. The kernel is made to look at each name again, and where that cannot be done this thread sleeps
+//! for as long as names live. A kernel
 //! that is told to drop all names at once (Linux 6.16) takes directories away from under the programs in
 //! them for a moment, and mounts that are inside for good. `docs/decisions/alone.md` has the figures.
 
@@ -13,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 use fuser::INodeNo;
-use tidefs_fs::{KernelCache, LIFETIME_MAX};
+use tidefs_fs::KernelCache;
 
 use super::Served;
 use super::worker::Worker;
@@ -24,34 +25,40 @@ const TICK: Duration = Duration::from_millis(100);
 const RECALL_POLL: Duration = Duration::from_millis(10);
 /// The same after somebody was heard: directories go to and fro.
 const RECALL_POLL_AFTER_RECALL: Duration = Duration::from_millis(1);
-/// A program's thread whose answer was sent just before counts the life of what it was told from when it
-/// runs again.
-const SETTLE: Duration = Duration::from_millis(500);
+/// While another mount waits for this one to say that it shares.
+const SHARING_POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub struct Ticker {
     workers: Vec<Worker>,
     /// The threads end when they are dropped.
-    stop: Option<[Sender<()>; 4]>,
+    stop: Option<[Sender<()>; 3]>,
 }
 
 impl Ticker {
     pub fn start(served: Arc<dyn Served>, kernel: Arc<Kernel>) -> io::Result<Ticker> {
         let (stop, stopped) = mpsc::channel();
-        let (stop_too, stopped_too) = mpsc::channel();
+        let (hurry, stopped_too) = mpsc::sync_channel(1);
         let (stop_answering_recalls, recalls_stopped) = mpsc::channel();
         let (stop_names, names_stopped) = mpsc::channel();
         let (keeping_up, answering_recalls) = (served.clone(), served.clone());
         let dropping = kernel.clone();
         let forgetting = Forgetting { served, kernel: kernel.clone() };
         let beat = Worker::spawn("tidefs-tick", move || {
-            let mut healthy = true;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
+            let (mut pause, mut healthy) = (TICK, true);
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
                 forgetting.tick(&mut healthy);
+                let is_waited_for = healthy && forgetting.served.is_about_to_share();
+                pause = if is_waited_for { SHARING_POLL } else { TICK };
+                if is_waited_for {
+                    // It has ended where this fails.
+                    let _ = hurry.try_send(());
+                }
             }
         })?;
         let keep_up = Worker::spawn("tidefs-keep", move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped_too.recv_timeout(TICK) {
+            // It ends with the one that may hurry it.
+            while stopped_too.recv_timeout(TICK) != Err(RecvTimeoutError::Disconnected) {
                 keeping_up.keep_up();
                 for ino in keeping_up.take_stale_pages() {
                     dropping.drop_pages(INodeNo(ino.0));
@@ -68,7 +75,7 @@ impl Ticker {
                 send_expired(&batches, &connection, is_stopped);
             })?);
         }
-        let stop = Some([stop, stop_too, stop_answering_recalls, stop_names]);
+        let stop = Some([stop, stop_answering_recalls, stop_names]);
         Ok(Ticker { workers, stop })
     }
 
@@ -132,6 +139,6 @@ impl Forgetting {
 
     fn forget(&self) {
         self.kernel.wait_for_answers();
-        std::thread::sleep(LIFETIME_MAX + SETTLE);
+        std::thread::sleep(self.served.end_lifetimes());
     }
 }

@@ -54,6 +54,48 @@ fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
 }
 
 #[test]
+fn however_a_kernel_came_by_a_name_it_looks_again_when_another_mount_has_joined() {
+    const FILES: usize = 300;
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    let here = first.path();
+    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
+    std::thread::sleep(Duration::from_millis(1500));
+    for directory in ["looked-at", "again", "listed", "from", "to", "there"] {
+        fs::create_dir(here.join(directory)).unwrap();
+        for number in 0..FILES {
+            fs::create_dir(here.join(directory).join(number.to_string())).unwrap();
+        }
+    }
+    let each =
+        |directory: &'static str| (0..FILES).map(move |number| format!("{directory}/{number}"));
+    each("looked-at").for_each(|name| assert!(here.join(name).is_dir()));
+    for _ in 0..3 {
+        each("again").for_each(|name| assert!(here.join(name).is_dir()));
+    }
+    let listed = fs::read_dir(here.join("listed")).unwrap();
+    assert!(listed.flatten().all(|entry| entry.metadata().unwrap().is_dir()));
+    let listed = fs::read_dir(here.join("from")).unwrap();
+    assert_eq!(listed.flatten().filter(|entry| entry.metadata().is_ok()).count(), FILES);
+    for (from, to) in each("from").zip(each("to")) {
+        fs::remove_dir(here.join(&to)).unwrap();
+        fs::rename(here.join(from), here.join(to)).unwrap();
+    }
+
+    let second = MountedSession::over(store, false);
+    let there = second.path();
+    for directory in ["looked-at", "again", "listed", "to"] {
+        for name in each(directory) {
+            fs::remove_dir(there.join(&name)).unwrap();
+            assert!(!here.join(&name).exists(), "{name} is gone");
+        }
+    }
+}
+
+#[test]
 fn programs_do_not_lose_their_directory_when_another_mount_joins() {
     if !is_wanted("fuse") {
         return;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::Ino;
 
 use super::writer::Bed;
-use super::{Mount, look, make};
+use super::{Company, Mount, look, make};
 use crate::lifetimes::KernelCache;
 use crate::tests::bed::SECOND;
 use crate::{AskedName, Error, RenameMode};
@@ -19,6 +19,7 @@ const THREAD: u32 = 7;
 struct Kernel {
     expired: Mutex<Vec<(Ino, Vec<u8>)>>,
     late: Mutex<Vec<u32>>,
+    forgotten: Mutex<Vec<Ino>>,
     /// Somebody is at work in every directory.
     hangs: AtomicBool,
 }
@@ -26,7 +27,8 @@ struct Kernel {
 impl KernelCache for Kernel {
     fn wait_for_answers(&self) {}
 
-    fn forget(&self, _: Ino) -> bool {
+    fn forget(&self, ino: Ino) -> bool {
+        self.forgotten.lock().expect("no panic").push(ino);
         true
     }
 
@@ -201,4 +203,64 @@ fn who_does_not_look_again_waits_until_the_name_has_lapsed() {
     let begun = Instant::now();
     assert_eq!(rename(), Ok(()));
     assert!(begun.elapsed() >= SECOND);
+}
+
+/// A mount that is alone, and its kernel.
+fn alone() -> (Company, Arc<Kernel>) {
+    let company = Company::of(1);
+    let mount = &company.mounts[0];
+    let kernel = Kernel::of(mount);
+    assert_eq!(mount.is_admitted(), Ok(true));
+    mount.tick().expect("housekeeping");
+    assert!(mount.standing().is_alone());
+    (company, kernel)
+}
+
+#[test]
+fn what_a_lone_mount_told_its_kernel_can_be_ended() {
+    let (company, kernel) = alone();
+    let mount = &company.mounts[0];
+    make(mount, Ino::ROOT, b"f", 0o600).expect("made");
+    make(mount, Ino::ROOT, b"g", 0o600).expect("made");
+    for name in [b"f".as_slice(), b"f", b"absent"] {
+        assert_eq!(lifetime(mount, Ino::ROOT, name), SECOND);
+    }
+    mount.rename(Ino::ROOT, b"f", Ino::ROOT, b"moved", RenameMode::Replace).expect("renamed");
+    let before = mount.standing();
+    let ino = mount.lookup(Ino::ROOT, b"g").expect("found").attr.ino;
+    assert_eq!(mount.lifetimes_of(ino, before).attr, SECOND);
+    assert_eq!(mount.end_lifetimes(), Duration::ZERO);
+    let names = [b"absent".as_slice(), b"f", b"moved"].map(|name| (Ino::ROOT, name.to_vec()));
+    assert_eq!(kernel.take(), names);
+    assert!(kernel.forgotten.lock().expect("no panic").contains(&ino));
+    assert_eq!(*kernel.late.lock().expect("no panic"), [THREAD], "the second look at it");
+    assert_eq!(mount.end_lifetimes(), Duration::ZERO);
+    assert_eq!(kernel.take(), []);
+}
+
+#[test]
+fn what_a_lone_mount_told_its_kernel_in_listings_can_be_ended() {
+    let (company, kernel) = alone();
+    let mount = &company.mounts[0];
+    let before = mount.standing();
+    assert_eq!(mount.lifetimes_since(before).entry, SECOND);
+    mount.told_listing(Ino::ROOT, vec![(Ino(7), b"f".to_vec())]);
+    // A name that moves takes along what a listing said of it.
+    make(mount, Ino::ROOT, b"f", 0o600).expect("made");
+    mount.rename(Ino::ROOT, b"f", Ino::ROOT, b"g", RenameMode::Replace).expect("renamed");
+    assert_eq!(mount.end_lifetimes(), Duration::ZERO);
+    assert_eq!(kernel.take(), [b"f", b"g"].map(|name| (Ino::ROOT, name.to_vec())));
+    assert!(kernel.forgotten.lock().expect("no panic").contains(&Ino(7)));
+}
+
+#[test]
+fn what_a_lone_mount_could_not_note_has_to_lapse() {
+    let (company, _kernel) = alone();
+    let mount = &company.mounts[0];
+    let names = vec![(Ino(7), b"f".to_vec()); 1_000_000];
+    mount.told_listing(Ino::ROOT, names);
+    company.clock.advance(Duration::from_millis(300));
+    assert_eq!(mount.end_lifetimes(), Duration::from_millis(1_200));
+    company.clock.advance(Duration::from_millis(1_200));
+    assert_eq!(mount.end_lifetimes(), Duration::ZERO);
 }
