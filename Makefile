@@ -74,6 +74,12 @@ steady: ## an hour of making, moving, listing and removing files on each kind of
 	cargo build --release --locked -p tidefs-cli
 	$(STEADY) --seconds 3600 --every 5
 
+.PHONY: dashboard
+dashboard: ## every query of the Grafana dashboard against a real Prometheus
+	scripts/setup metrics
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) /usr/bin/python3 trust/dashboard.py --tidefs $(TIDEFS)
+
 .PHONY: scraped
 scraped: ## what a scrape of metrics each second costs
 	cargo build --release --locked -p tidefs-cli
