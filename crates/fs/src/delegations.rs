@@ -87,6 +87,8 @@ pub(crate) struct Delegations {
     told: OnceLock<Told>,
     /// What it was told while this mount was alone.
     told_alone: ToldAlone,
+    /// Renames that have ended.
+    moves: AtomicU64,
     /// Held while delegations end and the kernel forgets what it was told under them.
     ending: Mutex<()>,
 }
@@ -133,6 +135,7 @@ impl Delegations {
             crowded: Mutex::default(),
             told: OnceLock::new(),
             told_alone: ToldAlone::new(),
+            moves: AtomicU64::new(0),
             ending: Mutex::default(),
         }
     }

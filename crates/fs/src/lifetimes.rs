@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidefs_model::{Ino, ShardKey, Time};
+use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use crate::attr::Kind;
@@ -34,6 +34,8 @@ pub struct Standing {
     alone: Option<u64>,
     /// How many delegations this mount had been granted.
     granted: u64,
+    /// How many renames of this mount had ended.
+    moves: u64,
 }
 
 /// How long after an answer a program's thread may count the life of what it was told, at most: until it runs again.
@@ -50,14 +52,6 @@ pub struct AskedName<'n> {
     pub thread: u32,
     /// It holds the directory's lock until it has taken the answer in, as whoever makes a name does.
     pub is_locked: bool,
-}
-
-/// When the kernel was told a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ToldName {
-    pub at: Time,
-    /// Who may take it in late, without the directory's lock.
-    pub late: Option<u32>,
 }
 
 /// What the kernel of a mount keeps.
@@ -127,7 +121,8 @@ impl<S: Store> Fs<S> {
     pub fn standing(&self) -> Standing {
         // A delegation that is granted between the two counts as later.
         let granted = self.store.delegations.granted();
-        Standing { alone: self.time_alone(), granted }
+        let moves = self.store.delegations.moves();
+        Standing { alone: self.time_alone(), granted, moves }
     }
 
     /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
@@ -175,11 +170,16 @@ impl<S: Store> Fs<S> {
             || ino.and_then(|ino| self.table.find(ino)).is_none_or(|it| it.was_just_found());
         let late = (!asked.is_locked && !is_new()).then_some(asked.thread);
         if before.alone.is_some() {
-            if !lifetimes.entry.is_zero() {
-                // Of its attributes is taken note already.
-                self.store.delegations.tell_name_alone(asked.parent, asked.name, late);
+            if lifetimes.entry.is_zero() {
+                return lifetimes;
             }
-            return lifetimes;
+            // Of its attributes is taken note already.
+            let shard = self.shard_of(asked.parent, asked.name);
+            let delegations = &self.store.delegations;
+            return match delegations.tell_name_alone(shard, asked.name, late, before.moves) {
+                true => lifetimes,
+                false => Lifetimes { attr: lifetimes.attr, ..Lifetimes::default() },
+            };
         }
         let entry = self.lifetime_as_writer(asked, late, before).unwrap_or_default();
         Lifetimes { entry, negative: entry, ..lifetimes }
@@ -203,7 +203,8 @@ impl<S: Store> Fs<S> {
         }
         let left = delegations.validity_left()?.min(LIFETIME_MAX);
         let shard = self.shard_of(asked.parent, asked.name);
-        delegations.tell_name(shard, asked.name, late, before.granted).then_some(left)
+        let since = (before.granted, before.moves);
+        delegations.tell_name(shard, asked.name, late, since).then_some(left)
     }
 
     /// A program may be storing into a map of a file that the kernel serves by itself.

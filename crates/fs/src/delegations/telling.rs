@@ -4,9 +4,9 @@
 //! the kernel does not have is either gone, and then this mount hears so, or in an answer that the kernel
 //! has not looked at yet; so it is told again until one of both is true.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey, Time};
@@ -14,7 +14,7 @@ use tidefs_store::Bytes;
 
 use super::shards::{Ended, Shards};
 use super::{Delegations, LAPSE_MS};
-use crate::lifetimes::{KernelCache, NAME_LAPSE, SETTLE, ToldName};
+use crate::lifetimes::{KernelCache, NAME_LAPSE, SETTLE};
 
 /// Between two tries, and so many that no lifetime is left after them.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -24,6 +24,36 @@ const TRIES: u64 = LAPSE_MS;
 pub(super) struct Told {
     cache: Arc<dyn KernelCache>,
     knows: Box<dyn Fn(Ino) -> bool + Send + Sync>,
+    late: LateThreads,
+}
+
+/// Threads that were told a name without holding its directory's lock, and when they were last.
+#[derive(Debug, Default)]
+struct LateThreads {
+    threads: Mutex<HashMap<u32, Time>>,
+}
+
+/// Threads of which it is noted; those who were told long ago are forgotten when there are more.
+const LATE_MAX: usize = 1_024;
+
+impl LateThreads {
+    fn note(&self, thread: u32, now: Time) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.len() >= LATE_MAX {
+            threads.retain(|_, at| now - *at < SETTLE);
+        }
+        // All of them are then waited for, for as long as any may take.
+        let thread = if threads.len() < LATE_MAX { thread } else { 0 };
+        threads.insert(thread, now);
+    }
+
+    /// Those who may have to take it in still, and for how long at most.
+    fn all(&self, now: Time) -> (Vec<u32>, Duration) {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = || threads.iter().filter(|(_, at)| now - **at < SETTLE);
+        let last = late().map(|(_, at)| *at).max().unwrap_or(now);
+        (late().map(|(thread, _)| *thread).collect(), SETTLE.saturating_sub(now - last))
+    }
 }
 
 impl Delegations {
@@ -33,7 +63,7 @@ impl Delegations {
         knows: Box<dyn Fn(Ino) -> bool + Send + Sync>,
     ) {
         // A mount has one kernel.
-        let _ = self.told.set(Told { cache, knows });
+        let _ = self.told.set(Told { cache, knows, late: LateThreads::default() });
     }
 
     /// How many delegations were granted until now.
@@ -69,24 +99,53 @@ impl Delegations {
     }
 
     /// The kernel is about to be told a name, or that there is none, that came from this shard since so many delegations
-    /// were granted. `late`: a thread that may take it in without the directory's lock. `false`: this mount is not
-    /// the writer of the shard, or there is no room to note what the kernel has.
+    /// were granted and so many renames had ended. `late`: a thread that may take it in without the directory's lock.
+    /// `false`: this mount is not the writer of the shard, a name was moved meanwhile, or there is no room to note
+    /// what the kernel has.
     pub(crate) fn tell_name(
         &self,
         shard: ShardKey,
         name: &[u8],
         late: Option<u32>,
-        granted: u64,
+        (granted, moves): (u64, u64),
     ) -> bool {
-        let told = ToldName { at: self.clock.steady(), late };
-        self.shards.tell_name(shard, name, told, granted, || self.is_valid(self.clock.steady()))
+        let now = self.clock.steady();
+        let is_valid = || self.is_valid(self.clock.steady()) && self.moves() == moves;
+        let is_told = self.shards.tell_name(shard, name, now, granted, is_valid);
+        if is_told {
+            self.note_late(late, now);
+        } else if self.shards.is_moving(shard, name, now) {
+            self.told_alone.untold(shard.directory, name, now);
+        }
+        is_told
     }
 
-    /// The kernel is about to be told a name, or that there is none, while this mount is alone.
-    pub(crate) fn tell_name_alone(&self, parent: Ino, name: &[u8], late: Option<u32>) {
-        if self.kernel_expires_names() {
-            let told = ToldName { at: self.clock.steady(), late };
-            self.told_alone.name(parent, name, told);
+    /// The same while this mount is alone. `false`: a name was moved meanwhile.
+    pub(crate) fn tell_name_alone(
+        &self,
+        shard: ShardKey,
+        name: &[u8],
+        late: Option<u32>,
+        moves: u64,
+    ) -> bool {
+        if !self.kernel_expires_names() {
+            return true;
+        }
+        let now = self.clock.steady();
+        self.told_alone.name(shard.directory, name, now);
+        self.note_late(late, now);
+        // A rename that begins from here on finds it told.
+        !self.shards.is_moving(shard, name, now) && self.moves() == moves
+    }
+
+    /// How many renames of this mount have ended.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    fn note_late(&self, thread: Option<u32>, now: Time) {
+        if let (Some(thread), Some(kernel)) = (thread, self.told.get()) {
+            kernel.late.note(thread, now);
         }
     }
 
@@ -112,28 +171,31 @@ impl Delegations {
         };
         kernel.cache.wait_for_answers();
         let now = self.clock.steady();
-        let told = self.told_alone.take(now);
+        let told = self.told_alone.all(now);
         if told.unnoted.is_zero() {
             if !told.names.is_empty() {
                 kernel.expire_names(told.names, now);
             }
             kernel.forget(told.inos);
+            self.told_alone.ended(now);
         }
         told.unnoted
     }
 
     /// Has the kernel look again at the names of shards that it was told, of which this mount is the writer no longer.
     /// Returns then, or when no lifetime is left that it was told.
-    pub(super) fn expire_names(&self, shards: impl Iterator<Item = ShardKey>) {
+    pub(super) fn expire_names(&self, shards: impl Iterator<Item = ShardKey> + Clone) {
         let Some(kernel) = self.told.get() else { return };
         let now = self.clock.steady();
         let in_shard = |shard: ShardKey| {
-            let names = self.shards.take_names(shard, now);
-            names.into_iter().map(move |(name, told)| (shard.directory, name, told))
+            let names = self.shards.names(shard, now);
+            names.into_iter().map(move |(name, at)| (shard.directory, name, at))
         };
-        let names: Vec<_> = shards.flat_map(in_shard).collect();
+        let names: Vec<_> = shards.clone().flat_map(in_shard).collect();
         if !names.is_empty() {
             kernel.expire_names(names, now);
+            // Until now they have counted as told: one that is moved meanwhile takes its lifetime along.
+            shards.for_each(|shard| self.shards.names_expired(shard, now));
         }
     }
 
@@ -192,21 +254,22 @@ impl Delegations {
 }
 
 impl Told {
-    fn expire_names(&self, names: Vec<(Ino, Box<[u8]>, ToldName)>, now: Time) {
+    fn expire_names(&self, names: Vec<(Ino, Box<[u8]>, Time)>, now: Time) {
         self.cache.wait_for_answers();
-        let late = names.iter().filter_map(|(_, _, told)| Some((told.late?, told.at)));
-        let late: Vec<_> = late.filter(|(_, at)| now - *at < SETTLE).collect();
-        if let Some(last) = late.iter().map(|(_, at)| *at).max() {
-            let mut threads: Vec<_> = late.iter().map(|(thread, _)| *thread).collect();
-            threads.sort_unstable();
-            threads.dedup();
-            self.cache.wait_until_taken_in(&threads, SETTLE.saturating_sub(now - last));
-        }
-        let last = names.iter().map(|(_, _, told)| told.at).max().unwrap_or(now);
+        self.wait_for_late(now);
+        let last = names.iter().map(|(_, _, at)| *at).max().unwrap_or(now);
         let left = NAME_LAPSE.saturating_sub(now - last);
         let names = names.into_iter().map(|(parent, name, _)| (parent, name)).collect();
         if !self.cache.expire_names(names, left) {
             tracing::debug!("names of the kernel have lapsed, since somebody is at work there");
+        }
+    }
+
+    /// Returns when all have taken in what they were told without a directory's lock.
+    pub(super) fn wait_for_late(&self, now: Time) {
+        let (threads, at_most) = self.late.all(now);
+        if !threads.is_empty() {
+            self.cache.wait_until_taken_in(&threads, at_most);
         }
     }
 

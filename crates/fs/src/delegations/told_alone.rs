@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidefs_model::{Ino, Time};
 
-use crate::lifetimes::{NAME_LAPSE, ToldName};
+use crate::lifetimes::NAME_LAPSE;
 
 const STRIPES: usize = 64;
 /// Names, and inodes, of one stripe and one period. What is told beyond has to lapse.
@@ -41,7 +41,7 @@ struct Stripe {
 
 #[derive(Debug, Default)]
 struct Period {
-    names: HashMap<Name, ToldName>,
+    names: HashMap<Name, Time>,
     inos: HashMap<Ino, Time>,
 }
 
@@ -65,7 +65,7 @@ struct Listing {
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Everything {
-    pub names: Vec<(Ino, Box<[u8]>, ToldName)>,
+    pub names: Vec<(Ino, Box<[u8]>, Time)>,
     pub inos: Vec<Ino>,
     /// How long until what is not noted has lapsed.
     pub unnoted: Duration,
@@ -82,13 +82,13 @@ impl ToldAlone {
         }
     }
 
-    pub fn name(&self, parent: Ino, name: &[u8], told: ToldName) {
-        let mut stripe = self.stripe(&(parent, name), told.at);
+    pub fn name(&self, parent: Ino, name: &[u8], at: Time) {
+        let mut stripe = self.stripe(&(parent, name), at);
         let names = &mut stripe.now.names;
         if names.len() < PERIOD_MAX {
-            names.insert((parent, name.into()), told);
+            names.insert((parent, name.into()), at);
         } else {
-            self.unnoted(told.at);
+            self.unnoted(at);
         }
     }
 
@@ -117,17 +117,39 @@ impl ToldAlone {
         }
     }
 
-    fn take_listings(&self, now: Time, everything: &mut Everything) {
-        let listings = &mut *self.listings.lock().unwrap_or_else(PoisonError::into_inner);
-        let Listings { now: last, before, .. } = std::mem::take(listings);
-        let all = before.into_iter().chain(last).filter(|listing| now - listing.at < NAME_LAPSE);
-        for Listing { directory, names, at } in all {
+    fn all_listed(&self, now: Time, everything: &mut Everything) {
+        let listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = listings.before.iter().chain(&listings.now);
+        for Listing { directory, names, at } in all.filter(|it| now - it.at < NAME_LAPSE) {
             for (ino, name) in names {
-                everything.inos.push(ino);
-                let told = ToldName { at, late: None };
-                everything.names.push((directory, name.into(), told));
+                everything.inos.push(*ino);
+                everything.names.push((*directory, name.as_slice().into(), *at));
             }
         }
+    }
+
+    /// The lifetimes have ended of all that was told until then.
+    pub fn ended(&self, until: Time) {
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            let Stripe { now, before, .. } = &mut *stripe;
+            for Period { names, inos } in [before, now] {
+                names.retain(|_, at| *at > until);
+                inos.retain(|_, at| *at > until);
+            }
+        }
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        listings.before.clear();
+        listings.now.retain(|listing| listing.at > until);
+        listings.names = listings.now.iter().map(|listing| listing.names.len()).sum();
+    }
+
+    /// The kernel has a name without a lifetime.
+    pub fn untold(&self, parent: Ino, name: &[u8], now: Time) {
+        let mut stripe = self.stripe(&(parent, name), now);
+        let name = (parent, Box::from(name));
+        stripe.now.names.remove(&name);
+        stripe.before.names.remove(&name);
     }
 
     /// Something was told that is not noted.
@@ -136,34 +158,36 @@ impl ToldAlone {
     }
 
     /// When a name was told last, if it may have a lifetime still; in a listing, if there was one.
-    pub fn told(&self, parent: Ino, name: &[u8], now: Time) -> Option<ToldName> {
+    pub fn told(&self, parent: Ino, name: &[u8], now: Time) -> Option<Time> {
         let stripe = self.stripe(&(parent, name), now);
         let name = (parent, Box::from(name));
         let told = [&stripe.now, &stripe.before].into_iter().find_map(|it| it.names.get(&name));
         let told = told.copied().or_else(|| self.listed(parent));
-        told.filter(|told| now - told.at < NAME_LAPSE)
+        told.filter(|at| now - *at < NAME_LAPSE)
     }
 
-    fn listed(&self, directory: Ino) -> Option<ToldName> {
+    fn listed(&self, directory: Ino) -> Option<Time> {
         let listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = listings.now.iter().rev().chain(listings.before.iter().rev());
-        let listing = all.find(|listing| listing.directory == directory)?;
-        Some(ToldName { at: listing.at, late: None })
+        all.find(|listing| listing.directory == directory).map(|listing| listing.at)
     }
 
-    /// Takes all that may have a lifetime still.
-    pub fn take(&self, now: Time) -> Everything {
+    /// All that may have a lifetime still.
+    pub fn all(&self, now: Time) -> Everything {
         let mut everything = Everything::default();
+        let is_fresh = |at: &Time| now - *at < NAME_LAPSE;
         for stripe in &self.stripes {
-            let Stripe { now: last, before, .. } = std::mem::take(&mut *lock(stripe));
-            for Period { names, inos } in [before, last] {
-                let fresh = names.into_iter().filter(|(_, told)| now - told.at < NAME_LAPSE);
-                everything.names.extend(fresh.map(|((parent, name), told)| (parent, name, told)));
-                let fresh = inos.into_iter().filter(|(_, at)| now - *at < NAME_LAPSE);
-                everything.inos.extend(fresh.map(|(ino, _)| ino));
+            let stripe = lock(stripe);
+            for Period { names, inos } in [&stripe.before, &stripe.now] {
+                let fresh = names.iter().filter(|(_, at)| is_fresh(at));
+                let fresh = fresh.map(|((parent, name), at)| (*parent, name.clone(), *at));
+                everything.names.extend(fresh);
+                everything
+                    .inos
+                    .extend(inos.iter().filter(|(_, at)| is_fresh(at)).map(|(ino, _)| *ino));
             }
         }
-        self.take_listings(now, &mut everything);
+        self.all_listed(now, &mut everything);
         let unnoted = self.unnoted.load(Ordering::SeqCst);
         if unnoted > 0 {
             everything.unnoted = NAME_LAPSE.saturating_sub(now - Time(unnoted - 1));
@@ -194,28 +218,25 @@ mod tests {
         Time(0) + Duration::from_millis(100_000 + millis)
     }
 
-    fn told(millis: u64) -> ToldName {
-        ToldName { at: at(millis), late: None }
-    }
-
     #[test]
     fn what_was_told_is_there_until_it_has_lapsed() {
         let all = ToldAlone::new();
         for (millis, name) in [(0, b"a"), (1_400, b"b"), (1_600, b"c"), (2_900, b"d")] {
-            all.name(Ino(1), name, told(millis));
+            all.name(Ino(1), name, at(millis));
             all.inode(Ino(millis), at(millis));
         }
-        assert_eq!(all.told(Ino(1), b"b", at(2_800)), Some(told(1_400)));
+        assert_eq!(all.told(Ino(1), b"b", at(2_800)), Some(at(1_400)));
         assert_eq!(all.told(Ino(1), b"b", at(2_900)), None);
         assert_eq!(all.told(Ino(2), b"c", at(2_000)), None);
-        let mut taken = all.take(at(3_000));
+        let mut taken = all.all(at(3_000));
         taken.names.sort_by(|a, b| a.1.cmp(&b.1));
         taken.inos.sort_unstable();
         let names: Vec<_> = taken.names.iter().map(|(_, name, _)| &**name).collect();
         assert_eq!(names, [b"c", b"d"]);
         assert_eq!(taken.inos, [Ino(1_600), Ino(2_900)]);
         assert_eq!(taken.unnoted, Duration::ZERO);
-        assert!(all.take(at(3_000)).names.is_empty());
+        all.ended(at(2_000));
+        assert_eq!(all.all(at(3_000)).inos, [Ino(2_900)]);
     }
 
     #[test]
@@ -224,12 +245,13 @@ mod tests {
         for millis in [0, 1_400, 1_600] {
             all.listing(Ino(1), vec![(Ino(millis), millis.to_be_bytes().to_vec())], at(millis));
         }
-        let taken = all.take(at(2_000));
+        let taken = all.all(at(2_000));
         assert_eq!(taken.inos, [Ino(1_400), Ino(1_600)]);
         assert_eq!(taken.names.len(), 2);
+        all.ended(at(2_000));
         let names = vec![(Ino(1), b"f".to_vec()); LISTED_MAX];
         (0..2).for_each(|_| all.listing(Ino(1), names.clone(), at(5_000)));
-        let taken = all.take(at(5_500));
+        let taken = all.all(at(5_500));
         assert_eq!((taken.names.len(), taken.unnoted), (LISTED_MAX, Duration::from_secs(1)));
     }
 
@@ -237,13 +259,13 @@ mod tests {
     fn what_finds_no_room_has_to_lapse() {
         let all = ToldAlone::new();
         for number in 0..1_000_000_u64 {
-            all.name(Ino(1), &number.to_be_bytes(), told(0));
+            all.name(Ino(1), &number.to_be_bytes(), at(0));
             all.inode(Ino(number), at(0));
         }
-        let taken = all.take(at(500));
+        let taken = all.all(at(500));
         assert_eq!(taken.names.len(), STRIPES * PERIOD_MAX);
         assert_eq!(taken.inos.len(), STRIPES * PERIOD_MAX);
         assert_eq!(taken.unnoted, Duration::from_secs(1));
-        assert_eq!(all.take(at(1_500)).unnoted, Duration::ZERO);
+        assert_eq!(all.all(at(1_500)).unnoted, Duration::ZERO);
     }
 }

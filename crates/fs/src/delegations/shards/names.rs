@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidefs_model::{ShardKey, Time};
 
 use super::{Shards, Watched, lock};
-use crate::lifetimes::{NAME_LAPSE, ToldName};
+use crate::lifetimes::NAME_LAPSE;
 
 /// Names of a mount of which the kernel may have lifetimes; each takes some hundred bytes. More have none.
 const NAMES_MAX: usize = 65_536;
@@ -20,7 +20,8 @@ const SWEEP_FROM: usize = 64;
 /// Of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    told: HashMap<Box<[u8]>, ToldName>,
+    /// When each was told last.
+    told: HashMap<Box<[u8]>, Time>,
     sweep_at: usize,
     moving: HashMap<Box<[u8]>, Moving>,
 }
@@ -39,9 +40,9 @@ pub(in crate::delegations) enum Held {
     /// It looks at it again before it answers from it.
     No,
     /// It was told it.
-    Told(ToldName),
+    Told(Time),
     /// It was told it, and has not looked at it again, as it should have.
-    StillTold(ToldName),
+    StillTold(Time),
 }
 
 impl Names {
@@ -53,7 +54,7 @@ impl Names {
     /// How many were too old to matter.
     fn sweep(&mut self, now: Time) -> usize {
         let before = self.told.len();
-        self.told.retain(|_, told| now - told.at < NAME_LAPSE);
+        self.told.retain(|_, at| now - *at < NAME_LAPSE);
         self.moving.retain(|_, moving| moving.under_way > 0 || now < moving.comes_again);
         self.sweep_at = (2 * self.told.len()).max(SWEEP_FROM);
         before - self.told.len()
@@ -61,6 +62,13 @@ impl Names {
 }
 
 impl Watched {
+    /// Nothing is known of the shard.
+    fn is_unknown(&self) -> bool {
+        let Watched { looks, recalled, holders, names, .. } = self;
+        let is_unseen = *looks == 0 && recalled.is_none() && holders.is_empty();
+        is_unseen && names.told.is_empty() && names.moving.is_empty() && self.is_idle()
+    }
+
     fn may_tell_names(&self, granted: u64) -> bool {
         let delegation = self.delegation.as_ref();
         delegation.is_some_and(|it| it.writes_back && it.entered <= granted)
@@ -74,46 +82,54 @@ impl Shards {
         &self,
         shard: ShardKey,
         name: &[u8],
-        told: ToldName,
+        now: Time,
         granted: u64,
         is_valid: impl FnOnce() -> bool,
     ) -> bool {
         let mut stripe = self.stripe(shard);
         let Some(watched) = stripe.shards.get_mut(&shard) else { return false };
-        if watched.names.is_moving(name, told.at) {
+        if watched.names.is_moving(name, now) {
             // With this answer the kernel has it without a lifetime.
             let was_told = watched.names.told.remove(name).is_some();
             self.names_told.fetch_sub(usize::from(was_told), Ordering::Relaxed);
             return false;
         }
-        watched.may_tell_names(granted) && is_valid() && self.note(&mut watched.names, name, told)
+        watched.may_tell_names(granted) && is_valid() && self.note(&mut watched.names, name, now)
     }
 
     /// `false`: there is no room.
-    fn note(&self, names: &mut Names, name: &[u8], told: ToldName) -> bool {
+    fn note(&self, names: &mut Names, name: &[u8], at: Time) -> bool {
         if let Some(there) = names.told.get_mut(name) {
-            *there = told;
+            *there = at;
             return true;
         }
         let is_full = || self.names_told.load(Ordering::Relaxed) >= NAMES_MAX;
         if names.told.len() >= names.sweep_at || is_full() {
-            self.names_told.fetch_sub(names.sweep(told.at), Ordering::Relaxed);
+            self.names_told.fetch_sub(names.sweep(at), Ordering::Relaxed);
         }
         if is_full() {
             return false;
         }
         self.names_told.fetch_add(1, Ordering::Relaxed);
-        names.told.insert(name.into(), told);
+        names.told.insert(name.into(), at);
         true
     }
 
     /// The names of a shard that the kernel may still answer from; nobody tells it more meanwhile.
-    pub fn take_names(&self, shard: ShardKey, now: Time) -> Vec<(Box<[u8]>, ToldName)> {
+    pub fn names(&self, shard: ShardKey, now: Time) -> Vec<(Box<[u8]>, Time)> {
+        let stripe = self.stripe(shard);
+        let told = stripe.shards.get(&shard).map(|watched| &watched.names.told);
+        let fresh = told.into_iter().flatten().filter(|(_, at)| now - **at < NAME_LAPSE);
+        fresh.map(|(name, at)| (name.clone(), *at)).collect()
+    }
+
+    /// The kernel looks again at the names of a shard that it was told until then.
+    pub fn names_expired(&self, shard: ShardKey, until: Time) {
         let mut stripe = self.stripe(shard);
-        let Some(watched) = stripe.shards.get_mut(&shard) else { return Vec::new() };
-        let told = std::mem::take(&mut watched.names.told);
-        self.names_told.fetch_sub(told.len(), Ordering::Relaxed);
-        told.into_iter().filter(|(_, told)| now - told.at < NAME_LAPSE).collect()
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return };
+        let before = watched.names.told.len();
+        watched.names.told.retain(|_, at| *at > until);
+        self.names_told.fetch_sub(before - watched.names.told.len(), Ordering::Relaxed);
     }
 
     /// Gives up names that were told long ago, where there are many.
@@ -128,26 +144,34 @@ impl Shards {
         }
     }
 
+    /// A name is about to move, or is to be looked at again before it does.
+    pub fn is_moving(&self, shard: ShardKey, name: &[u8], now: Time) -> bool {
+        let stripe = self.stripe(shard);
+        stripe.shards.get(&shard).is_some_and(|watched| watched.names.is_moving(name, now))
+    }
+
     /// A name is about to move: it is told no more until [`Shards::end_move`].
-    pub fn begin_move(&self, shard: ShardKey, name: &[u8], now: Time) -> Held {
+    /// `alone`: when it was told while this mount was alone, as it is no more.
+    pub fn begin_move(&self, shard: ShardKey, name: &[u8], alone: Option<Time>, now: Time) -> Held {
         let mut stripe = self.stripe(shard);
         let Some(watched) = stripe.watch(shard) else { return Held::No };
         let moving = watched.names.moving.entry(name.into()).or_default();
         moving.under_way += 1;
         let was_refused = now < moving.comes_again;
-        match watched.names.told.get(name).filter(|told| now - told.at < NAME_LAPSE) {
-            Some(told) if was_refused => Held::StillTold(*told),
-            Some(told) => Held::Told(*told),
+        let told = watched.names.told.get(name).copied().max(alone);
+        match told.filter(|at| now - *at < NAME_LAPSE) {
+            Some(at) if was_refused => Held::StillTold(at),
+            Some(at) => Held::Told(at),
             None => Held::No,
         }
     }
 
     /// What the kernel was told of a name goes with it to a new one. `false`: this mount is not the writer there.
-    pub fn name_moves(&self, shard: ShardKey, name: &[u8], told: ToldName) -> bool {
+    pub fn name_moves(&self, shard: ShardKey, name: &[u8], at: Time) -> bool {
         let mut stripe = self.stripe(shard);
         let watched = stripe.shards.get_mut(&shard);
         let watched = watched.filter(|watched| watched.may_tell_names(u64::MAX));
-        watched.is_some_and(|watched| self.note(&mut watched.names, name, told))
+        watched.is_some_and(|watched| self.note(&mut watched.names, name, at))
     }
 
     /// `again`: it was refused then, and comes again when the kernel has looked at the name.
@@ -160,6 +184,9 @@ impl Shards {
             Some(now) => moving.get_mut().comes_again = now + LOOKED_AT_AGAIN_MAX,
             None if moving.get().under_way == 0 => drop(moving.remove()),
             None => {}
+        }
+        if watched.is_unknown() {
+            stripe.shards.remove(&shard);
         }
     }
 }

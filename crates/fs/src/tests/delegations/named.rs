@@ -184,10 +184,10 @@ fn a_kernel_looks_again_at_a_name_that_goes_where_others_are() {
             RenameMode::Exchange => first.rename(Ino::ROOT, b"g", directory, b"f", mode),
             _ => first.rename(directory, b"f", Ino::ROOT, b"g", mode),
         };
-        let (before, begun) = (first.standing(), Instant::now());
+        let begun = Instant::now();
         assert_eq!(bed.beside(|_| rename()), Err(Error::Stale), "the kernel tries again");
         assert_eq!(lifetime(first, directory, b"f"), Duration::ZERO);
-        assert_eq!(before, first.standing(), "nothing was done");
+        assert_eq!(look(first, Ino::ROOT, b"g"), Ok(Some(0o600)), "nothing was done");
         assert_eq!(bed.beside(|_| rename()), Ok(()));
         assert!(begun.elapsed() < SECOND);
     }
@@ -263,4 +263,38 @@ fn what_a_lone_mount_could_not_note_has_to_lapse() {
     assert_eq!(mount.end_lifetimes(), Duration::from_millis(1_200));
     company.clock.advance(Duration::from_millis(1_200));
     assert_eq!(mount.end_lifetimes(), Duration::ZERO);
+}
+
+#[test]
+fn what_was_read_before_a_rename_is_not_told_after_it() {
+    let ((bed, _kernel), (lone, _other)) = (bed(), alone());
+    make(&lone.mounts[0], Ino::ROOT, b"f", 0o600).expect("made");
+    for (mount, parent) in [(bed.first(), bed.directory), (&lone.mounts[0], Ino::ROOT)] {
+        let asked = AskedName { parent, name: b"f", thread: THREAD, is_locked: false };
+        let before = mount.standing();
+        let ino = mount.lookup(parent, b"f").expect("found").attr.ino;
+        mount.rename(parent, b"f", parent, b"g", RenameMode::Replace).expect("renamed");
+        assert_eq!(mount.lifetimes_of_name(&asked, Some(ino), before).entry, Duration::ZERO);
+        assert_eq!(lifetime(mount, parent, b"g"), SECOND);
+    }
+}
+
+#[test]
+fn a_name_that_moves_while_the_kernel_has_yet_to_look_again_is_looked_at_first() {
+    let (bed, kernel) = bed();
+    let (first, directory) = (bed.first(), bed.directory);
+    assert_eq!(lifetime(first, directory, b"f"), SECOND);
+    kernel.hangs.store(true, Ordering::SeqCst);
+    let replace = RenameMode::Replace;
+    bed.beside(|second| {
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| look(second, directory, b"f").expect("seen"));
+            while lifetime(first, directory, b"absent") == SECOND {
+                std::thread::yield_now();
+            }
+            let renamed = first.rename(directory, b"f", directory, b"g", replace);
+            assert_eq!(renamed, Err(Error::Stale));
+            looks.join().expect("no panic");
+        });
+    });
 }
