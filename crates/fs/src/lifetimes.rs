@@ -63,7 +63,7 @@ pub trait KernelCache: Send + Sync {
     fn forget(&self, ino: Ino) -> bool;
     /// Asks the kernel to give up inodes that no program uses. It may not, and says so by forgetting none.
     fn prune(&self, inos: &[Ino]);
-    /// Names can be given lifetimes with company, since they can be ended.
+    /// Names can be given lifetimes beside other mounts, since they can be ended.
     fn expires_names(&self) -> bool {
         false
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey, Time};
@@ -48,7 +48,7 @@ pub(super) struct Shards {
     /// How many were granted.
     granted: AtomicU64,
     /// How many names of which the kernel was told are noted.
-    names_told: AtomicUsize,
+    names_told: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -120,7 +120,7 @@ impl Shards {
             held: AtomicUsize::new(0),
             asked: AtomicU64::new(0),
             granted: AtomicU64::new(0),
-            names_told: AtomicUsize::new(0),
+            names_told: Arc::default(),
         }
     }
 
@@ -404,7 +404,7 @@ impl Shards {
 
 impl Watched {
     fn is_idle(&self) -> bool {
-        self.delegation.is_none() && self.writing.is_idle()
+        self.delegation.is_none() && self.writing.is_idle() && self.names.is_idle()
     }
 }
 

@@ -89,7 +89,7 @@ impl Delegations {
         self.shards.tell(shard, ino, granted, now, || self.is_valid(self.clock.steady()))
     }
 
-    /// Whether the kernel may be told names with company.
+    /// Whether the kernel may be told names beside other mounts.
     pub(crate) fn may_tell_names(&self) -> bool {
         self.may_tell() && self.kernel_expires_names()
     }
@@ -115,7 +115,7 @@ impl Delegations {
         if is_told {
             self.note_late(late, now);
         } else if self.shards.is_moving(shard, name, now) {
-            self.told_alone.untold(shard.directory, name, now);
+            self.told_alone.forget_name(shard.directory, name, now);
         }
         is_told
     }

@@ -145,7 +145,7 @@ impl ToldAlone {
     }
 
     /// The kernel has a name without a lifetime.
-    pub fn untold(&self, parent: Ino, name: &[u8], now: Time) {
+    pub fn forget_name(&self, parent: Ino, name: &[u8], now: Time) {
         let mut stripe = self.stripe(&(parent, name), now);
         let name = (parent, Box::from(name));
         stripe.now.names.remove(&name);

@@ -220,7 +220,7 @@ impl<S: Store> Answers<S> {
         };
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
-        // The library has one lifetime for both, and with company attributes of open files have none.
+        // The library has one lifetime for both, and beside other mounts attributes of open files have none.
         let kept = match before.is_alone() {
             true => Kept::Name(name, Some(entry.attr.ino)),
             false => Kept::Nothing,

@@ -12,21 +12,26 @@ use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use tidefs_fuse::Session;
 use tidefs_model::ByteSize;
-use tidefs_store::{Faulty, Operation, When};
+use tidefs_store::{Embedded, Faulty, Operation, When};
 
 use crate::locks::holder;
 use crate::support::{MountedSession, empty_folder, heap, is_wanted, join, options};
+
+/// A mount that has found out that it is alone, so that its kernel keeps what it sees; and its store.
+fn lone_mount() -> (Arc<Embedded>, MountedSession) {
+    let store = heap(ByteSize::mib(64));
+    let first = MountedSession::over(store.clone(), false);
+    std::thread::sleep(Duration::from_millis(1500));
+    (store, first)
+}
 
 #[test]
 fn a_mount_forgets_what_its_kernel_kept_before_another_one_begins() {
     if !is_wanted("fuse") {
         return;
     }
-    let store = heap(ByteSize::mib(64));
-    let first = MountedSession::over(store.clone(), false);
+    let (store, first) = lone_mount();
     let here = first.path();
-    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
-    std::thread::sleep(Duration::from_millis(1500));
     for name in ["moved", "removed", "changed"] {
         fs::write(here.join(name), name).unwrap();
     }
@@ -59,11 +64,8 @@ fn however_a_kernel_came_by_a_name_it_looks_again_when_another_mount_has_joined(
     if !is_wanted("fuse") {
         return;
     }
-    let store = heap(ByteSize::mib(64));
-    let first = MountedSession::over(store.clone(), false);
+    let (store, first) = lone_mount();
     let here = first.path();
-    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
-    std::thread::sleep(Duration::from_millis(1500));
     for directory in ["looked-at", "again", "listed", "from", "to", "there"] {
         fs::create_dir(here.join(directory)).unwrap();
         for number in 0..FILES {
@@ -100,11 +102,8 @@ fn programs_do_not_lose_their_directory_when_another_mount_joins() {
     if !is_wanted("fuse") {
         return;
     }
-    let store = heap(ByteSize::mib(64));
-    let first = MountedSession::over(store.clone(), false);
+    let (store, first) = lone_mount();
     let directory = first.path().join("one/two");
-    // Long enough to have found out that it is alone, so that its kernel keeps what it sees.
-    std::thread::sleep(Duration::from_millis(1500));
     fs::create_dir_all(&directory).unwrap();
     let open = File::open(&directory).unwrap();
     let itself = format!("/proc/self/fd/{}", open.as_raw_fd());

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidefs_model::{ShardKey, Time};
@@ -24,6 +25,14 @@ pub(super) struct Names {
     told: HashMap<Box<[u8]>, Time>,
     sweep_at: usize,
     moving: HashMap<Box<[u8]>, Moving>,
+    /// Of the mount, among which these count.
+    all: Option<Arc<AtomicUsize>>,
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.uncount(self.told.len());
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,18 +55,33 @@ pub(in crate::delegations) enum Held {
 }
 
 impl Names {
+    fn uncount(&self, names: usize) {
+        if let Some(all) = &self.all {
+            all.fetch_sub(names, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing of it is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.moving.is_empty()
+    }
+
     fn is_moving(&self, name: &[u8], now: Time) -> bool {
         let moving = self.moving.get(name);
         moving.is_some_and(|moving| moving.under_way > 0 || now < moving.comes_again)
     }
 
-    /// How many were too old to matter.
-    fn sweep(&mut self, now: Time) -> usize {
+    fn keep(&mut self, stays: impl Fn(Time) -> bool) {
         let before = self.told.len();
-        self.told.retain(|_, at| now - *at < NAME_LAPSE);
+        self.told.retain(|_, at| stays(*at));
+        self.uncount(before - self.told.len());
+    }
+
+    /// Gives up what is too old to matter.
+    fn sweep(&mut self, now: Time) {
+        self.keep(|at| now - at < NAME_LAPSE);
         self.moving.retain(|_, moving| moving.under_way > 0 || now < moving.comes_again);
         self.sweep_at = (2 * self.told.len()).max(SWEEP_FROM);
-        before - self.told.len()
     }
 }
 
@@ -66,7 +90,7 @@ impl Watched {
     fn is_unknown(&self) -> bool {
         let Watched { looks, recalled, holders, names, .. } = self;
         let is_unseen = *looks == 0 && recalled.is_none() && holders.is_empty();
-        is_unseen && names.told.is_empty() && names.moving.is_empty() && self.is_idle()
+        is_unseen && names.told.is_empty() && self.is_idle()
     }
 
     fn may_tell_names(&self, granted: u64) -> bool {
@@ -91,7 +115,7 @@ impl Shards {
         if watched.names.is_moving(name, now) {
             // With this answer the kernel has it without a lifetime.
             let was_told = watched.names.told.remove(name).is_some();
-            self.names_told.fetch_sub(usize::from(was_told), Ordering::Relaxed);
+            watched.names.uncount(usize::from(was_told));
             return false;
         }
         watched.may_tell_names(granted) && is_valid() && self.note(&mut watched.names, name, now)
@@ -105,12 +129,12 @@ impl Shards {
         }
         let is_full = || self.names_told.load(Ordering::Relaxed) >= NAMES_MAX;
         if names.told.len() >= names.sweep_at || is_full() {
-            self.names_told.fetch_sub(names.sweep(at), Ordering::Relaxed);
+            names.sweep(at);
         }
         if is_full() {
             return false;
         }
-        self.names_told.fetch_add(1, Ordering::Relaxed);
+        names.all.get_or_insert_with(|| self.names_told.clone()).fetch_add(1, Ordering::Relaxed);
         names.told.insert(name.into(), at);
         true
     }
@@ -126,10 +150,9 @@ impl Shards {
     /// The kernel looks again at the names of a shard that it was told until then.
     pub fn names_expired(&self, shard: ShardKey, until: Time) {
         let mut stripe = self.stripe(shard);
-        let Some(watched) = stripe.shards.get_mut(&shard) else { return };
-        let before = watched.names.told.len();
-        watched.names.told.retain(|_, at| *at > until);
-        self.names_told.fetch_sub(before - watched.names.told.len(), Ordering::Relaxed);
+        if let Some(watched) = stripe.shards.get_mut(&shard) {
+            watched.names.keep(|at| at > until);
+        }
     }
 
     /// Gives up names that were told long ago, where there are many.
@@ -138,9 +161,7 @@ impl Shards {
             return;
         }
         for stripe in &self.stripes {
-            let swept: usize =
-                lock(stripe).shards.values_mut().map(|watched| watched.names.sweep(now)).sum();
-            self.names_told.fetch_sub(swept, Ordering::Relaxed);
+            lock(stripe).shards.values_mut().for_each(|watched| watched.names.sweep(now));
         }
     }
 
@@ -188,5 +209,33 @@ impl Shards {
         if watched.is_unknown() {
             stripe.shards.remove(&shard);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::Ino;
+
+    use super::super::Claiming;
+    use super::*;
+
+    #[test]
+    fn names_of_shards_that_are_watched_no_more_take_no_room() {
+        let shards = Shards::new();
+        let now = Time(0) + Duration::from_secs(100);
+        for directory in 0..10 {
+            let shard = ShardKey { directory: Ino(100 + directory), index: 0 };
+            let entering = shards.enter_new(shard).expect("nobody is there");
+            shards.entered(shard, &entering, vec![1]).expect("entered");
+            let claiming = Claiming { claim: vec![1], asked: entering.asked };
+            shards.claimed(shard, claiming);
+            for name in [b"f", b"g"] {
+                assert!(shards.tell_name(shard, name, now, u64::MAX, || true));
+            }
+            shards.end_sole(shard);
+            shards.believe(shard, None);
+            shards.watch_no_more(shard);
+        }
+        assert_eq!(shards.names_told.load(Ordering::Relaxed), 0);
     }
 }
