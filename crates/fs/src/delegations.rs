@@ -246,7 +246,7 @@ impl Delegations {
     }
 
     /// Whether delegations may be taken and relied on.
-    fn is_valid(&self, now: Time) -> bool {
+    pub fn is_valid(&self, now: Time) -> bool {
         now < Time(self.valid_until.load(Ordering::SeqCst))
     }
 

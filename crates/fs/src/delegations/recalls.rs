@@ -196,7 +196,7 @@ impl<S: Store> WriteBack<S> {
         self.delegations.recalled.store(now.0, Ordering::Relaxed);
         let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
-            let shards = self.with_claimed(&shards);
+            let shards = self.with_worked_in(&shards);
             // Until the store has all that waits, the delegations go on.
             if !self.close_writing(shards.iter().copied(), None) {
                 return Ok(());
@@ -211,13 +211,14 @@ impl<S: Store> WriteBack<S> {
         Ok(looked?)
     }
 
-    /// Who changes something in a directory of which this mount is the writer works there, and gets all of it.
-    pub(super) fn with_claimed(&self, shards: &BTreeSet<ShardKey>) -> BTreeSet<ShardKey> {
+    /// Who changes something in a directory of which this mount was the writer works there, and gets all of it, also
+    /// after a look, which ends the claims alone.
+    pub(super) fn with_worked_in(&self, shards: &BTreeSet<ShardKey>) -> BTreeSet<ShardKey> {
         let Delegations { shards: all, per_directory, .. } = &*self.delegations;
         let directories: BTreeSet<_> = shards.iter().map(|shard| shard.directory).collect();
-        let claimed =
-            directories.into_iter().flat_map(|directory| all.claimed_of(directory, *per_directory));
-        claimed.chain(shards.iter().copied()).collect()
+        let worked_in =
+            directories.into_iter().flat_map(|directory| all.worked_in(directory, *per_directory));
+        worked_in.chain(shards.iter().copied()).collect()
     }
 
     /// Lets go where a poll hangs for so long that nothing is valid any more: others cannot ask, either.

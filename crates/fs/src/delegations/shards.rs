@@ -89,6 +89,8 @@ struct Delegation {
     writes_back: bool,
     /// Of this mount, which went on with them.
     sole_changes: u32,
+    /// This mount has been the writer under it.
+    was_writer: bool,
 }
 
 /// Delegations that have ended: their shards, and the inodes of which the kernel has attributes under them.
@@ -236,6 +238,7 @@ impl Shards {
             listed: None,
             writes_back: false,
             sole_changes: 0,
+            was_writer: false,
         };
         watched.delegation = Some(Box::new(delegation));
         watched.recalled = None;

@@ -63,7 +63,13 @@ impl<S: Store> WriteBack<S> {
     fn see_holders(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
         let delegations = &self.delegations;
         let read = Batch::new().read(keys::HOLDERS);
-        let open = shards.iter().filter(|shard| delegations.shards.delegation(**shard).is_none());
+        // Others that stood beside this mount may have gone.
+        let is_open = |shard: &&ShardKey| {
+            let record = delegations.shards.holders(**shard);
+            let is_sole = holders::others(&record, delegations.me()).is_empty();
+            !is_sole || delegations.shards.delegation(**shard).is_none()
+        };
+        let open = shards.iter().filter(is_open);
         let batches: Vec<_> = open.map(|shard| (*shard, read.clone())).collect();
         if batches.is_empty() {
             return Ok(());
@@ -107,9 +113,12 @@ impl Delegations {
         match self.shards.delegation(shard) {
             Some(number) => {
                 let record = self.shards.holders(shard);
-                let is_only = holders::others(&record, self.me()).is_empty();
-                let claiming = is_only.then(|| self.shards.claiming_at_once(shard, self.myself()));
-                Some(Taking::Has(number, claiming.flatten().map(|claiming| (record, claiming))))
+                // With the next change it would have to ask the others to go, and its own delegation would end.
+                if !holders::others(&record, self.me()).is_empty() {
+                    return None;
+                }
+                let claiming = self.shards.claiming_at_once(shard, self.myself());
+                Some(Taking::Has(number, claiming.map(|claiming| (record, claiming))))
             }
             None => {
                 let entering = match which {

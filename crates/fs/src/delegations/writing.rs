@@ -93,7 +93,10 @@ impl<S: Store> WriteBack<S> {
     /// goes on as the holder that it is.
     pub(super) fn let_look(&self, asked: &BTreeSet<ShardKey>, now: Time) -> Result<(), StoreError> {
         let delegations = &self.delegations;
-        let all = self.with_claimed(asked);
+        let has_claim = |shard: &ShardKey| delegations.shards.claim(*shard).is_some();
+        let all = self.with_worked_in(asked);
+        let all: BTreeSet<_> =
+            all.into_iter().filter(|shard| asked.contains(shard) || has_claim(shard)).collect();
         if !self.close_writing(all.iter().copied(), Some(now)) {
             return Ok(());
         }

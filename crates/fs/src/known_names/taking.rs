@@ -79,6 +79,9 @@ impl<S: Store> Fs<S> {
             return;
         }
         let (now, failures) = (self.steady(), self.store.failures());
+        if !self.store.delegations.is_valid(now) {
+            return;
+        }
         let worth = {
             let mut memory = node.memory();
             if memory.names.is_some() || memory.is_new || memory.entering > 0 {

@@ -91,7 +91,8 @@ impl Ticker {
 
 /// A failure is told once, until it succeeds again.
 fn answer_recalls(served: &dyn Served, stopped: &Receiver<()>) {
-    let (mut pause, mut healthy) = (TICK, true);
+    // From the first poll on the mount may keep something.
+    let (mut pause, mut healthy) = (Duration::ZERO, true);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
         match served.answer_recalls() {
             Ok(keeps) => {

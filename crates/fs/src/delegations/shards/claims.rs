@@ -107,6 +107,7 @@ impl Shards {
         watched.writing.claim = Some(claiming.claim);
         if let Some(delegation) = &mut watched.delegation {
             delegation.writes_back = watched.writing.asked == claiming.asked;
+            delegation.was_writer = true;
         }
     }
 
@@ -157,9 +158,18 @@ impl Shards {
         self.stripes.iter().flat_map(claimed).collect()
     }
 
-    /// Of a directory's shards, those that the store may have a claim of this mount in.
-    pub fn claimed_of(&self, directory: Ino, shards: u16) -> Vec<ShardKey> {
+    /// Of a directory's shards, those in which this mount is the writer, or was under the delegation that it has.
+    pub fn worked_in(&self, directory: Ino, shards: u16) -> Vec<ShardKey> {
         let all = (0..shards).map(|index| ShardKey { directory, index });
-        all.filter(|shard| self.claim(*shard).is_some()).collect()
+        all.filter(|shard| self.is_worked_in(*shard)).collect()
+    }
+
+    fn is_worked_in(&self, shard: ShardKey) -> bool {
+        let stripe = self.stripe(shard);
+        let worked_in = |watched: &Watched| {
+            let was_writer = watched.delegation.as_ref().is_some_and(|it| it.was_writer);
+            was_writer || watched.writing.claim.is_some()
+        };
+        stripe.shards.get(&shard).is_some_and(worked_in)
     }
 }

@@ -62,6 +62,40 @@ fn a_mount_that_works_in_anothers_directory_takes_it_and_answers_early() {
 }
 
 #[test]
+fn a_directory_that_was_looked_at_first_goes_over_as_a_whole() {
+    let (company, directory) = made();
+    let [first, second] = &company.mounts[..] else { unreachable!() };
+    company.while_answering_recalls(&[first, second], || {
+        for number in 0..40 {
+            assert_eq!(
+                look(second, directory, &name(0, number)).map(|it| it.is_some()),
+                Ok(number < 20)
+            );
+        }
+        // By that it becomes a holder of all shards beside the first.
+        for _ in 0..20 {
+            second.getattr(directory, None).expect("attributes");
+        }
+        make(second, directory, &name(3, 0), 0o600).expect("made");
+        let ((), calls) = company.count(|| {
+            for number in 1..CHANGES {
+                make(second, directory, &name(3, number), 0o600).expect("made");
+            }
+        });
+        // A recall and what it waits for would be calls as well: four at least for each shard.
+        assert!(calls <= 3 * CHANGES as u64, "{calls}");
+    });
+    work(&company, 1, directory);
+    for number in 0..20 {
+        let make = || second.create(ME, directory, &name(2, number), 0o600, WRITE).expect("made").1;
+        let (open, calls) = company.count(make);
+        // The first one needs a range of inode numbers.
+        assert!(calls == 0 || number == 0, "file {number} waits for the store: {calls} calls");
+        second.release(open.handle).expect("closed");
+    }
+}
+
+#[test]
 fn two_mounts_that_work_in_one_directory_meet_each_others_names() {
     let (company, directory) = made();
     let [first, second] = &company.mounts[..] else { unreachable!() };
