@@ -8,6 +8,7 @@ pub mod planning;
 pub mod simulation;
 pub mod spin;
 pub mod stage;
+pub mod whereabouts;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -107,6 +108,13 @@ pub enum Command {
         Directories that are made in it later inherit it. The same is the extended attribute\n\
         user.tidefs.placement: setfattr -n user.tidefs.placement -v local fast/scratch")]
     Placement(placement::Placement),
+    /// Show on which hosts and nodes the bytes of files lie, and how many
+    #[command(after_help = "Examples:\n  \
+        tidefs where fast/input.fits\n  \
+        tidefs where --json fast/input.fits | jq -r '.files[0].parts[0].host'\n\n\
+        The part with most bytes comes first. Holes are not counted. The same is the extended attribute\n\
+        tidefs.where, which is not listed and cannot be set: getfattr -n tidefs.where fast/input.fits")]
+    Where(whereabouts::Where),
     /// Copy files between a disk or parallel file system and a mount, several at a time
     #[command(after_help = "Examples:\n  \
         tidefs stage in /data/images input\n  \

@@ -21,6 +21,7 @@ mod status;
 mod top;
 mod umount;
 mod up;
+mod whereabouts;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             | Command::Sim(_)
             | Command::Lend(_)
             | Command::Placement(_)
+            | Command::Where(_)
             | Command::Stage(_)
             | Command::Pages(_)
     );
@@ -59,6 +61,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Lend(options) => lend::lend(options)?,
         Command::Placement(options) => placement::placement(options)?,
+        Command::Where(options) => whereabouts::whereabouts(options)?,
         Command::Stage(options) => return stage::stage(options, state),
         Command::Top(options) => top::top(options, state)?,
         Command::Plan(options) => return plan::plan(options),

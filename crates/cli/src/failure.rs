@@ -57,6 +57,10 @@ pub enum Failure {
     PlacementOfFile(PathBuf),
     #[error("the placement of {}: {cause}", path.display())]
     PlacementRefused { path: PathBuf, cause: io::Error },
+    #[error("{} is no file with bytes; name the files: find {} -type f", .0.display(), .0.display())]
+    WhereOfNoFile(PathBuf),
+    #[error("cannot tell where {} lies: {cause}", path.display())]
+    WhereUnknown { path: PathBuf, cause: io::Error },
 
     #[error(
         "there is no /dev/fuse, so nothing can be mounted; load the module as root: modprobe fuse"

@@ -31,6 +31,7 @@ mod delete;
 mod deletions;
 mod errors;
 mod file;
+mod lies;
 mod lingering;
 mod open_unlinked;
 mod pinned;

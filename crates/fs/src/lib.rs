@@ -46,6 +46,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod unfinished;
+mod whereabouts;
 mod write_back;
 
 pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
@@ -65,6 +66,7 @@ pub use ops::{
 };
 pub use superblock::FORMAT_VERSION;
 pub use tidefs_sealed::{Cipher, Key, Salt, Sealing};
+pub use whereabouts::WHERE;
 
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

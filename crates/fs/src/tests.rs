@@ -31,4 +31,5 @@ mod stepping;
 mod stopped;
 mod times;
 mod unforgotten;
+mod whereabouts;
 mod write_back;

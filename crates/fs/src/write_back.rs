@@ -16,10 +16,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, MountId, Run, ShardKey, StripeKey};
+use tidefs_model::{Ino, MountId, Partition, Run, ShardKey, StripeKey};
 use tidefs_sealed::Sealed;
 use tidefs_store::{
-    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
     StripeWrite, caller,
 };
 
@@ -272,5 +272,9 @@ impl<S: Store> Store for WriteBack<S> {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.store.near(asker, chance)
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        self.store.places(partitions)
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidefs_model::{Ino, Run, ShardKey, StripeKey, StripeSize};
+use tidefs_model::{Ino, Partition, Run, ShardKey, StripeKey, StripeSize};
 use tidefs_store::{
-    Batch, Bytes, Cursor, Key, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError,
+    Batch, Bytes, Cursor, Key, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError,
     StripeRead, StripeWrite, caller,
 };
 
@@ -251,5 +251,9 @@ impl<S: Store> Store for Sealed<S> {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.inner.near(asker, chance)
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        self.inner.places(partitions)
     }
 }

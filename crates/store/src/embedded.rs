@@ -19,7 +19,7 @@ mod tmpfs;
 use std::sync::Arc;
 
 use tidefs_model::{
-    ByteSize, Epoch, Ino, NodeClass, NodeId, PARTITIONS, ShardKey, StripeKey, StripeSize,
+    ByteSize, Epoch, Ino, NodeClass, NodeId, PARTITIONS, Partition, ShardKey, StripeKey, StripeSize,
 };
 
 use self::budget::Budget;
@@ -29,9 +29,10 @@ use self::lanes::LANES;
 use self::shards::Shards;
 use self::tmpfs::Tmpfs;
 use crate::{
-    Batch, Cursor, Key, KeyPage, NodeOverview, Outcome, Overview, Page, Pin, Store, StoreError,
-    StripeRead, StripeWrite,
+    Batch, Cursor, Key, KeyPage, Location, NodeOverview, Outcome, Overview, Page, Pin, Store,
+    StoreError, StripeRead, StripeWrite,
 };
+use rustix::system::uname;
 
 /// The one node that this store is. It never restarts, so it needs no identity of its own.
 const NODE: NodeId = NodeId([0; 20]);
@@ -135,6 +136,11 @@ impl Store for Embedded {
             keys: self.shards.count() + self.home.stripes(),
         };
         Ok(Overview { store: "embedded".to_owned(), epoch: Epoch(1), nodes: vec![node] })
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        let host = uname().nodename().to_string_lossy().into_owned();
+        vec![Some(Location { host, node: NODE.to_string() }); partitions.len()]
     }
 
     fn remove(&self, ino: Ino) -> Result<bool, StoreError> {

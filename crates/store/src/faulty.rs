@@ -9,12 +9,12 @@ mod gate;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::{Ino, Run, ShardKey, StripeKey};
+use tidefs_model::{Ino, Partition, Run, ShardKey, StripeKey};
 
 use self::gate::Gate;
 pub use self::gate::Pause;
 use crate::{
-    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
     StripeWrite, caller,
 };
 
@@ -297,6 +297,10 @@ impl<S: Store> Store for Faulty<S> {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.plan().near.or_else(|| self.inner.near(asker, chance))
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        self.inner.places(partitions)
     }
 }
 

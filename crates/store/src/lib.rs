@@ -23,4 +23,4 @@ pub use error::StoreError;
 pub use faulty::{Fault, Faulty, Operation, Pause, Turn, When};
 pub use overview::{NodeOverview, Overview};
 pub use patient::{Patient, Room};
-pub use store::{Cursor, Key, KeyPage, Page, Pin, Store, StripeRead, StripeWrite};
+pub use store::{Cursor, Key, KeyPage, Location, Page, Pin, Store, StripeRead, StripeWrite};

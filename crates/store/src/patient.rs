@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use tidefs_model::{Ino, Run, ShardKey, StripeKey};
+use tidefs_model::{Ino, Partition, Run, ShardKey, StripeKey};
 
 use crate::caller;
 use crate::line::{Kind, Lines, Next, Place};
 use crate::{
-    Batch, Cursor, KeyPage, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
+    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
     StripeWrite,
 };
 
@@ -163,6 +163,10 @@ impl<S: Store> Store for Patient<S> {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.inner.near(asker, chance)
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        self.inner.places(partitions)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use tidefs_model::{Ino, Run, ShardKey, StripeKey};
+use tidefs_model::{Ino, Partition, Run, ShardKey, StripeKey};
 
 use crate::batch::Bytes;
 use crate::{Batch, Outcome, Overview, StoreError};
@@ -50,6 +50,14 @@ pub struct KeyPage {
     pub keys: Vec<Key>,
     /// `None` when the listing is complete.
     pub next: Option<Cursor>,
+}
+
+/// Where a partition lies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// This machine's name, or the address of another one.
+    pub host: String,
+    pub node: String,
 }
 
 /// The file of an inode that is pinned.
@@ -164,6 +172,11 @@ pub trait Store: Send + Sync + 'static {
     fn near(&self, _asker: u64, _chance: u64) -> Option<Run> {
         None
     }
+
+    /// Where each of these partitions lies, as far as is known here. `None`: on no node that is known.
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        vec![None; partitions.len()]
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -242,5 +255,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         (**self).near(asker, chance)
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        (**self).places(partitions)
     }
 }

@@ -38,6 +38,7 @@ mod near;
 mod once;
 mod options;
 mod overview;
+mod places;
 mod pool;
 mod probe;
 mod process;

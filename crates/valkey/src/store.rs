@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidefs_model::{Granted, NodeId, Partition, Run, ShardKey, StripeKey};
 use tidefs_store::StripeWrite;
 use tidefs_store::{
-    Batch, Cursor, KeyPage, Outcome, Overview, Page, Store, StoreError, StripeRead,
+    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Store, StoreError, StripeRead,
 };
 
 use crate::batches;
@@ -27,6 +27,7 @@ use crate::losses;
 use crate::near::Nearest;
 use crate::options::Options;
 use crate::overview;
+use crate::places;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
 use crate::roster::Roster;
@@ -361,6 +362,10 @@ impl Store for Valkey {
 
     fn near(&self, asker: u64, chance: u64) -> Option<Run> {
         self.nearest.run(self.client.topology.map(), asker, chance)
+    }
+
+    fn places(&self, partitions: &[Partition]) -> Vec<Option<Location>> {
+        places::places(&self.client, partitions)
     }
 }
 

@@ -30,4 +30,5 @@ mod stopped;
 mod terminal;
 mod user;
 mod waiting;
+mod whereabouts;
 mod world;

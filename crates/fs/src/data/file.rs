@@ -1,5 +1,6 @@
 //! An inode that is open in this mount, whichever way its bytes are kept.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -194,6 +195,14 @@ impl<S: Store> OpenFile<S> {
         match &self.0 {
             Bytes::Striped(striped) => striped.stored_bytes(),
             Bytes::Pinned(pinned) => pinned.stored_bytes(),
+        }
+    }
+
+    /// Up to where stripes are that are still to be sent.
+    pub fn unsent_ends(&self) -> BTreeMap<u64, u32> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.ends().1,
+            Bytes::Pinned(_) => BTreeMap::new(),
         }
     }
 

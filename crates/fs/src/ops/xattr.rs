@@ -11,6 +11,7 @@ use crate::layout::PLACEMENT;
 use crate::names::ATTEMPTS;
 use crate::ops::XattrMode;
 use crate::table::Node;
+use crate::whereabouts::WHERE;
 use crate::{XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, inode, keys};
 
 /// Name spaces of attributes that are kept for whoever sets them; the kernel checks who may. Those of
@@ -22,6 +23,9 @@ const CAPABILITIES: &[u8] = b"security.capability";
 
 impl<S: Store> Fs<S> {
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        if name == WHERE {
+            return self.whereabouts(ino);
+        }
         check_name(name)?;
         if name == PLACEMENT {
             return self.placement(ino);
