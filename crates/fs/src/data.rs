@@ -31,7 +31,6 @@ mod delete;
 mod deletions;
 mod errors;
 mod file;
-mod lies;
 mod lingering;
 mod open_unlinked;
 mod pinned;
