@@ -73,7 +73,7 @@ def hold(port: int, tells: int) -> None:
 def stands(tidefs: Path, stranger: int) -> str | None:
     """Programs work, and a mount begins, while he does so on all nodes; answers what did not hold."""
     with tempfile.TemporaryDirectory(prefix="tc", dir="/tmp") as folder:
-        up = ("--nodes", "2", "--policy", "static", "--node-memory", "128MiB")
+        up = ("--nodes", "2", "--policy", "static", "--node-memory", "128MiB", "--listen", "127.0.0.1:0")
         with Mounted(tidefs, Path(folder), *up) as mounted:
             nodes = json.loads((Path(mounted.state) / "up/cluster.json").read_text())["nodes"]
             ports = [int(node["address"].rpartition(":")[2]) for node in nodes]
@@ -85,6 +85,47 @@ def stands(tidefs: Path, stranger: int) -> str | None:
                 for one in crowds:
                     os.kill(one, signal.SIGKILL)
                     os.waitpid(one, 0)
+
+
+def refused(port: int, stranger: int) -> str | None:
+    """What he gets who wants a connection there."""
+    child = os.fork()
+    if child == 0:
+        ended = 2
+        try:
+            os.setgroups([])
+            os.setgid(stranger)
+            os.setuid(stranger)
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            ended = 1
+        except ConnectionRefusedError:
+            ended = 0
+        finally:
+            os._exit(ended)
+    _, status = os.waitpid(child, 0)
+    match os.waitstatus_to_exitcode(status):
+        case 0:
+            return None
+        case 1:
+            return f"another user is connected to port {port}"
+        case other:
+            return f"whether another user reaches port {port} was not found out: {other}"
+
+
+def reaches(tidefs: Path, stranger: int) -> str | None:
+    """Of nodes that this machine alone uses he reaches neither port nor bus, also of one that came later."""
+    with tempfile.TemporaryDirectory(prefix="tc", dir="/tmp") as folder:
+        up = ("--nodes", "2..3", "--policy", "static", "--node-memory", "128MiB")
+        with Mounted(tidefs, Path(folder), *up) as mounted:
+            mounted.call("scale", "3")
+            nodes = json.loads((Path(mounted.state) / "up/cluster.json").read_text())["nodes"]
+            if len(nodes) != 3:
+                return f"there are {len(nodes)} nodes instead of 3"
+            for node in nodes:
+                port = int(node["address"].rpartition(":")[2])
+                if wrong := refused(port, stranger) or refused(node["bus_port"], stranger):
+                    return wrong
+            return works(mounted.mounts[0]) or joins(mounted)
 
 
 def works(mount: Path) -> str | None:

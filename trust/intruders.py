@@ -227,7 +227,8 @@ def run(tidefs: Path) -> None:
         scratch = Path(folder)
         # The way to it is open, as in a home that others may enter.
         scratch.chmod(0o755)
-        up = ("--nodes", "2..3", "--policy", "static", "--node-memory", "64MiB")
+        # Where lenders may join, nodes are at ports that every user reaches.
+        up = ("--nodes", "2..3", "--policy", "static", "--node-memory", "64MiB", "--listen", "127.0.0.1:0")
         with Mounted(tidefs.resolve(), scratch, *up) as mounted:
             state = Path(mounted.state) / "up"
             kept = mounted.mounts[0] / "kept"
@@ -269,7 +270,7 @@ def run(tidefs: Path) -> None:
 
 def trusted(tidefs: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ti", dir="/tmp") as folder:
-        up = ("--nodes", "1", "--node-memory", "64MiB", "--network", "trusted")
+        up = ("--nodes", "1", "--node-memory", "64MiB", "--network", "trusted", "--listen", "127.0.0.1:0")
         with Mounted(tidefs.resolve(), Path(folder), *up) as mounted:
             for node in entries(Path(mounted.state) / "up"):
                 port = int(node["address"].rpartition(":")[2])
@@ -296,6 +297,8 @@ def main() -> int:
             raise AssertionError("the check of another host finds nothing where there is something")
         if stopped := crowd.stands(options.tidefs.resolve(), STRANGER):
             raise Intrusion(stopped)
+        if reached := crowd.reaches(options.tidefs.resolve(), STRANGER):
+            raise Intrusion(reached)
         if known := knows(options.tidefs.resolve()):
             raise Intrusion(known)
     except (Intrusion, TooLate, AssertionError, subprocess.SubprocessError, OSError) as error:

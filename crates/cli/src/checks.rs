@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use tidefs_model::ByteSize;
+use tidefs_valkey::PrivateNetwork;
 
 use crate::failure::Failure;
 use crate::limits;
@@ -60,6 +61,7 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         other_users(),
         direct(),
         server(),
+        own_network(),
         memory(),
         scarcity(),
         open_files(),
@@ -171,6 +173,25 @@ fn server_of(path: &Path, words: &str) -> Finding {
 fn version(server: &Path) -> Option<String> {
     let said = std::process::Command::new(server).arg("--version").output().ok()?;
     said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Made and given up again.
+fn own_network() -> Finding {
+    const SUBJECT: &str = "network of nodes";
+    match PrivateNetwork::make() {
+        Ok(_) => Finding::good(
+            SUBJECT,
+            "nodes that only this machine uses have one to themselves, which no other user reaches",
+        ),
+        Err(error) => Finding::limited(
+            SUBJECT,
+            format!(
+                "nodes use the machine's loopback, where other users can take all their connections \
+                 (a network name space cannot be made: {error})"
+            ),
+            Some("let users make name spaces: sysctl user.max_user_namespaces=10000  (as root)"),
+        ),
+    }
 }
 
 fn memory() -> Finding {

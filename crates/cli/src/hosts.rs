@@ -19,7 +19,7 @@ pub struct HostEntry {
 impl From<&HostEntry> for tidefs_valkey::Host {
     fn from(entry: &HostEntry) -> tidefs_valkey::Host {
         let HostEntry { name, address, command } = entry.clone();
-        tidefs_valkey::Host { name, address, command }
+        tidefs_valkey::Host { name, address, command, network: None }
     }
 }
 

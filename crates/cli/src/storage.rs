@@ -16,7 +16,7 @@ use tidefs_model::{ByteSize, Granted, NodeClass, NodeId, Partition, StripeKey, S
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Account, Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
-    Pass, ProcessError, Secrets, ServerProgram, Valkey,
+    Pass, PrivateNetwork, ProcessError, Secrets, ServerProgram, Valkey,
 };
 
 use crate::admission::{Door, Doorkeeper};
@@ -156,8 +156,9 @@ impl Storage {
         }
         let lenders = size.listen.map(Lenders::listen).transpose()?;
         let hosts = match size.listen {
-            Some(address) if size.hosts.is_empty() => vec![Host::here(address.ip())],
-            _ => size.hosts.iter().map(Host::from).collect(),
+            _ if !size.hosts.is_empty() => size.hosts.iter().map(Host::from).collect(),
+            Some(address) => vec![Host::here(address.ip())],
+            None => vec![apart()],
         };
         let spec = ClusterSpec {
             server: size.server.clone().context("no server for the nodes")?.path,
@@ -351,6 +352,21 @@ impl Lenders {
         let offers = nodes.offers().clone();
         lending::Service { nodes, manager, offers, secret }.serve(self.0);
         Ok(())
+    }
+}
+
+/// This machine for nodes that it alone uses: no other user's program comes near them.
+fn apart() -> Host {
+    match PrivateNetwork::make() {
+        Ok(network) => Host::apart(network),
+        Err(error) => {
+            tracing::warn!(
+                "the nodes get no network of their own here ({error}): other users of this machine reach \
+                 their ports, and who keeps thousands of connections open there keeps new mounts and nodes \
+                 out"
+            );
+            Host::local()
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tidefs_model::NodeId;
 
 use crate::endpoint::Endpoint;
+use crate::private_network::PrivateNetwork;
 
 /// A host that nodes may be started on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Host {
     pub address: IpAddr,
     /// What starts a program there: the words that come before it. None for this machine.
     pub command: Vec<String>,
+    /// Where only this machine's nodes are; none: what other programs use.
+    pub network: Option<PrivateNetwork>,
 }
 
 impl Host {
@@ -28,12 +31,19 @@ impl Host {
 
     /// This machine, as others call it.
     pub fn here(address: IpAddr) -> Host {
-        Host { name: "localhost".to_owned(), address, command: Vec::new() }
+        Host { name: "localhost".to_owned(), address, command: Vec::new(), network: None }
+    }
+
+    /// This machine, where nodes have a network to themselves.
+    pub fn apart(network: PrivateNetwork) -> Host {
+        Host { network: Some(network), ..Host::local() }
     }
 
     /// Nobody listens on the port, as far as can be told from here.
     pub(crate) fn is_free(&self, port: u16) -> bool {
-        !self.command.is_empty() || TcpListener::bind((self.address, port)).is_ok()
+        !self.command.is_empty()
+            || self.network.is_some()
+            || TcpListener::bind((self.address, port)).is_ok()
     }
 }
 

@@ -40,6 +40,7 @@ mod options;
 mod overview;
 mod places;
 mod pool;
+mod private_network;
 mod probe;
 mod process;
 mod roster;
@@ -70,6 +71,7 @@ pub use host::Host;
 pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
 pub use mount_accounts::MountAccounts;
 pub use options::Options;
+pub use private_network::PrivateNetwork;
 pub use probe::{Abilities, Server, Version};
 pub use process::{
     Accounts, Distrust, Lifetime, ProcessId, Secrets, ServerProgram, choose_server, find_server,

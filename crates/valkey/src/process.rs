@@ -98,7 +98,7 @@ impl NodeProcess {
         make_directory(&spec.directory)?;
         let started = prepare(spec).and_then(|log| {
             let config = spec.directory.join(config::FILE_NAME);
-            let command = spawn::Command { host: &spec.host.command, server: &spec.server };
+            let command = spawn::Command { host: &spec.host, server: &spec.server };
             spawn::spawn(command, &config, &spec.directory, log, spec.lifetime)
         });
         let (child, process) = started.inspect_err(|_| remove(&spec.directory))?;

@@ -17,6 +17,7 @@ use rustix::process::{
 
 use super::ProcessId;
 use crate::error::ProcessError;
+use crate::host::Host;
 
 /// What ends a node that nobody stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ fn serve(orders: Receiver<Order>) {
 /// A server, and the words before it that start it on its host.
 #[derive(Clone, Copy)]
 pub struct Command<'c> {
-    pub host: &'c [String],
+    pub host: &'c Host,
     pub server: &'c Path,
 }
 
@@ -60,7 +61,7 @@ pub fn spawn(
 ) -> Result<(Child, ProcessId), ProcessError> {
     let failed = |source| ProcessError::NotRunnable { server: server.to_owned(), source };
     let server = absolute(server).map_err(failed)?;
-    let mut command = match host {
+    let mut command = match host.command.as_slice() {
         [] => Program::new(server),
         [first, words @ ..] => {
             let mut command = Program::new(first);
@@ -71,9 +72,13 @@ pub fn spawn(
     command.arg(config).current_dir(directory);
     command.env_clear().env("LC_ALL", "C").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null()).stderr(log.try_clone().map_err(failed)?).stdout(log);
-    let starter = getpid();
+    let (starter, network) = (getpid(), host.network.clone());
     let confine = move || {
         setsid()?;
+        // The kernel forgets who is to end a process that changes its users.
+        if let Some(network) = &network {
+            network.enter()?;
+        }
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
         if lifetime == Lifetime::Starter {
             set_parent_process_death_signal(Some(Signal::KILL))?;
