@@ -357,6 +357,11 @@ pub struct Top {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Check each host of a list over SSH instead, one a line: HOST, USER@HOST or a range such as
+    /// n[01-16]; TIDEFS_SSH names another program than ssh
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,

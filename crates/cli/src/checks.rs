@@ -1,10 +1,11 @@
 //! What `doctor` looks at, one function each. Nothing here changes the machine.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidefs_model::ByteSize;
 use tidefs_valkey::PrivateNetwork;
 
@@ -18,7 +19,7 @@ use crate::state::{Base, LONGEST_NAME, Paths, room};
 use crate::storage::choose_server;
 
 /// How it stands with one thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     Good,
@@ -28,9 +29,9 @@ pub enum Verdict {
     Missing,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    pub subject: &'static str,
+    pub subject: Cow<'static, str>,
     pub verdict: Verdict,
     pub detail: String,
     /// A command, to be run as root where it says so.
@@ -38,18 +39,23 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(subject: &'static str, detail: impl Into<String>) -> Finding {
-        Finding { subject, verdict: Verdict::Good, detail: detail.into(), fix: None }
+    pub fn good(subject: &'static str, detail: impl Into<String>) -> Finding {
+        Finding {
+            subject: subject.into(),
+            verdict: Verdict::Good,
+            detail: detail.into(),
+            fix: None,
+        }
     }
 
-    fn limited(subject: &'static str, detail: impl Into<String>, fix: Option<&str>) -> Finding {
+    pub fn limited(subject: &'static str, detail: impl Into<String>, fix: Option<&str>) -> Finding {
         let fix = fix.map(str::to_owned);
-        Finding { subject, verdict: Verdict::Limited, detail: detail.into(), fix }
+        Finding { subject: subject.into(), verdict: Verdict::Limited, detail: detail.into(), fix }
     }
 
-    fn missing(subject: &'static str, detail: impl Into<String>, fix: &str) -> Finding {
+    pub fn missing(subject: &'static str, detail: impl Into<String>, fix: &str) -> Finding {
         let fix = Some(fix.to_owned());
-        Finding { subject, verdict: Verdict::Missing, detail: detail.into(), fix }
+        Finding { subject: subject.into(), verdict: Verdict::Missing, detail: detail.into(), fix }
     }
 }
 

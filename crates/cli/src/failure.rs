@@ -95,6 +95,8 @@ pub enum Failure {
     HostsUnreadable { path: PathBuf, cause: io::Error },
     #[error("the list of hosts {}: {cause}", path.display())]
     HostsWrong { path: PathBuf, cause: crate::hosts::ListError },
+    #[error("the list of hosts {}: {cause}", path.display())]
+    SshHostsWrong { path: PathBuf, cause: crate::ssh::ListError },
     #[error(
         "without --nodes there is nothing that lenders at {address} could join; give a number of \
          nodes, such as --nodes 2"

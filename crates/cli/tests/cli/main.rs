@@ -17,6 +17,7 @@ mod killed;
 mod lend;
 mod metrics;
 mod nodes;
+mod over_ssh;
 mod placement;
 mod planning;
 mod remounted;
