@@ -8,6 +8,7 @@
 
 mod admission;
 mod arguments;
+mod around;
 mod change;
 mod change_view;
 mod check_view;

@@ -1,5 +1,6 @@
 //! Copies between the outside and a mount: what to copy, how far it is, and what came of it.
 
+use std::fs;
 use std::io::IsTerminal;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -76,8 +77,17 @@ fn inside(path: &Path, mount: &Path) -> Result<PathBuf, Failure> {
     let place = mount.join(path);
     let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
     match place.starts_with(mount) && !climbs {
-        true => Ok(place),
-        false => Err(Failure::OutsideOfMount { path: path.to_owned(), mount: mount.to_owned() }),
+        true if !leads_out(&place, mount) => Ok(place),
+        _ => Err(Failure::OutsideOfMount { path: path.to_owned(), mount: mount.to_owned() }),
+    }
+}
+
+/// Through a symbolic link, as far as the path is there.
+fn leads_out(place: &Path, mount: &Path) -> bool {
+    let real = place.ancestors().find_map(|it| fs::canonicalize(it).ok());
+    match (real, fs::canonicalize(mount)) {
+        (Some(real), Ok(mount)) => !real.starts_with(mount),
+        _ => false,
     }
 }
 
@@ -91,6 +101,7 @@ pub fn copy(
     let options =
         Options { workers: workers(manner), checksum: manner.checksum, sync: manner.sync };
     let mut stopped_by = None;
+    let ends = manner.deadline.map(|seconds| began + Duration::from_secs(seconds.into()));
     let outcomes: Vec<Result<Outcome, StageError>> = thread::scope(|scope| {
         let copying = scope.spawn(|| {
             let copy = |it: &Piece| transfer(&it.selection, &it.destination, &options, &progress);
@@ -101,6 +112,9 @@ pub fn copy(
             if let Some(received) = signals.wait(None, LOOK_EVERY).filter(|it| it.asks_to_stop()) {
                 progress.stop();
                 stopped_by = Some(received.signal);
+            }
+            if ends.is_some_and(|ends| Instant::now() >= ends) {
+                progress.stop();
             }
             shown.look(&progress);
         }
@@ -204,6 +218,17 @@ impl Drop for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_lead_nowhere_else() {
+        let mount = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp", mount.path().join("out")).unwrap();
+        let to =
+            |place: &str| Piece::inward(Path::new("/data/x"), Some(Path::new(place)), mount.path());
+        assert!(to("out/x").unwrap_err().to_string().contains("leads out of the mount"));
+        assert!(Piece::outward("out/*", Path::new("/back"), mount.path()).is_err());
+        assert!(to("in/x").is_ok());
+    }
 
     #[test]
     fn places_are_from_the_mount_on_and_stay_in_it() {

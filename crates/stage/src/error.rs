@@ -21,6 +21,9 @@ pub enum StageError {
     InTheWay { path: PathBuf, wanted: &'static str },
     #[error("{} lies in {}, which is to be copied there", destination.display(), source_path.display())]
     IntoItself { source_path: PathBuf, destination: PathBuf },
+    /// Nothing can have been meant.
+    #[error("no file matches {0}; * and ? stay within a name, ** does not")]
+    NothingMatches(String),
     #[error("the transfer was stopped before {} was copied", .0.display())]
     Stopped(PathBuf),
     #[error("{pattern} is no pattern of file names: {cause}")]

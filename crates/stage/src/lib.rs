@@ -14,6 +14,7 @@ mod file;
 mod manifest;
 mod outcome;
 mod progress;
+mod remaining;
 mod selection;
 mod transfer;
 
@@ -21,5 +22,6 @@ pub use error::{ManifestError, StageError};
 pub use manifest::{Pair, parse_manifest};
 pub use outcome::{Failed, Outcome};
 pub use progress::Progress;
+pub use remaining::Remaining;
 pub use selection::Selection;
 pub use transfer::{Options, transfer};

@@ -15,12 +15,18 @@ pub struct Selection {
     /// The part of the pattern that is a plain path.
     pub base: PathBuf,
     matcher: Option<GlobMatcher>,
+    /// As it was given, to be named.
+    pattern: String,
 }
 
 impl Selection {
     /// Everything at a path.
     pub fn whole(path: &Path) -> Selection {
-        Selection { base: path.to_owned(), matcher: None }
+        Selection {
+            base: path.to_owned(),
+            matcher: None,
+            pattern: path.to_string_lossy().into_owned(),
+        }
     }
 
     /// `*` and `?` stay within a name, `**` does not; `[ab]` and `{a,b}` are alternatives.
@@ -39,7 +45,8 @@ impl Selection {
         let rest = rest.to_string_lossy().into_owned();
         let glob = GlobBuilder::new(&rest).literal_separator(true).build();
         let wrong = |cause| StageError::WrongPattern { pattern: pattern.to_owned(), cause };
-        Ok(Selection { base, matcher: Some(glob.map_err(wrong)?.compile_matcher()) })
+        let matcher = Some(glob.map_err(wrong)?.compile_matcher());
+        Ok(Selection { base, matcher, pattern: pattern.to_owned() })
     }
 
     /// The same below another directory.
@@ -50,6 +57,10 @@ impl Selection {
     /// Whether everything is wanted, directories without files included.
     pub fn is_whole(&self) -> bool {
         self.matcher.is_none()
+    }
+
+    pub fn pattern(&self) -> &str {
+        &self.pattern
     }
 
     /// Whether a file is wanted, named from `base` on.

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use walkdir::{DirEntry, WalkDir};
@@ -30,6 +31,9 @@ pub struct Options {
 
 /// Files that wait for a thread.
 const QUEUED: usize = 256;
+
+/// How long a transfer that was stopped goes on to look which files it did not come to.
+const NAMING_MAX: Duration = Duration::from_secs(2);
 
 struct Job {
     source: PathBuf,
@@ -68,6 +72,10 @@ pub fn transfer(
         }
         outcome
     });
+    if !selection.is_whole() && !walk.is_found && !progress.is_stopped() && walk.outcome.is_whole()
+    {
+        return Err(StageError::NothingMatches(selection.pattern().to_owned()));
+    }
     Ok(walk.end(outcome))
 }
 
@@ -120,6 +128,10 @@ struct Walk<'a> {
     selection: &'a Selection,
     destination: &'a Path,
     progress: &'a Progress,
+    /// When looking for what was not copied ends.
+    naming_ends: Option<Instant>,
+    /// Something was wanted.
+    is_found: bool,
     /// Directories that were made or found, each behind the one that it lies in.
     directories: Vec<(PathBuf, PathBuf)>,
     /// Where the first name of each file with several went, by device and inode.
@@ -132,6 +144,8 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(selection: &'a Selection, destination: &'a Path, progress: &'a Progress) -> Walk<'a> {
         Walk {
+            naming_ends: None,
+            is_found: false,
             selection,
             destination,
             progress,
@@ -146,7 +160,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self, queue: Sender<Job>) {
         let mut entries = WalkDir::new(&self.selection.base).into_iter();
         while let Some(entry) = entries.next() {
-            if self.progress.is_stopped() {
+            if self.is_over() {
                 let path = self.selection.base.clone();
                 self.outcome.note(path.clone(), Err(StageError::Stopped(path)));
                 return;
@@ -166,6 +180,15 @@ impl<'a> Walk<'a> {
                 Err(error) => self.unreadable(error),
             }
         }
+    }
+
+    /// A transfer that was stopped goes on for a moment, without copying, to name what is left.
+    fn is_over(&mut self) -> bool {
+        if !self.progress.is_stopped() {
+            return false;
+        }
+        let now = Instant::now();
+        now > *self.naming_ends.get_or_insert(now + NAMING_MAX)
     }
 
     fn unreadable(&mut self, error: walkdir::Error) {
@@ -188,7 +211,7 @@ impl<'a> Walk<'a> {
     fn directory(&mut self, entry: &DirEntry) -> Result<(), StageError> {
         let place = self.place(entry);
         // Of a selection only directories are made in which something is.
-        if self.selection.is_whole() {
+        if self.selection.is_whole() && !self.progress.is_stopped() {
             make_directory(&place)?;
         }
         self.directories.push((entry.path().to_owned(), place));
@@ -201,7 +224,9 @@ impl<'a> Walk<'a> {
         }
         let (source, destination) = (entry.path().to_owned(), self.place(entry));
         let metadata = fs::symlink_metadata(&source).map_err(StageError::reading(&source))?;
+        self.is_found = true;
         if !self.selection.is_whole()
+            && !self.progress.is_stopped()
             && let Some(parent) = destination.parent()
         {
             fs::create_dir_all(parent).map_err(StageError::writing(parent))?;

@@ -97,6 +97,10 @@ pub struct Manner {
     /// Files that are copied at a time [default: four for each processor, 16 at most]
     #[arg(long, value_name = "N")]
     pub workers: Option<NonZero<usize>>,
+
+    /// End after so many seconds, with what was copied by then, and name what was not
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<u32>,
 }
 
 /// What `run` copies before and after its command.
@@ -112,6 +116,15 @@ pub struct Around {
     /// signal; SRC is a place from the mount on, or a pattern as of `tidefs stage out`; may be given again
     #[arg(long, value_name = "SRC:DEST", value_parser = with_destination)]
     pub stage_out: Vec<String>,
+
+    /// Give all copies of --stage-out together so many seconds, such as what a batch system leaves
+    /// between its warning and the end, and name what was not copied by then
+    #[arg(long, value_name = "SECONDS", requires = "stage_out")]
+    pub stage_out_deadline: Option<u32>,
+
+    /// Read what was staged in and out and compare it
+    #[arg(long)]
+    pub stage_checksum: bool,
 }
 
 /// Splits at the last colon; there may be others in names.

@@ -1,6 +1,5 @@
 //! `tidefs run`: mount, run the command, report, clean up.
 
-use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use anyhow::Context;
 use rustix::process::Rlimit;
 
 use crate::arguments::Run;
-use crate::arguments::stage::{Manner, parts};
+use crate::around::Staging;
 use crate::cleanup::{MARK, MOUNT, STATE};
 use crate::failure::{FAILED, Failure};
 use crate::file_system::{FileSystem, Size};
@@ -26,7 +25,6 @@ use crate::reporting::{self, Ended};
 use crate::say;
 use crate::scarcity::Score;
 use crate::signals::Signals;
-use crate::staging::{self, Piece};
 use crate::state::{Base, Kind};
 use crate::summary::Summary;
 use crate::supervise::{self, Order};
@@ -37,6 +35,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
         Score::of_what_serves().context("cannot read the kernel's score of this process")?;
     privacy::guard();
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
+    let staging = Staging::check(&options.staging, options.quiet, &point.path)?;
     let size = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
     options.report.as_deref().map_or(Ok(()), reporting::check)?;
@@ -60,63 +59,11 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
         metrics.iter().for_each(|it| say::note(format!("metrics at {}", it.view)));
     }
-    stage_in(options, &point.path, &signals)?;
+    staging.bring(&signals)?;
     let before = Before { open_files, score };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
     metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
-    carry_out(options, &size, &file_system, &point.path, &signals, before, monitor)
-}
-
-fn stage_in(options: &Run, mount: &Path, signals: &Signals) -> anyhow::Result<()> {
-    let pieces = options.staging.stage_in.iter().map(|text| {
-        let (source, destination) = parts(text);
-        Piece::inward(Path::new(source), destination.map(Path::new), mount)
-    });
-    let pieces = pieces.collect::<anyhow::Result<Vec<_>>>()?;
-    if pieces.is_empty() {
-        return Ok(());
-    }
-    let (report, stopped_by) = staging::copy(&pieces, &Manner::default(), signals)?;
-    if let Some(signal) = stopped_by {
-        return Err(Failure::Interrupted(signal).into());
-    }
-    if !options.quiet || !report.is_whole() {
-        report.tell();
-    }
-    match report.files_failed {
-        0 => Ok(()),
-        files => Err(Failure::StageInFailed { files }.into()),
-    }
-}
-
-/// Whatever the command came to. Answers whether all that was asked for was copied.
-fn stage_out(options: &Run, mount: &Path, signals: &Signals) -> bool {
-    let mut is_whole = true;
-    for text in &options.staging.stage_out {
-        let (source, destination) = parts(text);
-        let destination = Path::new(destination.unwrap_or_default());
-        let copied = Piece::outward(source, destination, mount)
-            .and_then(|piece| staging::copy(&[piece], &Manner::default(), signals));
-        match copied {
-            Ok((report, _)) => {
-                is_whole &= report.is_whole();
-                if !options.quiet || !report.is_whole() {
-                    report.tell();
-                }
-            }
-            Err(error) => {
-                is_whole = false;
-                say::note(format!("--stage-out {text}: {error:#}"));
-            }
-        }
-    }
-    let is_empty = || fs::read_dir(mount).is_ok_and(|mut rows| rows.next().is_none());
-    if options.staging.stage_out.is_empty() && !options.quiet && !is_empty() {
-        say::note(
-            "files that are left on the mount end with the run; --stage-out SRC:DEST keeps them",
-        );
-    }
-    is_whole
+    carry_out(options, &size, &file_system, &staging, &signals, before, monitor)
 }
 
 /// What this process has of its own that the command is not to have.
@@ -130,11 +77,12 @@ fn carry_out(
     options: &Run,
     size: &Size,
     file_system: &Arc<FileSystem>,
-    mount: &Path,
+    staging: &Staging<'_>,
     signals: &Signals,
     before: Before,
     monitor: Monitor,
 ) -> anyhow::Result<ExitCode> {
+    let mount = staging.mount();
     let start = Instant::now();
     let outcome = supervised(options, size, file_system, mount, signals, before);
     let wall = start.elapsed();
@@ -142,7 +90,7 @@ fn carry_out(
     if !left.is_empty() {
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
     }
-    let is_staged_out = stage_out(options, mount, signals);
+    let is_staged_out = staging.fetch(signals);
     let observed = monitor.finish();
     let is_told = !options.quiet || options.report.is_some();
     let lost = is_told.then(|| file_system.lost(mount)).flatten();

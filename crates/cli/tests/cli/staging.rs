@@ -111,7 +111,24 @@ fn a_run_that_cannot_stage_says_so() {
     out("other:back").refused(1, &["other"]);
     world.run(["run", "--stage-out", "x", "--", "true"]).refused(2, &["SRC:DEST"]);
     let told = world.run(["run", "--", "sh", "-c", script]).succeeded().stderr;
-    assert!(told.contains("--stage-out"), "{told}");
+    assert!(
+        told.contains("1 file with 2 B ended with the run") && told.contains("--stage-out"),
+        "{told}"
+    );
+    let told =
+        world.run(["run", "--stage-out", "x:x", "--", "sh", "-c", script]).succeeded().stderr;
+    assert!(!told.contains("ended with the run"), "{told}");
+    // Nothing starts where the end is known to fail.
+    for wrong in ["[x:back", "../x:back"] {
+        let refused = world.run(["run", "--stage-out", wrong, "--", "touch", "started"]);
+        refused.refused(1, &["x"]);
+    }
+    world.shell("[ ! -e started ]").succeeded();
+    out("*.csv:back").refused(1, &["no file matches *.csv"]);
+    let words = ["run", "--stage-out", "x:late", "--stage-out-deadline", "0", "--", "sh", "-c"];
+    let many = "mkdir $TIDEFS_MOUNT/x; for i in $(seq 2000); do echo $i > $TIDEFS_MOUNT/x/$i; done";
+    let late = world.run([&words[..], &[many]].concat());
+    late.refused(1, &["were not copied", "stopped before"]);
     let told = world.run(["run", "--", "true"]).succeeded().stderr;
     assert!(!told.contains("--stage-out"), "{told}");
 }

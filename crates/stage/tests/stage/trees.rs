@@ -106,6 +106,9 @@ fn of_a_selection_only_what_is_wanted_is_made() {
     assert_eq!(fs::read(to.path().join("a/1.csv")).unwrap(), b"results/a/1.csv");
     assert!(to.path().join("2.csv").exists());
     assert!(!to.path().join("b").exists() && !to.path().join("a/log").exists());
+    let nothing = Selection::parse("results/*.txt").unwrap().below(from.path());
+    let refused = transfer(&nothing, to.path(), &OPTIONS, &Progress::default());
+    assert!(matches!(refused, Err(StageError::NothingMatches(it)) if it == "results/*.txt"));
 }
 
 #[test]

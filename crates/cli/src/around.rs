@@ -1,0 +1,137 @@
+//! What `run` copies before and after its command, and what it says of files that nobody keeps.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidefs_model::ByteSize;
+use tidefs_stage::{Remaining, Selection};
+
+use crate::arguments::stage::{Around, Manner, parts};
+use crate::failure::Failure;
+use crate::say;
+use crate::signals::Signals;
+use crate::staging::{self, Piece};
+
+/// How long the look for files that end with the run may take.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+pub struct Staging<'o> {
+    around: &'o Around,
+    is_quiet: bool,
+    mount: &'o Path,
+}
+
+impl<'o> Staging<'o> {
+    /// Refuses, before anything starts, what could not be carried out in the end.
+    pub fn check(around: &'o Around, is_quiet: bool, mount: &'o Path) -> anyhow::Result<Self> {
+        let staging = Staging { around, is_quiet, mount };
+        staging.inward()?;
+        around.stage_out.iter().try_for_each(|text| staging.outward(text).map(|_| ()))?;
+        Ok(staging)
+    }
+
+    pub fn mount(&self) -> &'o Path {
+        self.mount
+    }
+
+    fn inward(&self) -> anyhow::Result<Vec<Piece>> {
+        let piece = |text: &String| {
+            let (source, destination) = parts(text);
+            Piece::inward(Path::new(source), destination.map(Path::new), self.mount)
+        };
+        self.around.stage_in.iter().map(piece).collect()
+    }
+
+    fn outward(&self, text: &str) -> anyhow::Result<Piece> {
+        let (source, destination) = parts(text);
+        Piece::outward(source, Path::new(destination.unwrap_or_default()), self.mount)
+    }
+
+    fn manner(&self) -> Manner {
+        Manner { checksum: self.around.stage_checksum, ..Manner::default() }
+    }
+
+    /// Before the command.
+    pub fn bring(&self, signals: &Signals) -> anyhow::Result<()> {
+        let pieces = self.inward()?;
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let (report, stopped_by) = staging::copy(&pieces, &self.manner(), signals)?;
+        if let Some(signal) = stopped_by {
+            return Err(Failure::Interrupted(signal).into());
+        }
+        if !self.is_quiet || !report.is_whole() {
+            report.tell();
+        }
+        match report.files_failed {
+            0 => Ok(()),
+            files => Err(Failure::StageInFailed { files }.into()),
+        }
+    }
+
+    /// Whatever the command came to. Answers whether all that was asked for was copied.
+    pub fn fetch(&self, signals: &Signals) -> bool {
+        let (mut is_whole, began) = (true, Instant::now());
+        for text in &self.around.stage_out {
+            let gone = u32::try_from(began.elapsed().as_secs()).unwrap_or(u32::MAX);
+            let deadline = self.around.stage_out_deadline.map(|all| all.saturating_sub(gone));
+            let manner = Manner { deadline, ..self.manner() };
+            let copied =
+                self.outward(text).and_then(|piece| staging::copy(&[piece], &manner, signals));
+            match copied {
+                Ok((report, _)) => {
+                    is_whole &= report.is_whole();
+                    if !self.is_quiet || !report.is_whole() {
+                        report.tell();
+                    }
+                }
+                Err(error) => {
+                    is_whole = false;
+                    say::note(format!("--stage-out {text}: {error:#}"));
+                }
+            }
+        }
+        if !self.is_quiet {
+            self.tell_of_the_rest();
+        }
+        is_whole
+    }
+
+    fn tell_of_the_rest(&self) {
+        let outward = self.around.stage_out.iter().filter_map(|text| self.outward(text).ok());
+        let kept: Vec<Selection> = outward.map(|piece| piece.selection).collect();
+        let inward = self.inward().unwrap_or_default().into_iter();
+        let copies: Vec<(PathBuf, PathBuf)> =
+            inward.map(|piece| (piece.selection.base, piece.destination)).collect();
+        let until = Instant::now() + LOOK_MAX;
+        if let Some(said) = told(&Remaining::find(self.mount, &kept, &copies, until)) {
+            say::note(said);
+        }
+    }
+}
+
+fn told(remaining: &Remaining) -> Option<String> {
+    let Remaining { files, bytes, is_more } = *remaining;
+    let files = match (files, is_more) {
+        (0, false) => return None,
+        (1, false) => "1 file".to_owned(),
+        (some, false) => format!("{some} files"),
+        (some, true) => format!("at least {some} files"),
+    };
+    let (size, keep) = (ByteSize(bytes), "--stage-out SRC:DEST would have kept what SRC names");
+    Some(format!("{files} with {size} ended with the run, since nobody asked to keep them; {keep}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_with_a_run_is_counted() {
+        let told = |files, is_more| told(&Remaining { files, bytes: 2 << 20, is_more });
+        assert_eq!(told(0, false), None);
+        assert!(told(1, false).unwrap().starts_with("1 file with 2 MiB ended"));
+        assert!(told(7, true).unwrap().starts_with("at least 7 files with 2 MiB"));
+    }
+}
