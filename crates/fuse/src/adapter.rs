@@ -13,6 +13,7 @@ mod kernel;
 mod listing;
 mod lock_family;
 mod locks;
+mod looking;
 mod mapped;
 mod names;
 mod opening;
@@ -22,11 +23,12 @@ mod waiting;
 mod writing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fuser::{Errno, Request};
 use tidefs_fs::{Error, Fs};
+use tidefs_model::Ino;
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -59,8 +61,10 @@ pub struct Adapter<S: Store> {
     waiting_room: WaitingRoom,
     /// Where the kernel is told about its pages.
     page_room: WaitingRoom,
-    /// Where reads go when the threads that serve are nearly all in use.
-    read_room: WaitingRoom,
+    /// Where requests go when the threads that serve are nearly all in use.
+    crowd: WaitingRoom,
+    /// Inodes that the kernel has forgotten meanwhile, with how often each was looked up.
+    forgotten: Arc<Mutex<Vec<(Ino, u64)>>>,
     turns: Arc<Turns>,
 }
 
@@ -90,7 +94,8 @@ impl<S: Store> Adapter<S> {
             following: options.spin.then(Following::new),
             waiting_room: WaitingRoom::default(),
             page_room: WaitingRoom::default(),
-            read_room: WaitingRoom::default(),
+            crowd: WaitingRoom::for_crowds(),
+            forgotten: Arc::default(),
             turns,
         }
     }
@@ -120,17 +125,17 @@ impl<S: Store> Adapter<S> {
         let _served = following.and_then(|it| it.serve(request.pid(), bytes, begun));
         carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
     }
+}
 
-    /// Does what nobody waits for: a request without an answer, or what one leaves to be done after it.
-    /// Nobody is told what fails.
-    fn go_on(&self, work: impl FnOnce(&Fs<S>)) {
-        let Some(_under_way) = self.kernel.begin() else { return };
-        // It does not wait for room on a thread that serves: what finds none is left as it is.
-        let nobody = Caller { number: 0, has_gone: |_| true, begins_again: || true };
-        let work = AssertUnwindSafe(|| caller::serve(Some(nobody), || work(&self.fs)));
-        if catch_unwind(work).is_err() {
-            tracing::error!("what nobody waits for panicked");
-        }
+/// Does what nobody waits for: a request without an answer, or what one leaves to be done after it.
+/// Nobody is told what fails.
+fn go_on<S: Store>(fs: &Fs<S>, kernel: &Kernel, work: impl FnOnce(&Fs<S>)) {
+    let Some(_under_way) = kernel.begin() else { return };
+    // It does not wait for room on a thread that serves: what finds none is left as it is.
+    let nobody = Caller { number: 0, has_gone: |_| true, begins_again: || true };
+    let work = AssertUnwindSafe(|| caller::serve(Some(nobody), || work(fs)));
+    if catch_unwind(work).is_err() {
+        tracing::error!("what nobody waits for panicked");
     }
 }
 

@@ -16,8 +16,8 @@ use rustix::time::Timespec;
 
 /// How often it is looked whether all threads wait.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Threads that are left to other requests when the rest of them read.
-const KEPT_FROM_READERS: u64 = 8;
+/// Threads that begin nothing more when all others are in the middle of a request: they hand it over.
+const KEPT_FREE: u64 = 8;
 /// In the counts: one that serves, and one that rests.
 const SERVES: u64 = 1 << 32;
 const RESTS: u64 = 1;
@@ -58,9 +58,9 @@ impl Turns {
         Turn(self)
     }
 
-    /// Whoever reads does so elsewhere: what is left is for those who free memory.
+    /// Whatever may wait is to be carried out elsewhere: who asks for something else is heard then.
     pub fn are_scarce(&self) -> bool {
-        self.serving() + KEPT_FROM_READERS > self.all.max(KEPT_FROM_READERS)
+        self.serving() + KEPT_FREE > self.all.max(KEPT_FREE)
     }
 
     fn serving(&self) -> u64 {

@@ -5,6 +5,9 @@
 //! a full store leaves its thread, and is carried out again on one of the waiting room's. Where more
 //! wait than that has threads, the others stand in a [queue](queue), which holds no thread: no number
 //! of them keeps whoever frees memory from being served.
+//!
+//! Another such room takes whatever comes while nearly all threads that serve are in the middle of a request,
+//! as a node that does not answer brings about.
 
 mod queue;
 
@@ -18,6 +21,8 @@ use queue::{Queue, Queued};
 /// Bytes to be written that requests hold while they wait. Whoever brings more is refused. One without
 /// bytes is always let in: it is one for each thread of a program, and takes about a KiB.
 const BYTES_MAX: usize = 256 << 20;
+/// Each takes some ten KiB, and so many only while a node is silent.
+const CROWD_THREADS_MAX: usize = 1_024;
 
 #[derive(Clone, Debug, Default)]
 pub struct WaitingRoom(Arc<Room>);
@@ -67,6 +72,12 @@ thread_local! {
 }
 
 impl WaitingRoom {
+    /// One for requests that a node may hold up, whose programs wait for nothing that the others do.
+    pub fn for_crowds() -> WaitingRoom {
+        let queue = Arc::new(Queue::of_bounded_waits(CROWD_THREADS_MAX));
+        WaitingRoom(Arc::new(Room { queue, ..Room::default() }))
+    }
+
     /// A place for a request with so many bytes; `None`: there are too many already.
     pub fn enter(&self, bytes: usize) -> Option<Place> {
         let more = |held: usize| (bytes == 0 || held + bytes <= BYTES_MAX).then_some(held + bytes);

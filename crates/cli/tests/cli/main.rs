@@ -26,6 +26,7 @@ mod scarcity;
 mod sealed;
 mod settings;
 mod signals;
+mod silent;
 mod staging;
 mod stopped;
 mod terminal;

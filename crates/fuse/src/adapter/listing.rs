@@ -2,16 +2,15 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
-use fuser::{Errno, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
-use tidefs_fs::{Attr, DirectoryEntry, Handle, Standing};
+use fuser::{INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
+use tidefs_fs::{Attr, DirectoryEntry, Error, Fs, Handle, Standing};
 use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{GENERATION, file_attr, file_type, shorter};
-use super::reply::Kept;
+use super::reply::{Answers, Kept};
 
 /// Entries with attributes of one answer, at most: one less than the file system reads in a round, so
 /// that the one that is too many does not cost another.
@@ -21,44 +20,52 @@ const GATHERED_MAX: usize = 127;
 type Gathered = (DirectoryEntry, Attr);
 
 impl<S: Store> Adapter<S> {
-    pub(super) fn list(
-        &self,
-        request: &Request,
-        directory: Handle,
-        offset: u64,
-        reply: &mut ReplyDirectory,
-    ) -> Result<(), Errno> {
-        self.run(request, "readdir", |fs| {
+    pub(super) fn list(&self, by: &Request, directory: Handle, offset: u64, reply: ReplyDirectory) {
+        let list = move |fs: &Fs<S>, reply: &mut ReplyDirectory| {
             fs.readdir(directory, offset, &mut |entry| {
                 let number = INodeNo(entry.ino.0);
                 let name = OsStr::from_bytes(&entry.name);
                 !reply.add(number, entry.next, file_type(entry.kind), name)
             })
-        })
+        };
+        self.serve(by, "readdir", reply, list, |reply, listed| match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        });
     }
 
-    /// The next entries with their attributes. It asks the store, so no answer may be held up meanwhile.
-    pub(super) fn gather(
+    /// The next entries with their attributes. Asks the store for them before any answer is held up.
+    pub(super) fn list_with_attributes(
         &self,
-        request: &Request,
-        directory: Handle,
-        offset: u64,
-    ) -> Result<Vec<Gathered>, Errno> {
-        self.run(request, "readdirplus", |fs| {
-            let mut gathered = Vec::with_capacity(GATHERED_MAX);
-            fs.readdir_plus(directory, offset, &mut |entry, attr| {
-                let has_room = gathered.len() < GATHERED_MAX;
-                if has_room {
-                    gathered.push((entry.clone(), attr.clone()));
-                }
-                has_room
-            })?;
-            Ok(gathered)
-        })
+        by: &Request,
+        directory: Ino,
+        (handle, offset): (Handle, u64),
+        reply: ReplyDirectoryPlus,
+    ) {
+        let (before, answers) = (self.fs.standing(), self.answers.clone());
+        let gather = move |fs: &Fs<S>, _: &mut ReplyDirectoryPlus| gather(fs, handle, offset);
+        self.serve(by, "readdirplus", reply, gather, move |reply, gathered| match gathered {
+            Ok(entries) => answers.reply_gathered(reply, before, directory, entries),
+            Err(error) => reply.error(error),
+        });
     }
+}
 
+fn gather<S: Store>(fs: &Fs<S>, directory: Handle, offset: u64) -> Result<Vec<Gathered>, Error> {
+    let mut gathered = Vec::with_capacity(GATHERED_MAX);
+    fs.readdir_plus(directory, offset, &mut |entry, attr| {
+        let has_room = gathered.len() < GATHERED_MAX;
+        if has_room {
+            gathered.push((entry.clone(), attr.clone()));
+        }
+        has_room
+    })?;
+    Ok(gathered)
+}
+
+impl<S: Store> Answers<S> {
     /// Answers with as many of them as the kernel has room for; the others count as not looked up.
-    pub(super) fn reply_gathered(
+    fn reply_gathered(
         &self,
         mut reply: ReplyDirectoryPlus,
         before: Standing,
@@ -66,8 +73,8 @@ impl<S: Store> Adapter<S> {
         entries: Vec<Gathered>,
     ) {
         let inos: Vec<_> = entries.iter().map(|(_, attr)| attr.ino).collect();
-        let fs = Arc::clone(&self.fs);
-        self.answers.answer_of(before, inos, Kept::Listing, move |lifetimes| {
+        let fs = self.fs();
+        self.answer_of(before, inos, Kept::Listing, move |lifetimes| {
             let lifetime = shorter(lifetimes);
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);

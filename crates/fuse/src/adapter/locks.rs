@@ -30,12 +30,11 @@ impl<S: Store> Adapter<S> {
         asked: &Asked,
         reply: ReplyLock,
     ) {
-        let found = self.run(request, "getlk", |fs| {
-            // Only fcntl can ask.
-            let wanted = asked.lock(LockFamily::Record).ok_or(Error::Invalid)?;
-            fs.find_lock(Handle(fh.0), &wanted)
-        });
-        match found {
+        // Only fcntl can ask.
+        let wanted = asked.lock(LockFamily::Record).ok_or(Error::Invalid);
+        let (file, start, end) = (Handle(fh.0), asked.start, asked.end);
+        let find = move |fs: &Fs<S>, _: &mut ReplyLock| fs.find_lock(file, &wanted?);
+        self.serve(request, "getlk", reply, find, move |reply, found| match found {
             Ok(Some(lock)) => {
                 let kind = match lock.kind {
                     LockKind::Shared => libc::F_RDLCK,
@@ -43,9 +42,9 @@ impl<S: Store> Adapter<S> {
                 };
                 reply.locked(lock.start, lock.last, kind, lock.pid);
             }
-            Ok(None) => reply.locked(asked.start, asked.end, libc::F_UNLCK, 0),
+            Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
     pub(super) fn set_lock(

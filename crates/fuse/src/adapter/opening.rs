@@ -17,14 +17,15 @@ impl<S: Store> Adapter<S> {
         reply: ReplyOpen,
     ) {
         let clear_privileges = mode.truncate && is_ordinary(by);
-        let opened = self.run(by, "open", |fs| match clear_privileges {
-            true => open_without_privileges(fs, ino(number), mode),
-            false => fs.open(ino(number), mode),
-        });
-        match opened {
-            Ok(opened) => self.answers.reply_opened(reply, ino(number), mode, opened),
+        let (number, answers) = (ino(number), self.answers.clone());
+        let open = move |fs: &Fs<S>, _: &mut ReplyOpen| match clear_privileges {
+            true => open_without_privileges(fs, number, mode),
+            false => fs.open(number, mode),
+        };
+        self.serve(by, "open", reply, open, move |reply, opened| match opened {
+            Ok(opened) => answers.reply_opened(reply, number, mode, opened),
             Err(error) => reply.error(error),
-        }
+        });
     }
 }
 

@@ -84,6 +84,10 @@ impl<S: Store> Answers<S> {
         Answers { fs, kernel, misplaced, backings: Arc::default() }
     }
 
+    pub(super) fn fs(&self) -> Arc<Fs<S>> {
+        Arc::clone(&self.fs)
+    }
+
     /// Sends an answer that the kernel may keep, of what was read since `before`. No such answer is under way
     /// when [`Kernel::wait_for_answers`] returns.
     pub(super) fn answer(&self, before: Standing, kept: &Kept, send: impl FnOnce(&Lifetimes)) {

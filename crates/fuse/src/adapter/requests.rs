@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -13,14 +12,13 @@ use fuser::{
     ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
-use tidefs_fs::{Error, Fs, Handle, SetAttr};
+use tidefs_fs::{Fs, Handle, SetAttr};
 use tidefs_store::Store;
 
 use super::Adapter;
-use super::convert::{ino, is_ordinary, open_mode, seek, set_time, space_mode};
+use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode};
 use super::kernel::negotiate;
 use super::locks::Asked;
-use super::reply::{Name, reply_empty, reply_statfs, reply_xattr};
 use super::writing::Write;
 use crate::errno;
 
@@ -35,23 +33,17 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _turn = self.turns.begin();
-        let before = self.fs.standing();
-        let found = self.run(by, "lookup", |fs| fs.lookup(ino(parent), name.as_bytes()));
-        let asked = Name::looked_up(by, ino(parent), name.as_bytes());
-        self.answers.reply_looked_up(reply, before, asked, found);
+        self.look_up(by, ino(parent), name, reply);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
         let _turn = self.turns.begin();
-        // A forget has no answer, and cannot fail.
-        self.go_on(|fs| fs.forget(ino(number), lookups));
+        self.forget_inode(ino(number), lookups);
     }
 
     fn getattr(&self, by: &Request, number: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         let _turn = self.turns.begin();
-        let before = self.fs.standing();
-        let attr = self.run(by, "getattr", |fs| fs.getattr(ino(number), fh.map(handle)));
-        self.answers.reply_attr(reply, before, attr);
+        self.tell_attributes(by, ino(number), fh.map(handle), reply);
     }
 
     fn setattr(
@@ -89,10 +81,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn readlink(&self, by: &Request, number: INodeNo, reply: ReplyData) {
         let _turn = self.turns.begin();
-        match self.run(by, "readlink", |fs| fs.readlink(ino(number))) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(error),
-        }
+        self.read_link(by, ino(number), reply);
     }
 
     fn mknod(
@@ -124,12 +113,12 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn unlink(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
-        reply_empty(reply, self.run(by, "unlink", |fs| fs.unlink(ino(parent), name.as_bytes())));
+        self.remove_file(by, ino(parent), name, reply);
     }
 
     fn rmdir(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
-        reply_empty(reply, self.run(by, "rmdir", |fs| fs.rmdir(ino(parent), name.as_bytes())));
+        self.remove_directory(by, ino(parent), name, reply);
     }
 
     fn symlink(
@@ -315,14 +304,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyLseek,
     ) {
         let _turn = self.turns.begin();
-        let found = self.run(by, "lseek", |fs| {
-            let offset = u64::try_from(offset).map_err(|_| Error::NoSuchOffset)?;
-            fs.seek(handle(fh), offset, seek(whence)?)
-        });
-        match found {
-            Ok(offset) => reply.offset(offset as i64),
-            Err(error) => reply.error(error),
-        }
+        self.find_data_or_hole(by, handle(fh), (offset, whence), reply);
     }
 
     fn copy_file_range(
@@ -351,10 +333,7 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let _turn = self.turns.begin();
-        match self.run(by, "opendir", |fs| fs.opendir(ino(number))) {
-            Ok(handle) => reply.opened(FileHandle(handle.0), fuser::FopenFlags::empty()),
-            Err(error) => reply.error(error),
-        }
+        self.open_directory(by, ino(number), reply);
     }
 
     fn readdir(
@@ -363,14 +342,10 @@ impl<S: Store> Filesystem for Adapter<S> {
         _number: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         let _turn = self.turns.begin();
-        let listed = self.list(by, handle(fh), offset, &mut reply);
-        match listed {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+        self.list(by, handle(fh), offset, reply);
     }
 
     fn readdirplus(
@@ -382,11 +357,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyDirectoryPlus,
     ) {
         let _turn = self.turns.begin();
-        let before = self.fs.standing();
-        match self.gather(by, handle(fh), offset) {
-            Ok(entries) => self.reply_gathered(reply, before, ino(number), entries),
-            Err(error) => reply.error(error),
-        }
+        self.list_with_attributes(by, ino(number), (handle(fh), offset), reply);
     }
 
     fn releasedir(
@@ -398,17 +369,17 @@ impl<S: Store> Filesystem for Adapter<S> {
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin();
-        reply_empty(reply, self.run(by, "releasedir", |fs| fs.releasedir(handle(fh))));
+        self.serve_empty(by, "releasedir", reply, move |fs| fs.releasedir(handle(fh)));
     }
 
     fn fsyncdir(&self, by: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
-        reply_empty(reply, self.run(by, "fsyncdir", |fs| fs.sync_directory()));
+        self.serve_empty(by, "fsyncdir", reply, |fs| fs.sync_directory());
     }
 
     fn statfs(&self, by: &Request, _: INodeNo, reply: ReplyStatfs) {
         let _turn = self.turns.begin();
-        reply_statfs(reply, self.run(by, "statfs", |fs| fs.statfs()));
+        self.tell_totals(by, reply);
     }
 
     fn setxattr(
@@ -427,20 +398,17 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn getxattr(&self, by: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _turn = self.turns.begin();
-        let value = self.run(by, "getxattr", |fs| fs.getxattr(ino(number), name.as_bytes()));
-        reply_xattr(reply, size, value);
+        self.tell_attribute(by, ino(number), name, size, reply);
     }
 
     fn listxattr(&self, by: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         let _turn = self.turns.begin();
-        reply_xattr(reply, size, self.run(by, "listxattr", |fs| fs.listxattr(ino(number))));
+        self.list_attributes(by, ino(number), size, reply);
     }
 
     fn removexattr(&self, by: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
-        let removed =
-            self.run(by, "removexattr", |fs| fs.removexattr(ino(number), name.as_bytes()));
-        reply_empty(reply, removed);
+        self.remove_attribute(by, ino(number), name, reply);
     }
 
     fn ioctl(

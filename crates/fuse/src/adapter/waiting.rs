@@ -16,7 +16,8 @@ use crate::waiting_room::{Left, Place, WaitingRoom};
 
 impl<S: Store> Adapter<S> {
     /// Carries out a request that may be begun again from the start: here or, when it turns out that it has
-    /// to wait, in the waiting room. `true`: it was done here.
+    /// to wait for room, in the waiting room; elsewhere from the start where few threads are left that serve.
+    /// `true`: it was done here.
     pub(super) fn run_or_leave<T>(
         &self,
         request: &Request,
@@ -25,6 +26,11 @@ impl<S: Store> Adapter<S> {
         work: impl Fn(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) -> bool {
+        if let Some(place) = self.elsewhere(bytes.len()) {
+            let asked = (request.pid(), Instant::now());
+            self.hand_over(place, asked, name, bytes, work, answer);
+            return false;
+        }
         let begun = Instant::now();
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
         let (done, left) = self.waiting_room.beside(bytes.len(), here);
@@ -70,7 +76,7 @@ impl<S: Store> Adapter<S> {
         Errno::ENOSPC
     }
 
-    /// Carries out and answers, in the waiting room, what a thread has asked for at a time.
+    /// Carries out and answers, in its place, what a thread has asked for at a time.
     pub(super) fn hand_over<T>(
         &self,
         place: Place,
@@ -103,8 +109,7 @@ impl<S: Store> Adapter<S> {
             Ok(bytes) => reply.data(bytes.as_slice()),
             Err(error) => reply.error(error),
         };
-        let elsewhere = self.turns.are_scarce().then(|| self.read_room.enter(0)).flatten();
-        match elsewhere {
+        match self.elsewhere(0) {
             Some(place) => {
                 self.hand_over(place, (by.pid(), Instant::now()), "read", &[], read, answer);
             }
@@ -154,7 +159,7 @@ impl<S: Store> Adapter<S> {
     pub(super) fn release_file(&self, by: &Request, file: Handle, reply: ReplyEmpty) {
         let place = self.fs.has_unsent(file).then(|| self.waiting_room.enter(0)).flatten();
         let Some(place) = place else {
-            return reply_empty(reply, self.run(by, "release", |fs| fs.release(file)));
+            return self.serve_empty(by, "release", reply, move |fs| fs.release(file));
         };
         let release = move |fs: &Fs<S>, _: &[u8]| fs.release(file);
         let answer = |done| reply_empty(reply, done);

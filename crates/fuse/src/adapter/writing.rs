@@ -6,7 +6,7 @@ use fuser::{Errno, FileHandle, INodeNo, OpenFlags, ReplyWrite, Request, WriteFla
 use tidefs_fs::{AppendedAt, Fs, Handle};
 use tidefs_store::Store;
 
-use super::Adapter;
+use super::{Adapter, go_on};
 use crate::following::Following;
 
 /// Where and how a request writes.
@@ -43,7 +43,7 @@ impl<S: Store> Adapter<S> {
         };
         let is_done = self.run_or_wait(by, "write", data, write, answer);
         if is_done && !self.following.as_ref().is_some_and(Following::is_on) {
-            self.go_on(|fs| fs.make_eagerly(file, offset, data.len()));
+            go_on(&self.fs, &self.kernel, |fs| fs.make_eagerly(file, offset, data.len()));
         }
     }
 }

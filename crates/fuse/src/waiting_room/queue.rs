@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::following::run_anywhere;
 use crate::interrupted::is_ending;
 
-/// Requests that are carried out at a time, each on a thread of its own.
+/// Requests that are carried out at a time, each on a thread of its own, unless said otherwise.
 const THREADS_MAX: usize = 256;
 /// What a request needs is far less.
 const STACK_BYTES: usize = 512 << 10;
@@ -35,8 +35,19 @@ impl fmt::Debug for Queued {
     }
 }
 
-#[derive(Debug, Default)]
-pub struct Queue(Mutex<State>);
+#[derive(Debug)]
+pub struct Queue {
+    threads_max: usize,
+    /// Who is asked to end need not wait for a thread: what it waits for then ends at once.
+    ends_waits: bool,
+    state: Mutex<State>,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { threads_max: THREADS_MAX, ends_waits: true, state: Mutex::default() }
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -47,17 +58,22 @@ struct State {
 }
 
 impl Queue {
+    /// For requests that end by themselves, and no sooner when their programs do.
+    pub fn of_bounded_waits(threads_max: usize) -> Queue {
+        Queue { threads_max, ends_waits: false, state: Mutex::default() }
+    }
+
     /// Has a request carried out, on a thread of its own while there are any.
     pub fn add(self: &Arc<Queue>, request: Queued) {
         let mut state = self.state();
         state.queue.push_back(request);
-        if state.threads < THREADS_MAX {
+        if state.threads < self.threads_max {
             state.threads += 1;
             drop(state);
             if !self.start("tidefs-waits", Queue::serve) {
                 self.serve_without();
             }
-        } else if !std::mem::replace(&mut state.is_watched, true) {
+        } else if self.ends_waits && !std::mem::replace(&mut state.is_watched, true) {
             drop(state);
             // Without it the next one that comes tries again.
             if !self.start("tidefs-ends", Queue::watch) {
@@ -74,7 +90,7 @@ impl Queue {
             work(&queue);
         });
         if let Err(error) = &begun {
-            tracing::warn!(%error, name, "no thread for requests that wait for room could be started");
+            tracing::warn!(%error, name, "no thread for requests that wait could be started");
         }
         begun.is_ok()
     }
@@ -135,14 +151,14 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What panics is answered as it is dropped, and takes no thread along.
 fn carry_out(request: Queued) {
     if catch_unwind(AssertUnwindSafe(request.work)).is_err() {
-        tracing::error!("a request that waited for room panicked");
+        tracing::error!("a request that waited panicked");
     }
 }
 
@@ -191,6 +207,24 @@ mod tests {
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(0..1_000));
         until("no thread is left", || queue.state().threads == 0);
+    }
+
+    #[test]
+    fn who_waits_for_what_ends_by_itself_is_not_looked_at() {
+        let queue = Arc::new(Queue::of_bounded_waits(1));
+        let (let_go, wait) = channel::<()>();
+        queue.add(Queued {
+            asker: 0,
+            work: Box::new(move || {
+                let _ = wait.recv();
+            }),
+        });
+        let (done, is_done) = channel();
+        queue.add(Queued { asker: 0, work: Box::new(move || done.send(()).unwrap()) });
+        until("one waits for the other", || queue.state().queue.len() == 1);
+        assert!(!queue.state().is_watched);
+        drop(let_go);
+        is_done.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
     #[test]

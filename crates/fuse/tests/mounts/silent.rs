@@ -1,7 +1,9 @@
-//! A node that does not answer: more programs read what is on it than threads serve the mount.
+//! A node that does not answer: more programs want what is on it than threads serve the mount.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::support::{empty_folder, heap, is_wanted, join, options};
 
 /// More than there ever are threads that serve a mount.
 const READERS: usize = 200;
+const LOOKERS: usize = 300;
 /// Less than the store holds a call.
 const SOON: Duration = Duration::from_secs(15);
 
@@ -49,5 +52,54 @@ fn what_frees_memory_is_served_however_many_wait_for_bytes() {
     assert!(reads.iter().all(|read| !read.is_finished()), "they wait");
     drop(silent);
     reads.into_iter().for_each(|read| assert_eq!(read.join().unwrap().unwrap(), 4_096));
+    session.unmount().unwrap();
+}
+
+/// One of several kinds of request, in a directory of its own: the kernel lets one change of each through.
+fn looks_or_changes(number: usize, inside: &Path) -> io::Result<()> {
+    let own = inside.join(number.to_string());
+    match number % 4 {
+        0 => fs::metadata(own.join("there")).map(drop),
+        1 => fs::create_dir(own.join("new")),
+        2 => fs::set_permissions(&own, fs::Permissions::from_mode(0o700)),
+        _ => File::create(own.join("new")).map(drop),
+    }
+}
+
+#[test]
+fn what_frees_memory_is_served_however_many_wait_for_names() {
+    if !is_wanted("fuse") {
+        return;
+    }
+    let store: Arc<Faulty<Arc<Embedded>>> =
+        Arc::new(Faulty::new(heap(ByteSize::mib(64)), Vec::new()));
+    let folder = empty_folder();
+    let (free, inside) = (folder.path().join("free"), folder.path().join("in"));
+    let mount =
+        || Session::mount(join(Arc::clone(&store), false), &options(folder.path())).unwrap();
+    // By another mount, so that the one that is tried has to ask for them.
+    let mut before = mount();
+    for number in 0..LOOKERS {
+        let own = inside.join(number.to_string());
+        fs::create_dir_all(&own).unwrap();
+        File::create(own.join("there")).unwrap();
+    }
+    before.unmount().unwrap();
+    let mut session = mount();
+    furnish(&free);
+    assert_eq!(fs::read_dir(&inside).unwrap().count(), LOOKERS);
+    let silent = store.pause_at_most(Operation::Batch, When::Before, LOOKERS);
+    let work = |number| {
+        let inside = inside.clone();
+        std::thread::spawn(move || looks_or_changes(number, &inside))
+    };
+    let works: Vec<_> = (0..LOOKERS).map(work).collect();
+    assert!(silent.wait_until_held(LOOKERS, SOON), "not all of them wait at a time");
+    frees(&free);
+    // The housekeeping may have been held in place of one or two.
+    let waiting = works.iter().filter(|work| !work.is_finished()).count();
+    assert!(waiting > LOOKERS - 8, "no more than {waiting} wait");
+    drop(silent);
+    works.into_iter().for_each(|work| work.join().unwrap().unwrap());
     session.unmount().unwrap();
 }
