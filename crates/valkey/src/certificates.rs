@@ -94,6 +94,15 @@ impl Authority {
         self.credentials(certificate, &key)
     }
 
+    /// Of who is called by this name.
+    pub(crate) fn server(&self, name: &str) -> Credentials {
+        let key = key(&self.0.seed, name);
+        let mut about = about(name);
+        about.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = self.sign(about, &key);
+        self.credentials(certificate, &key)
+    }
+
     /// The certificate of a node whose key somebody else keeps.
     pub fn certify(&self, id: NodeId, public_key: [u8; PUBLIC_KEY_BYTES]) -> String {
         self.sign(about_node(id), &PublicKey(public_key))
@@ -127,7 +136,9 @@ pub struct ClientTls(Result<Arc<ClientConfig>, Box<str>>);
 impl ClientTls {
     /// What is wrong with the credentials is told by whoever uses them.
     pub fn new(credentials: &Credentials) -> ClientTls {
-        ClientTls(config(credentials).map(Arc::new).map_err(|error| error.to_string().into()))
+        ClientTls(
+            client_config(credentials).map(Arc::new).map_err(|error| error.to_string().into()),
+        )
     }
 
     /// A session with the node of this id, and no other.
@@ -145,12 +156,28 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-fn config(credentials: &Credentials) -> Result<ClientConfig, Box<dyn std::error::Error>> {
-    let Credentials { authority, certificate, key } = credentials;
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
-    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
-    let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())?;
+/// Credentials as TLS takes them.
+pub(crate) struct Parsed {
+    pub roots: RootCertStore,
+    pub certificate: CertificateDer<'static>,
+    pub key: PrivateKeyDer<'static>,
+}
+
+impl Parsed {
+    pub fn of(credentials: &Credentials) -> Result<Parsed, Box<dyn std::error::Error>> {
+        let Credentials { authority, certificate, key } = credentials;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())?;
+        Ok(Parsed { roots, certificate, key })
+    }
+}
+
+pub(crate) fn client_config(
+    credentials: &Credentials,
+) -> Result<ClientConfig, Box<dyn std::error::Error>> {
+    let Parsed { roots, certificate, key } = Parsed::of(credentials)?;
     let config =
         ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])?

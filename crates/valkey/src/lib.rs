@@ -38,6 +38,7 @@ mod near;
 mod once;
 mod options;
 mod overview;
+mod peer;
 mod places;
 mod pool;
 mod private_network;
@@ -71,6 +72,7 @@ pub use host::Host;
 pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
 pub use mount_accounts::MountAccounts;
 pub use options::Options;
+pub use peer::{PeerError, PeerSecrets, PeerStream};
 pub use private_network::PrivateNetwork;
 pub use probe::{Abilities, Server, Version};
 pub use process::{
