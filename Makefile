@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lived lent suites package level
+	$(MAKE) --no-print-directory killed crashed lived lent joined suites package level
 
 lint:
 	cargo fmt --all --check
@@ -155,6 +155,12 @@ lent:
 	$(LIMIT) $(SHARES) --shares 0.25 --stripes 200 --victims 2 --more 2
 	$(LIMIT) $(YIELDS) --tries 3 --over 6 --deadline 30
 	$(LIMIT) /usr/bin/python3 trust/starved.py --tidefs $(TIDEFS) --late 0.7
+
+# A host that shares no directory joins, and leaves or dies.
+.PHONY: joined
+joined:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/joined.py --tidefs $(TIDEFS)
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test

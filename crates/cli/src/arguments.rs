@@ -1,5 +1,6 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod join;
 pub mod lend;
 pub mod metrics;
 pub mod number;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefs_model::ByteSize;
 
 use crate::elasticity::{Elasticity, NodeRange};
+use join::Join;
 use lend::Lend;
 use metrics::Metrics;
 use number::within;
@@ -100,6 +102,15 @@ pub enum Command {
         what they send here, and with them read and change what is on all nodes that it reaches, except\n\
         that bytes of files that are sealed cannot be read.")]
     Lend(Lend),
+    /// Have this host belong to a file system that runs elsewhere: with a node, and with a mount
+    #[command(after_help = "Examples:\n  \
+        tidefs join 10.0.0.1:7400 --secret-file join-secret --mount /tmp/fast\n  \
+        tidefs join 10.0.0.1:7400 --secret-file join-secret --memory 8GiB\n\n\
+        The file system was started with --listen, and keeps the secret in its state directory, in the file\n\
+        join-secret; whoever has it can read and change everything. Nothing else has to be shared. While this\n\
+        runs, status, mount, umount, scale, drain and fsck work on this host as well. Ctrl-C has the host\n\
+        leave: what lies here goes to other nodes first; a second one ends at once, and that is lost.")]
+    Join(Join),
     /// Show or set where the bytes of new files in a directory go: to the node of the host that writes
     /// them, or to all nodes
     #[command(after_help = "Examples:\n  \

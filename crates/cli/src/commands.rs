@@ -6,6 +6,7 @@ mod down;
 mod drain;
 mod fsck;
 mod holder;
+mod join;
 mod lend;
 mod list;
 mod manager;
@@ -59,6 +60,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Fsck(options) => return fsck::fsck(options, state),
         Command::Scale(options) => scale::scale(options, state)?,
         Command::Drain(options) => drain::drain(options, state)?,
+        Command::Join(options) => join::join(options, state)?,
         Command::Lend(options) => lend::lend(options)?,
         Command::Placement(options) => placement::placement(options)?,
         Command::Where(options) => whereabouts::whereabouts(options)?,

@@ -43,6 +43,7 @@ impl fmt::Display for Death {
         let command = match self.kind {
             Kind::Run => "tidefs run",
             Kind::Up => "tidefs up",
+            Kind::Host => "tidefs join",
         };
         let (started, alive) = (self.started, self.alive);
         let [started, alive] = [started, alive].map(instant_to_the_second);

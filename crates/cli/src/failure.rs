@@ -137,10 +137,25 @@ pub enum Failure {
     NoControlGroup { why: String },
     #[error("cannot read the secret in {}: {cause}; copy it from the file system's state directory", path.display())]
     LendSecretUnusable { path: PathBuf, cause: String },
-    #[error("no file system can be lent to at {address}: {cause}")]
+    #[error("no file system can be joined at {address}: {cause}")]
     CannotJoin { address: SocketAddr, cause: String },
     #[error("the file system at {address} does not want the node: {why}")]
     NotWanted { address: SocketAddr, why: String },
+    #[error("the file system at {address} does not let this host in: {why}")]
+    NotLetIn { address: SocketAddr, why: String },
+    #[error(
+        "the connection to the file system at {address} broke and cannot be made again; the node and the \
+         mounts of this host were ended"
+    )]
+    HostCutOff { address: SocketAddr },
+    #[error(
+        "the node that this host offered ended again and again; see its memory, and what ends processes here"
+    )]
+    NodeKeepsDying,
+    #[error(
+        "{memory} for the node is too little: {head_room} of it are kept for metadata; offer at least {least}"
+    )]
+    NodeTooSmall { memory: ByteSize, head_room: ByteSize, least: ByteSize },
     /// With what was left on the node.
     #[error("the node was ended before it was empty; what it held is lost to the file system")]
     EndedEarly,
@@ -193,6 +208,11 @@ pub enum Failure {
     AlreadyRunning(PathBuf),
     #[error("the file system in {} belongs to a `tidefs run` and ends with its command; end that instead", .0.display())]
     BelongsToRun(PathBuf),
+    #[error(
+        "the file system in {} runs on another host, and `tidefs down` ends it there; to have this host leave it, \
+         and give back what lies here: kill {pid}", directory.display()
+    )]
+    RunsOnAnotherHost { directory: PathBuf, pid: i32 },
     #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
     Silent(PathBuf),
     /// What is wrong with the question, and with which item.

@@ -24,6 +24,7 @@ use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::hosts::HostEntry;
 use crate::kept_logs;
+use crate::lending::HostSeen;
 use crate::log_file;
 use crate::lost::Lost;
 use crate::mount_point::MountPoint;
@@ -34,7 +35,7 @@ use crate::nodes::{DeadNode, Supervision};
 use crate::process::{self, ProcessId};
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{LimitsView, LostView, MetricsView, ServerView, StatusView};
+use crate::view::{HostView, LimitsView, LostView, MetricsView, ServerView, StatusView};
 
 mod answering;
 
@@ -350,7 +351,14 @@ impl FileSystem {
         names.learn(&nodes, &dead);
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
-        Ok(StatusView { server, metrics, ..view })
+        let hosts = self.hosts().into_iter().map(HostView::from).collect();
+        Ok(StatusView { server, metrics, hosts, ..view })
+    }
+
+    /// Other hosts that have joined.
+    fn hosts(&self) -> Vec<HostSeen> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().map(Storage::hosts).unwrap_or_default()
     }
 
     /// Those that are there, and those that have died.

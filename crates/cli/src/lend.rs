@@ -12,7 +12,7 @@ mod tenant;
 
 pub use folder::Folder;
 pub use group::Group;
-pub use loan::{Ended, Loan};
+pub use loan::{Ended, Loan, Offer};
 pub use tenant::Machine;
 
 use tidefs_model::ByteSize;

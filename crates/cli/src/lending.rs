@@ -1,12 +1,22 @@
-//! Nodes that other machines lend: what both sides say to each other, and the borrower's side of it.
-//! The lender's side is in `lend`.
+//! Other machines that lend nodes, or join with nodes and mounts: what both sides say to each other, and the
+//! file system's side of it. The lender's side is in `lend`, a host's in `join`.
 
 mod channel;
+mod host_words;
+mod hosts;
+mod listening;
 mod offers;
 mod service;
+mod sessions;
+mod taking;
 mod words;
 
 pub use channel::{Channel, ChannelError, ChannelKey};
+pub use host_words::{Entered, FromHost, ToHost};
+pub use hosts::{HostSeen, Hosts};
+pub use listening::{Listening, NodeLimits};
 pub use offers::Offers;
-pub use service::{Service, listen};
-pub use words::{ANSWER_WAIT, Certificate, FromBorrower, State, ToBorrower, digits_of, secret_of};
+pub use sessions::Answers;
+pub use words::{
+    ANSWER_WAIT, Certificate, FromBorrower, Purpose, State, ToBorrower, digits_of, secret_of,
+};

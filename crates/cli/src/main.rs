@@ -26,6 +26,7 @@ mod foresight;
 mod fresh;
 mod history;
 mod hosts;
+mod join;
 mod kept_logs;
 mod launch;
 mod lend;

@@ -117,12 +117,15 @@ pub fn mounting() -> Result<(), Failure> {
     }
 }
 
-/// Where lenders join, of a file system that runs; `None` where they may not.
-pub fn lenders(size: &Size, paths: &Paths) -> Option<String> {
-    size.listen?;
-    let address = std::fs::read_to_string(paths.lend_address()).ok()?;
-    let secret = paths.lend_secret();
-    Some(format!("lenders join at {address} with the secret in {}", secret.display()))
+/// How hosts and lenders join a file system that runs; nothing where they may not.
+pub fn joining(size: &Size, paths: &Paths) -> Vec<String> {
+    let address = size.listen.and_then(|_| std::fs::read_to_string(paths.lend_address()).ok());
+    let Some(address) = address else { return Vec::new() };
+    let (join, lend) = (paths.join_secret(), paths.lend_secret());
+    vec![
+        format!("hosts join at {address} with the secret in {}", join.display()),
+        format!("lenders join at {address} with the secret in {}", lend.display()),
+    ]
 }
 
 /// The storage in a few words.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidefs_model::ByteSize;
 
-use crate::view::{DecisionView, LimitsView, NodeView, ShareView, StatusView};
+use crate::view::{DecisionView, HostView, LimitsView, NodeView, ShareView, StatusView};
 
 /// What the store in one process calls itself.
 const EMBEDDED: &str = "embedded";
@@ -35,6 +35,9 @@ impl StatusView {
         }
         for mount in &self.mounts {
             text.line(format!("mount      {}", mount.display()));
+        }
+        for HostView { name, address, mounts } in &self.hosts {
+            text.line(format!("host       {name} at {address}, mounts: {mounts}"));
         }
         if let Some(limits) = self.limits.as_ref().filter(|_| self.nodes_may_change) {
             text.line(format!("limits     {limits}"));
@@ -222,6 +225,7 @@ mod tests {
             limits: Some(LimitsView { nodes_min: 2, nodes_max: 8, policy: "nso+asi".to_owned() }),
             lost_nodes: Vec::new(),
             metrics: None,
+            hosts: Vec::new(),
         }
     }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,9 +19,8 @@ use tidefs_valkey::{
 
 use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
-use crate::failure::Failure;
 use crate::file_system::Size;
-use crate::lending;
+use crate::lending::{Answers, HostSeen, Listening, NodeLimits};
 use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision, Takeover};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
@@ -106,6 +103,8 @@ pub struct Storage {
     key: Option<SealKey>,
     /// Where mounts are let in to the nodes, where there are any.
     door: Option<Door>,
+    /// To what the programs of other hosts ask, where those may join.
+    answers: Option<Answers>,
     paths: Paths,
 }
 
@@ -143,6 +142,7 @@ impl Storage {
             direct,
             key,
             door: None,
+            answers: None,
             paths,
         })
     }
@@ -154,7 +154,7 @@ impl Storage {
         for seed in &mut seeds {
             getrandom::fill(seed).context("no random numbers")?;
         }
-        let lenders = size.listen.map(Lenders::listen).transpose()?;
+        let listening = size.listen.map(Listening::at).transpose()?;
         let hosts = match size.listen {
             _ if !size.hosts.is_empty() => size.hosts.iter().map(Host::from).collect(),
             Some(address) => vec![Host::here(address.ip())],
@@ -194,8 +194,11 @@ impl Storage {
                 Some(Takeover::watch(&nodes, &store, head_room, format)?)
             }
         };
-        if let (Some(lenders), Some(managed)) = (lenders, &managed) {
-            lenders.serve(&nodes, managed.supervision(), paths)?;
+        let mut answers = None;
+        if let (Some(listening), Some(managed)) = (listening, &managed) {
+            let head_room = ByteSize(size.head_room_bytes);
+            let limits = NodeLimits { nodes_max: range.max, head_room };
+            answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
         let door = Some(Door::Here(keeper));
@@ -210,6 +213,7 @@ impl Storage {
             direct: false,
             key,
             door,
+            answers,
             paths,
         })
     }
@@ -231,6 +235,7 @@ impl Storage {
             direct: false,
             key,
             door,
+            answers: None,
             paths,
         })
     }
@@ -286,6 +291,15 @@ impl Storage {
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
     }
 
+    pub fn answers(&self) -> Option<&Answers> {
+        self.answers.as_ref()
+    }
+
+    /// Other hosts that have joined.
+    pub fn hosts(&self) -> Vec<HostSeen> {
+        self.nodes.as_ref().map(|nodes| nodes.hosts().seen()).unwrap_or_default()
+    }
+
     /// Where mounts are let in, where there are nodes.
     pub fn door(&self) -> Option<&Door> {
         self.door.as_ref()
@@ -319,39 +333,6 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Where lenders are awaited.
-struct Lenders(TcpListener);
-
-impl Lenders {
-    fn listen(address: SocketAddr) -> Result<Lenders, Failure> {
-        let unusable = |cause| Failure::ListenUnusable { address, cause };
-        lending::listen(address).map(Lenders).map_err(unusable)
-    }
-
-    /// The secret is in a file that only this user can read.
-    fn serve(
-        self,
-        nodes: &LocalNodes,
-        manager: &Arc<Supervision>,
-        paths: &Paths,
-    ) -> anyhow::Result<()> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).context("no random numbers")?;
-        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut options = fs::File::options();
-        let file = options.write(true).create_new(true).mode(0o600).open(paths.lend_secret());
-        let written = file.and_then(|mut file| writeln!(file, "{text}"));
-        written.context("cannot write the secret for lenders")?;
-        // The port that was chosen, where none was asked for.
-        let address = self.0.local_addr().context("no address for lenders")?;
-        fs::write(paths.lend_address(), address.to_string()).context("cannot write the address")?;
-        let (nodes, manager) = (nodes.clone(), Arc::clone(manager));
-        let offers = nodes.offers().clone();
-        lending::Service { nodes, manager, offers, secret }.serve(self.0);
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! fields are a promise to programs.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use tidefs_store::{NodeOverview, Overview};
 use tidefs_valkey::ServerProgram;
 
 use crate::file_system::Size;
+use crate::lending::HostSeen;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -51,6 +53,24 @@ pub struct StatusView {
     /// Where metrics are served; null where they are not.
     #[serde(default)]
     pub metrics: Option<MetricsView>,
+    /// Other hosts that have joined with `tidefs join`.
+    #[serde(default)]
+    pub hosts: Vec<HostView>,
+}
+
+/// A host that has joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostView {
+    pub name: String,
+    pub address: IpAddr,
+    /// How many mounts it has.
+    pub mounts: usize,
+}
+
+impl From<HostSeen> for HostView {
+    fn from(HostSeen { name, address, mounts }: HostSeen) -> HostView {
+        HostView { name, address, mounts }
+    }
 }
 
 /// Where programs that watch find metrics, and what lets them in.
@@ -242,6 +262,7 @@ impl StatusView {
             limits: None,
             lost_nodes: Vec::new(),
             metrics: None,
+            hosts: Vec::new(),
         }
     }
 

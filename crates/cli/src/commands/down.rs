@@ -23,6 +23,10 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     if running.record.kind == Kind::Run {
         return Err(Failure::BelongsToRun(directory).into());
     }
+    if running.record.kind == Kind::Host {
+        let pid = running.record.owner.pid;
+        return Err(Failure::RunsOnAnotherHost { directory, pid }.into());
+    }
     if !running.record.shows_processes() {
         return Err(Failure::ProcessesUnseen(directory).into());
     }

@@ -12,8 +12,8 @@ use tidefs_valkey::LentUsage;
 
 use crate::arguments::lend::Lend;
 use crate::failure::Failure;
-use crate::lend::{Ended, Group, Loan, Machine, budget};
-use crate::lending::{State, secret_of};
+use crate::lend::{Ended, Group, Loan, Machine, Offer, budget};
+use crate::lending::{Purpose, State, secret_of};
 use crate::memory::Memory;
 use crate::preparation::warn_of_server;
 use crate::privacy;
@@ -52,7 +52,15 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
     let mut memory = first.ok_or(Failure::OfferNotFree { memory: options.memory, available })?;
     loop {
         let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
-        let loan = Loan::begin(&server.path, options.join, &secret, memory, group)?;
+        let loan = Loan::begin(Offer {
+            server: &server.path,
+            address: options.join,
+            purpose: Purpose::Lend,
+            secret: &secret,
+            memory,
+            is_reserve: false,
+            group: Some(group),
+        })?;
         let node = &loan.id().to_string()[..12];
         let (address, join) = (loan.address(), options.join);
         say::note(format!("node {node} at {address} offers {memory} to {join}; Ctrl-C ends that"));
@@ -115,7 +123,8 @@ fn check(offered: ByteSize, machine: Memory) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
+/// Of lenders, or of hosts.
+pub fn read_secret(path: &Path) -> Result<[u8; 32], Failure> {
     let unusable = |cause: String| Failure::LendSecretUnusable { path: path.to_owned(), cause };
     let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
     secret_of(&text).map_err(|error| unusable(error.to_string()))

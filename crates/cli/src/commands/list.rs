@@ -94,6 +94,7 @@ fn print(list: &ListView) {
     for it in &list.file_systems {
         let kind = match it.kind {
             Kind::Up => "up",
+            Kind::Host => "join",
             Kind::Run => "run",
         };
         let since = tidefs_report::instant_to_the_second(it.started);

@@ -54,9 +54,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     uninterrupted(&signals)?;
     if !options.quiet {
         announce(&size, &point);
-        if let Some(lenders) = preparation::lenders(&size, &file_system.paths) {
-            say::note(lenders);
-        }
+        preparation::joining(&size, &file_system.paths).into_iter().for_each(say::note);
         metrics.iter().for_each(|it| say::note(format!("metrics at {}", it.view)));
     }
     staging.bring(&signals)?;

@@ -31,9 +31,7 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
         preparation::describe(&order.size),
         order.point.path.display()
     ));
-    if let Some(lenders) = preparation::lenders(&order.size, &paths) {
-        say::answer(lenders);
-    }
+    preparation::joining(&order.size, &paths).into_iter().for_each(say::answer);
     if order.metrics.is_some()
         && let Ok(Answer::Status(status)) = control::ask(&paths, &Request::Status)
     {

@@ -16,18 +16,26 @@ use crate::metrics::{Bound, Served};
 use crate::nodes::Hope;
 use crate::signals;
 use crate::state::Kind;
+use crate::storage::Storage;
 use crate::wish::Wish;
 
 impl FileSystem {
     /// Answers on the control socket from now on. Others find the file system by it.
     pub fn listen(self: &Arc<FileSystem>) -> Result<(), Failure> {
-        let file_system = Arc::downgrade(self);
         let listener = crate::control::listen(&self.paths)?;
-        crate::control::serve(listener, move |request| match file_system.upgrade() {
+        crate::control::serve(listener, self.answering());
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = storage.as_ref().and_then(Storage::answers);
+        answers.iter().for_each(|answers| answers.come_from(self.answering()));
+        Ok(())
+    }
+
+    fn answering(self: &Arc<FileSystem>) -> impl Fn(Request) -> Answer + use<> {
+        let file_system = Arc::downgrade(self);
+        move |request| match file_system.upgrade() {
             Some(file_system) => file_system.answer(request),
             None => Answer::Refused("the file system is stopping".to_owned()),
-        });
-        Ok(())
+        }
     }
 
     /// Serves metrics from now on, which `status` then names.

@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, NodeClass, NodeId};
-use tidefs_valkey::{Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, NodeKey, Secret};
+use tidefs_model::{ByteSize, NodeId};
+use tidefs_valkey::{
+    Account, Accounts, Awake, Host, LentNode, Lifetime, NewNode, NodeDescription, NodeKey, Secret,
+};
 
 use super::errands::Errands;
 use super::manners::Manners;
@@ -17,7 +19,8 @@ use super::tenant::Resident;
 use super::{Folder, Group};
 use crate::failure::Failure;
 use crate::lending::{
-    ANSWER_WAIT, Certificate, Channel, ChannelError, FromBorrower, State, ToBorrower, digits_of,
+    ANSWER_WAIT, Certificate, Channel, ChannelError, FromBorrower, Purpose, State, ToBorrower,
+    digits_of,
 };
 use crate::say;
 
@@ -41,6 +44,21 @@ pub enum Ended {
     NodeDied,
 }
 
+/// A node that is about to be offered.
+pub struct Offer<'a> {
+    pub server: &'a Path,
+    /// Where the file system listens.
+    pub address: SocketAddr,
+    pub purpose: Purpose,
+    pub secret: &'a [u8; 32],
+    /// That the node may hold.
+    pub memory: ByteSize,
+    /// It is wanted when the file system grows the next time, and not before.
+    pub is_reserve: bool,
+    /// That it is confined to, where it is somebody else's machine.
+    pub group: Option<Group>,
+}
+
 /// Dropping it ends the node.
 pub struct Loan {
     channel: Channel,
@@ -61,22 +79,17 @@ pub struct Loan {
     /// It is to be emptied, and is not kept back from that.
     is_hurried: bool,
     // In this order: the node has ended before its group and folder go.
-    group: Group,
+    group: Option<Group>,
     _folder: Folder,
 }
 
 impl Loan {
     /// Offers a node and starts it. It is not in use yet.
-    pub fn begin(
-        server: &Path,
-        address: SocketAddr,
-        secret: &[u8; 32],
-        memory: ByteSize,
-        group: Group,
-    ) -> anyhow::Result<Loan> {
+    pub fn begin(offer: Offer<'_>) -> anyhow::Result<Loan> {
+        let Offer { server, address, purpose, secret, memory, is_reserve, group } = offer;
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
-        let mut channel = Channel::connect(address, secret).map_err(refused)?;
+        let mut channel = Channel::connect(address, purpose, secret).map_err(refused)?;
         let (mut id, mut seed) = ([0; 20], [0; 32]);
         getrandom::fill(&mut id)?;
         getrandom::fill(&mut seed)?;
@@ -94,13 +107,15 @@ impl Loan {
         let credentials = certificate.map(signed);
         let folder = Folder::make()?;
         let lender = random_secret()?;
-        // The node inherits them.
-        Manners::Patient.have(std::process::id());
+        if group.is_some() {
+            // The node inherits them.
+            Manners::Patient.have(std::process::id());
+        }
         let node = LentNode::start(&NewNode {
             server: server.to_owned(),
             directory: folder.path().to_owned(),
             id,
-            class: NodeClass::Victim,
+            class: purpose.class(),
             memory,
             host: Host::here(channel.addresses()?.0),
             accounts: accounts.with_lender(&lender).with_countersign(&channel.key().countersign()),
@@ -108,13 +123,14 @@ impl Loan {
             asker: Account::lender(lender),
             lifetime: Lifetime::Starter,
         })?;
-        confine(&node, &group)?;
+        group.iter().try_for_each(|group| confine(&node, group))?;
         let described = node.description();
         let join = ToBorrower::Join {
             id: described.id.to_string(),
             port: described.address.port(),
             bus_port: described.bus_port,
             memory_bytes: memory.0,
+            is_reserve,
         };
         channel.patience(JOIN_WAIT)?;
         channel.say(&join).map_err(refused)?;
@@ -124,7 +140,7 @@ impl Loan {
         }
         channel.patience(LISTEN)?;
         let errands = Errands::to(node.line())?;
-        let again = Again { address, secret: *secret, id: node.description().id };
+        let again = Again { address, purpose, secret: *secret, id: node.description().id };
         Ok(Loan {
             channel,
             resuming: None,
@@ -145,6 +161,10 @@ impl Loan {
 
     pub fn id(&self) -> NodeId {
         self.node.description().id
+    }
+
+    pub fn node(&self) -> &NodeDescription {
+        self.node.description()
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -203,13 +223,14 @@ impl Loan {
     /// This machine lacks the memory.
     pub fn hurry_most(&mut self) {
         self.hurry();
-        self.group.hurry_most();
+        self.group.iter().for_each(Group::hurry_most);
         self.is_hurried = true;
     }
 
     /// Somebody waits for the memory: what empties the node gets the processors as everybody does.
     fn hurry(&self) {
-        self.group.hurry();
+        let Some(group) = &self.group else { return };
+        group.hurry();
         for process in [self.node.description().process.pid, std::process::id()] {
             Manners::Usual.have(process);
         }
@@ -242,7 +263,7 @@ impl Loan {
                 Ok(state)
             }
             FromBorrower::Refused(why) => Err(Ended::Free(Some(why))),
-            FromBorrower::Terms { .. } => Err(Ended::Closed),
+            FromBorrower::Terms { .. } | FromBorrower::Host(_) => Err(Ended::Closed),
         }
     }
 
@@ -256,7 +277,7 @@ impl Loan {
     pub fn end(self) {
         let Loan { channel, node, errands, group, is_hurried, _folder, .. } = self;
         if !is_hurried {
-            group.hurry();
+            group.iter().for_each(Group::hurry);
         }
         drop(errands);
         drop(node);

@@ -11,7 +11,9 @@ use tidefs_model::NodeId;
 use tidefs_valkey::Awake;
 
 use super::Ended;
-use crate::lending::{ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, ToBorrower};
+use crate::lending::{
+    ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, Purpose, ToBorrower,
+};
 
 const PAUSE: Duration = Duration::from_millis(200);
 /// Where nobody listens so often, one after the other, the file system has ended.
@@ -23,6 +25,7 @@ pub struct Resuming(Receiver<Result<Channel, Ended>>);
 #[derive(Clone)]
 pub struct Again {
     pub address: SocketAddr,
+    pub purpose: Purpose,
     pub secret: [u8; 32],
     pub id: NodeId,
 }
@@ -69,13 +72,13 @@ impl Again {
     }
 
     fn once(&self, key: &ChannelKey) -> Result<Result<Channel, Ended>, ChannelError> {
-        let mut channel = Channel::connect(self.address, &self.secret)?;
+        let mut channel = Channel::connect(self.address, self.purpose, &self.secret)?;
         let proof = channel.proof(key);
         channel.say(&ToBorrower::Resume { id: self.id.to_string(), proof })?;
         Ok(match channel.hear()? {
             FromBorrower::Standing { .. } => Ok(channel),
             FromBorrower::Refused(why) => Err(Ended::Free(Some(why))),
-            FromBorrower::Terms { .. } => Err(Ended::Broken),
+            FromBorrower::Terms { .. } | FromBorrower::Host(_) => Err(Ended::Broken),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidefs_model::NodeId;
+use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{Awake, NodeDescription};
 
 use super::channel::ChannelKey;
@@ -24,6 +24,8 @@ struct Offer {
     line: u64,
     /// The lender has hung up.
     is_closed: bool,
+    /// It is wanted when the file system grows the next time.
+    is_reserve: bool,
     why: Option<String>,
 }
 
@@ -33,7 +35,7 @@ impl Offers {
     }
 
     /// `false`: another has that identity, or had it and has not been dealt with.
-    pub fn add(&self, node: NodeDescription, key: ChannelKey) -> bool {
+    pub fn add(&self, node: NodeDescription, key: ChannelKey, is_reserve: bool) -> bool {
         let mut all = self.all();
         let id = node.id;
         let is_new = !all.contains_key(&id);
@@ -44,6 +46,7 @@ impl Offers {
             key,
             line: 0,
             is_closed: false,
+            is_reserve,
             why: None,
         };
         if is_new {
@@ -52,11 +55,11 @@ impl Offers {
         is_new
     }
 
-    /// One that waits, in use from now on.
-    pub fn take(&self) -> Option<NodeDescription> {
+    /// One of this class that waits, in use from now on.
+    pub fn take(&self, class: NodeClass) -> Option<NodeDescription> {
         let mut all = self.all();
-        let waits = |offer: &&mut Offer| offer.state == State::Waiting && !offer.is_over();
-        let offer = all.values_mut().find(waits)?;
+        let waiting = all.values_mut().filter(|offer| offer.waits(class));
+        let offer = waiting.min_by_key(|offer| offer.is_reserve)?;
         offer.state = State::InUse;
         Some(offer.node.clone())
     }
@@ -98,6 +101,19 @@ impl Offers {
 
     pub fn waits(&self, id: NodeId) -> bool {
         self.all().get(&id).is_some_and(|offer| offer.state == State::Waiting)
+    }
+
+    /// How many of the own class wait that are wanted at once.
+    pub fn wanted(&self) -> usize {
+        let all = self.all();
+        all.values().filter(|offer| offer.waits(NodeClass::Own) && !offer.is_reserve).count()
+    }
+
+    /// It waits until the file system grows, for this reason.
+    pub fn keep_in_reserve(&self, id: NodeId, why: String) {
+        if let Some(offer) = self.all().get_mut(&id) {
+            (offer.is_reserve, offer.why) = (true, Some(why));
+        }
     }
 
     /// What keeps it from coming or leaving, for its lender.
@@ -165,6 +181,10 @@ impl Offers {
 }
 
 impl Offer {
+    fn waits(&self, class: NodeClass) -> bool {
+        self.state == State::Waiting && self.node.class == class && !self.is_over()
+    }
+
     fn is_over(&self) -> bool {
         self.is_closed || Awake::now() > self.heard + LEASE
     }
@@ -173,7 +193,7 @@ impl Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidefs_model::{ByteSize, NodeClass};
+    use tidefs_model::ByteSize;
     use tidefs_valkey::ProcessId;
 
     fn node(byte: u8) -> NodeDescription {
@@ -196,8 +216,8 @@ mod tests {
     #[test]
     fn one_whose_connection_broke_is_gone_on_with_or_lost() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1), key());
-        assert!(offers.take().is_some() && offers.may_resume(id, 0));
+        offers.add(node(1), key(), false);
+        assert!(offers.take(NodeClass::Victim).is_some() && offers.may_resume(id, 0));
         assert_eq!(offers.resume(id, key(), |_| false), None, "another's");
         assert_eq!(offers.resume(id, key(), |_| true), Some(1));
         assert!(!offers.may_resume(id, 0) && offers.may_resume(id, 1));
@@ -212,11 +232,11 @@ mod tests {
     fn a_node_is_taken_once_and_given_back() {
         let (offers, id) = (Offers::default(), node(1).id);
         assert!(
-            offers.add(node(1), key()) && !offers.add(node(1), key()),
+            offers.add(node(1), key(), false) && !offers.add(node(1), key(), false),
             "an identity is one node's"
         );
-        assert_eq!(offers.take().map(|node| node.id), Some(id));
-        assert_eq!(offers.take(), None);
+        assert_eq!(offers.take(NodeClass::Victim).map(|node| node.id), Some(id));
+        assert_eq!(offers.take(NodeClass::Victim), None);
         assert!(offers.want_back(id), "somebody has to empty it");
         assert!(!offers.want_back(id), "somebody does");
         assert_eq!(offers.heard(id), Some((State::Leaving, None)));
@@ -229,35 +249,60 @@ mod tests {
     #[test]
     fn one_that_did_not_become_a_node_is_offered_again_unless_its_lender_wants_it() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1), key());
-        assert!(offers.take().is_some() && !offers.waits(id));
+        offers.add(node(1), key(), false);
+        assert!(offers.take(NodeClass::Victim).is_some() && !offers.waits(id));
         offers.put_back(id);
-        assert!(offers.waits(id) && offers.take().is_some());
+        assert!(offers.waits(id) && offers.take(NodeClass::Victim).is_some());
         assert!(offers.want_back(id), "it is about to be used");
         offers.put_back(id);
-        assert_eq!((offers.heard(id), offers.take()), (Some((State::Free, None)), None));
+        assert_eq!(
+            (offers.heard(id), offers.take(NodeClass::Victim)),
+            (Some((State::Free, None)), None)
+        );
     }
 
     #[test]
     fn a_lender_that_hangs_up_takes_its_node_with_it() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1), key());
-        offers.add(node(2), key());
+        offers.add(node(1), key(), false);
+        offers.add(node(2), key(), false);
         offers.close(node(2).id, 0);
-        assert_eq!(offers.take().map(|node| node.id), Some(id), "one that waits is forgotten");
+        assert_eq!(
+            offers.take(NodeClass::Victim).map(|node| node.id),
+            Some(id),
+            "one that waits is forgotten"
+        );
         assert!(!offers.has_ended(id));
         offers.close(id, 0);
         assert!(offers.has_ended(id));
-        assert!(!offers.add(node(1), key()), "nobody comes back under an old identity");
+        assert!(!offers.add(node(1), key(), false), "nobody comes back under an old identity");
         offers.bury(id);
         assert!(offers.has_ended(id) && offers.heard(id).is_none());
     }
 
     #[test]
+    fn nodes_of_a_class_are_taken_for_it_and_a_reserve_comes_last() {
+        let offers = Offers::default();
+        let own = |byte: u8| NodeDescription { class: NodeClass::Own, ..node(byte) };
+        offers.add(node(1), key(), false);
+        offers.add(own(2), key(), true);
+        assert_eq!(offers.wanted(), 0, "a reserve waits until the file system grows");
+        offers.add(own(3), key(), false);
+        assert_eq!(offers.wanted(), 1);
+        let taken = || offers.take(NodeClass::Own).map(|node| node.id);
+        assert_eq!([taken(), taken(), taken()], [Some(own(3).id), Some(own(2).id), None]);
+        assert_eq!(offers.take(NodeClass::Victim).map(|node| node.id), Some(node(1).id));
+        offers.add(own(4), key(), false);
+        offers.keep_in_reserve(own(4).id, "there are enough".to_owned());
+        let why = Some("there are enough".to_owned());
+        assert_eq!((offers.wanted(), offers.heard(own(4).id)), (0, Some((State::Waiting, why))));
+    }
+
+    #[test]
     fn one_that_waits_is_free_at_once() {
         let (offers, id) = (Offers::default(), node(1).id);
-        offers.add(node(1), key());
+        offers.add(node(1), key(), false);
         assert!(!offers.want_back(id), "there is nothing to empty");
-        assert_eq!((offers.take(), offers.waits(id)), (None, false));
+        assert_eq!((offers.take(NodeClass::Victim), offers.waits(id)), (None, false));
     }
 }

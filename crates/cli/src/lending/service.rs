@@ -1,34 +1,30 @@
 //! Listens for lenders, and has the manager take their nodes in and give them back.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId};
 use tidefs_valkey::{
-    Endpoint, NODE_MEMORY_MIN, Network, NodeDescription, ProcessId, identity_at, proven_at,
+    Endpoint, NODE_MEMORY_MIN, Network, NodeDescription, PeerSecrets, ProcessId, identity_at,
+    proven_at,
 };
 
 use super::channel::{Channel, ChannelError, ChannelKey};
 use super::offers::Offers;
+use super::sessions::{Answers, Session};
 use super::words::{Certificate, FromBorrower, LEASE, State, ToBorrower, secret_of};
-use crate::nodes::{LocalNodes, Supervision, ToManager};
+use crate::nodes::{LocalNodes, Supervision};
 
 /// Lenders at the same time.
 const LENDERS_MOST: usize = 256;
 /// After a connection that could not be accepted: what is short may come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Before a node that could not be emptied is tried again, and the most that this grows to; its lender
-/// says when to stop.
-const RETRY: Duration = Duration::from_millis(200);
-const RETRY_MOST: Duration = Duration::from_millis(500);
-
 /// Between two looks at whether a lender is there again whose connection broke.
-const RESUME_LOOK: Duration = Duration::from_millis(200);
+pub(super) const RESUME_LOOK: Duration = Duration::from_millis(200);
 
 /// The node of a connection, and how many connections its lender had for it before.
 #[derive(Clone, Copy)]
@@ -41,12 +37,24 @@ pub struct Service {
     pub nodes: LocalNodes,
     pub manager: Arc<Supervision>,
     pub offers: Offers,
-    pub secret: [u8; 32],
+    /// With one of which whoever joins or lends proves himself.
+    pub secrets: PeerSecrets,
+    /// As many own nodes as there may be.
+    pub nodes_max: u16,
+    /// Of a node's memory, what is kept for metadata.
+    pub head_room: ByteSize,
+    pub answers: Answers,
+    /// Held while nodes are counted and added.
+    pub growing: Mutex<()>,
 }
 
-/// Begins to listen, so that whoever is refused is told before anything else is started.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
+/// A node that has been offered and runs.
+struct Joining {
+    address: SocketAddr,
+    bus_port: u16,
+    memory_bytes: u64,
+    class: NodeClass,
+    is_reserve: bool,
 }
 
 impl Service {
@@ -87,14 +95,21 @@ impl Service {
 
     /// One lender, from its first word to its last.
     fn loan(self: &Arc<Self>, stream: TcpStream) {
-        let mut lent = None;
-        let ended = Channel::accept(stream, &self.secret).and_then(|channel| {
+        let (mut lent, mut session) = (None, None);
+        let peer = stream.peer_addr().ok();
+        let ended = Channel::accept(stream, &self.secrets).and_then(|channel| {
             let peer = channel.addresses()?.1;
-            self.converse(channel, peer, &mut lent)
+            self.converse(channel, peer, &mut lent, &mut session)
         });
         let is_broken = ended.as_ref().is_err_and(ChannelError::is_broken);
+        if let (Err(ChannelError::WrongSecret), Some(peer)) = (&ended, peer) {
+            tracing::warn!(%peer, "a lender does not know the secret");
+        }
         if let Err(error) = ended {
             tracing::info!("a lender: {error}");
+        }
+        if let Some(session) = session {
+            self.end_session(session, is_broken);
         }
         if let Some(Lent { id, line }) = lent {
             // Nobody has hung up: the lender is waited for as long as one that says nothing.
@@ -110,17 +125,11 @@ impl Service {
         mut channel: Channel,
         peer: IpAddr,
         lent: &mut Option<Lent>,
+        session: &mut Option<Session>,
     ) -> Result<(), ChannelError> {
         let mut offered = None;
         loop {
-            let word = match channel.hear() {
-                Err(ChannelError::Forged) => {
-                    tracing::warn!(%peer, "a lender does not know the secret");
-                    channel.turn_away("the secret is not this file system's");
-                    return Err(ChannelError::Forged);
-                }
-                heard => heard?,
-            };
+            let word = channel.hear()?;
             channel.patience(LEASE)?;
             let answer = match (word, *lent) {
                 (ToBorrower::Offer { memory_bytes, id, key }, _) => {
@@ -132,9 +141,11 @@ impl Service {
                 (ToBorrower::Join { id, .. }, None) if offered.as_ref() != Some(&id) => {
                     refused("what joins was not offered on this connection")
                 }
-                (ToBorrower::Join { id, port, bus_port, memory_bytes }, None) => {
+                (ToBorrower::Join { id, port, bus_port, memory_bytes, is_reserve }, None) => {
                     let address = SocketAddr::new(peer, port);
-                    match self.join(&id, address, bus_port, memory_bytes, channel.key()) {
+                    let class = channel.purpose().class();
+                    let joining = Joining { address, bus_port, memory_bytes, class, is_reserve };
+                    match self.join(&id, joining, channel.key()) {
                         Ok(id) => {
                             *lent = Some(Lent { id, line: 0 });
                             FromBorrower::Standing { state: State::Waiting, why: None }
@@ -152,6 +163,7 @@ impl Service {
                         None => refused("the node has been given up meanwhile"),
                     }
                 }
+                (ToBorrower::Host(word), _) => self.hear_host(&mut channel, peer, session, word)?,
                 (ToBorrower::Beat { .. }, None) => refused("this connection has no node"),
                 (ToBorrower::Beat { wants_back }, Some(Lent { id, .. })) => {
                     self.beat(id, wants_back)
@@ -183,14 +195,8 @@ impl Service {
     }
 
     /// Nobody's word is taken for who it is: the node itself is asked.
-    fn join(
-        self: &Arc<Self>,
-        id: &str,
-        address: SocketAddr,
-        bus_port: u16,
-        memory_bytes: u64,
-        key: ChannelKey,
-    ) -> Result<NodeId, String> {
+    fn join(self: &Arc<Self>, id: &str, it: Joining, key: ChannelKey) -> Result<NodeId, String> {
+        let Joining { address, bus_port, memory_bytes, class, is_reserve } = it;
         let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
         if self.nodes.addresses().contains(&address) {
             return Err(format!("{id} at {address} claims the address of another node"));
@@ -198,7 +204,7 @@ impl Service {
         self.is_that_node(id, address, &key)?;
         let node = NodeDescription {
             id,
-            class: NodeClass::Victim,
+            class,
             address,
             bus_port,
             socket: PathBuf::new(),
@@ -206,10 +212,14 @@ impl Service {
             memory: ByteSize(memory_bytes),
             process: ProcessId { pid: 0, started_ticks: 0 },
         };
-        if !self.offers.add(node, key) {
+        if !self.offers.add(node, key, is_reserve) {
             return Err(format!("{id} claims the identity of another node"));
         }
-        self.aside(id, Service::take_in);
+        match class {
+            NodeClass::Victim => self.aside(id, Service::take_in),
+            NodeClass::Own if is_reserve => {}
+            NodeClass::Own => self.aside(id, Service::grow),
+        }
         Ok(id)
     }
 
@@ -252,35 +262,6 @@ impl Service {
         let service = Arc::clone(self);
         if Builder::new().spawn(move || act(&service, id)).is_err() {
             self.offers.note(id, "no thread is free".to_owned());
-        }
-    }
-
-    /// The manager takes any that waits, so this may be another lender's.
-    fn take_in(&self, id: NodeId) {
-        let waits = || self.offers.waits(id);
-        // A manager that is killed meanwhile may have taken it in, or its successor does.
-        if let Err(failure) = self.manager.change_while(&ToManager::TakeIn, waits)
-            && self.offers.waits(id)
-        {
-            tracing::warn!(node = %id, "a lent node is not taken in: {failure}");
-            self.offers.note(id, failure.to_string());
-            self.offers.free(id);
-        }
-    }
-
-    /// Until it has left, or its lender has gone.
-    fn give_back(&self, id: NodeId) {
-        let mut pause = RETRY;
-        while self.offers.still_leaves(id) {
-            match self.manager.change(&ToManager::GiveBack(id.to_string())) {
-                Ok(_) => pause = RETRY,
-                Err(failure) => {
-                    tracing::info!(node = %id, "a lent node cannot be given back yet: {failure}");
-                    self.offers.note(id, failure.to_string());
-                    sleep(pause);
-                    pause = (pause * 2).min(RETRY_MOST);
-                }
-            }
         }
     }
 }

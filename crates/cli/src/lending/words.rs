@@ -9,11 +9,53 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidefs_model::NodeClass;
+
+use super::host_words::{FromHost, ToHost};
 
 /// Longer than a loaded machine stands still.
 pub const LEASE: Duration = Duration::from_secs(20);
 /// For an answer to a beat.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(12);
+
+/// What a secret lets in to, and so what is expected of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A victim node, and nothing that a mount knows.
+    Lend,
+    /// All that a host of the file system's own needs: nodes of the own class, and mounts.
+    Join,
+}
+
+impl Purpose {
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Lend => "lend.tidefs",
+            Purpose::Join => "join.tidefs",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Purpose> {
+        [Purpose::Lend, Purpose::Join].into_iter().find(|it| it.name() == name)
+    }
+
+    /// Of the nodes that are offered.
+    pub fn class(self) -> NodeClass {
+        match self {
+            Purpose::Lend => NodeClass::Victim,
+            Purpose::Join => NodeClass::Own,
+        }
+    }
+
+    /// No word is nearly as long.
+    pub fn line_bytes_max(self) -> usize {
+        match self {
+            Purpose::Lend => 64 << 10,
+            // The status of a file system has some hundred bytes for each node, and a check names files.
+            Purpose::Join => 16 << 20,
+        }
+    }
+}
 
 /// What a lender asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,12 +65,22 @@ pub enum ToBorrower {
     /// with it, in hexadecimal digits.
     Offer { memory_bytes: u64, id: String, key: String },
     /// It runs, and answers there, as seen from the borrower's end of this connection.
-    Join { id: String, port: u16, bus_port: u16, memory_bytes: u64 },
+    Join {
+        id: String,
+        port: u16,
+        bus_port: u16,
+        memory_bytes: u64,
+        /// It is wanted when the file system grows the next time, and not before.
+        #[serde(default)]
+        is_reserve: bool,
+    },
     /// The connection of a loan broke, and this one goes on with it; only who had that one's key can
     /// prove it.
     Resume { id: String, proof: String },
     /// The lender is there, and wants its node back or not.
     Beat { wants_back: bool },
+    /// Beside nodes.
+    Host(FromHost),
 }
 
 /// What a borrower answers.
@@ -48,6 +100,7 @@ pub enum FromBorrower {
         why: Option<String>,
     },
     Refused(String),
+    Host(ToHost),
 }
 
 /// Of the node that was offered, and of who signed it; in PEM.

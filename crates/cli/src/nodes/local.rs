@@ -21,8 +21,9 @@ use tidefs_valkey::{
 };
 
 use super::accounts::Accounts;
-use crate::lending::Offers;
-use crate::state::{ClusterRecord, Paths, room};
+use crate::failure;
+use crate::lending::{Hosts, Offers};
+use crate::state::{ClusterRecord, Keys, Paths, room};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ struct Inner {
     network: Network,
     paths: Paths,
     offers: Offers,
+    /// That have joined, and are told of the nodes.
+    joined: Hosts,
     accounts: Accounts,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
@@ -44,6 +47,9 @@ struct Inner {
 
 /// No start of a node takes longer.
 const STARTS_END_WITHIN: Duration = Duration::from_secs(60);
+
+/// A host that does not hear of a new node for so long hears of it when it answers again.
+const HOSTS_KNOW_WITHIN: Duration = Duration::from_secs(2);
 
 /// The nodes that are there, by number.
 #[derive(Default)]
@@ -105,6 +111,7 @@ impl LocalNodes {
             accounts,
             paths,
             offers: Offers::default(),
+            joined: Hosts::default(),
             roster: Mutex::new(roster),
             started: Condvar::new(),
         }))
@@ -148,6 +155,21 @@ impl LocalNodes {
         &self.0.offers
     }
 
+    /// Hosts that have joined.
+    pub fn hosts(&self) -> &Hosts {
+        &self.0.joined
+    }
+
+    /// The nodes as other hosts reach them.
+    pub fn record_for_hosts(&self) -> ClusterRecord {
+        ClusterRecord::new(&describe(&self.roster())).for_hosts()
+    }
+
+    /// With what other hosts reach them.
+    pub fn keys(&self) -> Result<Keys, failure::Failure> {
+        Keys::read(&self.0.paths)
+    }
+
     /// Where nodes are that there are.
     pub fn addresses(&self) -> BTreeSet<SocketAddr> {
         describe(&self.roster()).nodes.iter().map(|node| node.address).collect()
@@ -159,7 +181,18 @@ impl LocalNodes {
         self.roster().identities.insert(id)
     }
 
-    /// Its process, or its lender, is known to have ended.
+    /// Nodes of the own class that are there and have not ended.
+    pub fn own(&self) -> u16 {
+        let nodes = self.roster().nodes.clone();
+        let own = nodes.iter().filter(|(_, node)| node.class == NodeClass::Own);
+        own.filter(|(_, node)| !self.has_ended(node)).count() as u16
+    }
+
+    pub fn class_of(&self, id: NodeId) -> Option<NodeClass> {
+        self.roster().nodes.iter().find(|(_, node)| node.id == id).map(|(_, node)| node.class)
+    }
+
+    /// Its process, or its host, is known to have ended.
     fn has_ended(&self, node: &NodeDescription) -> bool {
         match node.is_elsewhere() {
             true => self.0.offers.has_ended(node.id),
@@ -260,7 +293,9 @@ impl LocalNodes {
             return Ok(());
         }
         room::make(&self.0.paths);
-        ClusterRecord::new(&describe(roster)).rewrite(&self.0.paths).map_err(Failure::new)
+        ClusterRecord::new(&describe(roster)).rewrite(&self.0.paths).map_err(Failure::new)?;
+        self.0.joined.nodes_changed();
+        Ok(())
     }
 
     fn roster(&self) -> MutexGuard<'_, Roster> {
@@ -310,9 +345,14 @@ impl Provisioner for LocalNodes {
         };
         let address = host.address;
         let started = match wanted.class {
-            NodeClass::Own => self.launch(host, wanted),
+            // What a host offers costs no start, and is memory that nobody else has.
+            NodeClass::Own => match self.0.offers.take(NodeClass::Own) {
+                Some(offered) => Ok(offered),
+                None => self.launch(host, wanted),
+            },
             NodeClass::Victim => {
-                self.0.offers.take().ok_or_else(|| Failure::new("no lender offers a node any more"))
+                let offered = self.0.offers.take(NodeClass::Victim);
+                offered.ok_or_else(|| Failure::new("no lender offers a node any more"))
             }
         };
         let mut roster = self.roster();
@@ -331,6 +371,10 @@ impl Provisioner for LocalNodes {
             self.0.offers.free(started.id);
             let _ = started.stop();
             return Err(failure);
+        }
+        drop(roster);
+        for host in self.0.joined.all_know(HOSTS_KNOW_WITHIN) {
+            tracing::warn!(%host, "a host has not heard of a new node yet");
         }
         Ok((started.id, started))
     }

@@ -14,7 +14,7 @@ use tidefs_valkey::{ClusterDescription, NodeDescription, Pass, Roster, Secret};
 
 use super::credentials;
 use super::instance::Paths;
-use super::record::{read_json, write_json};
+use super::record::{NodeRecord, read_json, write_json};
 use crate::failure::Failure;
 use crate::process::ProcessId;
 
@@ -40,6 +40,36 @@ pub struct NodeEntry {
 impl ClusterRecord {
     pub fn new(description: &ClusterDescription) -> ClusterRecord {
         ClusterRecord { nodes: description.nodes.iter().map(NodeEntry::from).collect() }
+    }
+
+    /// As other hosts reach them: their sockets, folders and processes are this one's.
+    pub fn for_hosts(mut self) -> ClusterRecord {
+        let nobody = ProcessId { pid: 0, started: 0 };
+        for node in &mut self.nodes {
+            (node.socket, node.directory) = Default::default();
+            node.process = nobody;
+        }
+        self
+    }
+
+    /// A node of this host, which it reaches by its socket, and whose process is here.
+    pub fn with_own(mut self, own: &NodeDescription) -> ClusterRecord {
+        let own = NodeEntry::from(own);
+        if let Some(node) = self.nodes.iter_mut().find(|node| node.id == own.id) {
+            (node.socket, node.directory, node.process) = (own.socket, own.directory, own.process);
+        }
+        self
+    }
+
+    /// As an instance's record names them.
+    pub fn records(&self) -> Vec<NodeRecord> {
+        let record = |node: &NodeEntry| NodeRecord {
+            id: node.id.clone(),
+            endpoint: node.address.to_string(),
+            process: node.process,
+            victim: node.victim,
+        };
+        self.nodes.iter().map(record).collect()
     }
 
     /// Replaces the nodes; the secret stays.
@@ -152,6 +182,31 @@ impl From<ProcessId> for tidefs_valkey::ProcessId {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn another_host_is_told_nothing_that_means_something_else_there() {
+        let node = |byte: u8| NodeDescription {
+            id: tidefs_model::NodeId([byte; 20]),
+            class: NodeClass::Own,
+            address: "192.0.2.7:12345".parse().unwrap(),
+            bus_port: 12346,
+            socket: "/x/s".into(),
+            directory: "/x".into(),
+            memory: ByteSize::mib(64),
+            process: tidefs_valkey::ProcessId { pid: 42, started_ticks: 99 },
+        };
+        let (here, there) = (node(1), node(2));
+        let both = ClusterDescription { nodes: vec![here.clone(), there] };
+        let record = ClusterRecord::new(&both).for_hosts();
+        let told = |record: &ClusterRecord| -> Vec<NodeDescription> {
+            record.nodes.iter().map(|node| node.clone().try_into().unwrap()).collect()
+        };
+        assert!(told(&record).iter().all(|node| node.is_elsewhere() && node.process.pid == 0));
+        assert!(record.records().iter().all(|node| node.process.pid == 0));
+        let own = told(&record.with_own(&here));
+        assert_eq!(own[0], here);
+        assert!(own[1].is_elsewhere());
+    }
 
     #[test]
     fn a_cluster_is_found_again_and_only_its_user_can_read_the_secret() {

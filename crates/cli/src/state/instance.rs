@@ -53,7 +53,12 @@ impl Paths {
         self.directory.join("lend-secret")
     }
 
-    /// Where lenders are awaited.
+    /// What hosts show that they know.
+    pub fn join_secret(&self) -> PathBuf {
+        self.directory.join("join-secret")
+    }
+
+    /// Where lenders and hosts are awaited.
     pub fn lend_address(&self) -> PathBuf {
         self.directory.join("lend-address")
     }

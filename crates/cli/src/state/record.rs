@@ -23,6 +23,8 @@ use crate::process::ProcessId;
 pub enum Kind {
     Run,
     Up,
+    /// It runs elsewhere, and this host has joined it.
+    Host,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

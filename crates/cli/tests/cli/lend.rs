@@ -2,10 +2,13 @@
 //! does not, and the file system is not touched by that.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tidefs_valkey::{Awake, PeerStream};
 
 use crate::elastic::{TOOLS, servers, world_with};
 use crate::kept::status;
@@ -91,31 +94,33 @@ while True:
 
     /// Speaks as a lender does, with the right secret, and says what it is told; what it hears.
     fn claim(&self, claims: &[Value]) -> Vec<String> {
-        let program = r#"
-import hashlib, hmac, json, socket, sys
-address, secret_file, claims = sys.argv[1:]
-host, port = address.rsplit(":", 1)
-stream = socket.create_connection((host, int(port)), timeout=30)
-lines = stream.makefile("rw", newline="\n")
-theirs, ours = lines.readline().split()[2], "00" * 32
-code = lambda key, *parts: hmac.new(key, b"".join(parts), hashlib.sha256)
-secret = bytes.fromhex(open(secret_file).read().strip())
-key = code(secret, b"tidefs lend 1", theirs.encode(), b" ", ours.encode()).digest()
-lines.write(ours + "\n")
-for number, claim in enumerate(json.loads(claims)):
-    text = json.dumps(claim)
-    mac = code(key, b"lender", number.to_bytes(8, "big"), text.encode()).hexdigest()
-    lines.write(mac + " " + text + "\n")
-    lines.flush()
-    print(lines.readline().split(" ", 1)[1].strip())
-"#;
-        let mut python = self.world.command("/usr/bin/python3");
-        let claimed = Value::from(claims).to_string();
-        python.args(["-c", program, &self.address, &self.secret_file(), &claimed]);
-        let said = self.world.start(&mut python).end().succeeded().stdout;
-        let said: Vec<_> = said.lines().map(str::to_owned).collect();
-        assert_eq!(said.len(), claims.len(), "{said:?}");
-        said
+        self.claim_as("lend", claims)
+    }
+
+    /// As a lender (`lend`) or as a host (`join`).
+    pub fn claim_as(&self, whom: &str, claims: &[Value]) -> Vec<String> {
+        let (purpose, secret) = match whom {
+            "lend" => ("lend.tidefs", self.secret_file()),
+            _ => ("join.tidefs", self.world.up().join("join-secret").display().to_string()),
+        };
+        let secret = fs::read_to_string(secret).unwrap();
+        let mut bytes = [0; 32];
+        for (byte, digits) in bytes.iter_mut().zip(secret.trim().as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+        }
+        let socket = TcpStream::connect(&self.address).unwrap();
+        socket.set_write_timeout(Some(WAIT_MAX)).unwrap();
+        let until = Awake::now() + WAIT_MAX;
+        let stream = PeerStream::connect(socket, purpose, &bytes, until).unwrap();
+        stream.socket().set_read_timeout(Some(WAIT_MAX)).unwrap();
+        let mut lines = BufReader::new(stream);
+        let mut answered = |claim: &Value| {
+            lines.get_mut().write_all(format!("{claim}\n").as_bytes()).unwrap();
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            line.trim().to_owned()
+        };
+        claims.iter().map(&mut answered).collect()
     }
 
     /// What answers as any server of that identity does that lets everybody in; and its port. It says what
@@ -374,7 +379,7 @@ fn who_must_not_lend_is_refused_with_the_reason() {
     borrower.refuses("128MiB", "short", &["64 hexadecimal digits"]);
     borrower.script("rm wrong short").succeeded();
     let words = ["lend", "--memory", "128MiB", "--join", "127.0.0.1:1", "--secret-file", &own];
-    borrower.world.run(words).refused(1, &["no file system can be lent to at 127.0.0.1:1"]);
+    borrower.world.run(words).refused(1, &["no file system can be joined at 127.0.0.1:1"]);
     claims_another_identity(&borrower);
     borrower.ends();
 }

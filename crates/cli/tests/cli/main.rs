@@ -12,6 +12,7 @@ mod deaths;
 mod elastic;
 mod fsck;
 mod hostile;
+mod joining;
 mod kept;
 mod killed;
 mod lend;

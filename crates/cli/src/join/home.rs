@@ -1,0 +1,43 @@
+//! What is kept on this host of a file system that runs elsewhere: an instance as it has where it runs, so
+//! that `mount`, `status` and the others find it here.
+
+use crate::failure::Failure;
+use crate::lending::Entered;
+use crate::state::{Base, Instance, Kind, Paths};
+
+/// In its base, as `up` calls its own.
+const NAME: &str = "up";
+
+/// Removed when it is dropped.
+pub struct Home(Option<Instance>);
+
+impl Home {
+    /// Refused where another file system has its place.
+    pub fn make(base: &Base, entered: &Entered) -> Result<Home, Failure> {
+        let home = Home(Some(base.create(NAME, Kind::Host)?));
+        let mut record = home.instance().read()?;
+        record.nodes = entered.nodes.records();
+        home.instance().write(&record)?;
+        entered.keys.write(home.paths())?;
+        Ok(home)
+    }
+
+    fn instance(&self) -> &Instance {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+
+    pub fn paths(&self) -> &Paths {
+        &self.instance().paths
+    }
+
+    /// Gives a sign of life from time to time; asked to often.
+    pub fn beat(&self) {
+        self.instance().beat();
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Instance::remove);
+    }
+}

@@ -1,0 +1,51 @@
+//! What a host that joins and the file system say to each other, beside what is said of nodes.
+//!
+//! A session is one connection that lasts as long as the host belongs to the file system. Each request to
+//! the file system has a connection of its own, since it may take long.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Answer, Request};
+use crate::state::{ClusterRecord, Keys};
+
+/// After this a host is told that nothing has changed.
+pub const WATCH_MOST: Duration = Duration::from_secs(1);
+
+/// What a host asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromHost {
+    /// It begins a session, or goes on with one whose connection broke. Nobody else knows the number of its
+    /// agent.
+    Enter { agent: u128, host: String, version: String },
+    /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
+    Watch { seen: u64 },
+    /// Of a program of that host.
+    Ask { agent: u128, request: Box<Request> },
+}
+
+/// What it is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToHost {
+    Entered(Box<Entered>),
+    /// None: they are as before.
+    Nodes {
+        number: u64,
+        nodes: Option<ClusterRecord>,
+    },
+    Answer(Box<Answer>),
+}
+
+/// All that a host needs to have nodes and mounts.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Entered {
+    /// Of the nodes, as in [`FromHost::Watch`].
+    pub number: u64,
+    pub nodes: ClusterRecord,
+    pub keys: Keys,
+    /// Of a node's memory, what is kept for metadata.
+    pub head_room_bytes: u64,
+}

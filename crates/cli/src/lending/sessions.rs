@@ -1,0 +1,139 @@
+//! Serves hosts that have joined: tells each what it needs and which nodes there are, answers what its
+//! programs ask, and ends its mounts when it has gone.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use super::channel::{Channel, ChannelError};
+use super::host_words::{Entered, FromHost, ToHost, WATCH_MOST};
+use super::service::Service;
+use super::words::{FromBorrower, LEASE, Purpose};
+use crate::control::{Answer, Request};
+use crate::version;
+
+/// A host, and which of its connections this is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    pub agent: u128,
+    pub line: u64,
+}
+
+type Answering = dyn Fn(Request) -> Answer + Send + Sync;
+
+/// Who answers what programs ask, once the file system has started. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Answers(Arc<OnceLock<Box<Answering>>>);
+
+impl Answers {
+    /// Once.
+    pub fn come_from(&self, answer: impl Fn(Request) -> Answer + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(answer));
+    }
+
+    fn of(&self, request: Request) -> Answer {
+        match self.0.get() {
+            Some(answer) => answer(request),
+            None => Answer::Refused("the file system is starting; try again".to_owned()),
+        }
+    }
+}
+
+impl Service {
+    /// What is answered to a word of a host's.
+    pub(super) fn hear_host(
+        &self,
+        channel: &mut Channel,
+        peer: IpAddr,
+        session: &mut Option<Session>,
+        word: FromHost,
+    ) -> Result<FromBorrower, ChannelError> {
+        if channel.purpose() != Purpose::Join {
+            return Ok(refused("the secret of lenders lets no host in"));
+        }
+        Ok(match (word, *session) {
+            (FromHost::Enter { .. }, Some(_)) => refused("this connection has a session already"),
+            (FromHost::Enter { agent, host, version }, None) => match self.entered(&version) {
+                Ok(entered) => {
+                    tracing::info!(%host, %peer, "a host is there");
+                    let line = self.nodes.hosts().enter(agent, host, peer);
+                    *session = Some(Session { agent, line });
+                    channel.patience(LEASE)?;
+                    FromBorrower::Host(ToHost::Entered(Box::new(entered)))
+                }
+                Err(why) => FromBorrower::Refused(why),
+            },
+            (FromHost::Watch { .. }, None) => refused("this connection has no session"),
+            (FromHost::Watch { seen }, Some(Session { agent, .. })) => {
+                let hosts = self.nodes.hosts();
+                hosts.heard(agent, seen);
+                let number = hosts.number_after(seen, WATCH_MOST);
+                let nodes = (number != seen).then(|| self.nodes.record_for_hosts());
+                FromBorrower::Host(ToHost::Nodes { number, nodes })
+            }
+            (FromHost::Ask { agent, request }, _) => {
+                FromBorrower::Host(ToHost::Answer(Box::new(self.asked(agent, *request))))
+            }
+        })
+    }
+
+    fn entered(&self, version: &str) -> Result<Entered, String> {
+        let here = version::line();
+        if version != here {
+            return Err(format!(
+                "tidefs {here} runs here and {version} there; have the same version on all hosts"
+            ));
+        }
+        // A change between the two is told once more than need be.
+        let number = self.nodes.hosts().number();
+        let nodes = self.nodes.record_for_hosts();
+        let keys = self.nodes.keys().map_err(|error| error.to_string())?;
+        Ok(Entered { number, nodes, keys, head_room_bytes: self.head_room.0 })
+    }
+
+    /// Mounts end with their host, so it is noted whose they are before they are let in.
+    fn asked(&self, agent: u128, request: Request) -> Answer {
+        let hosts = self.nodes.hosts();
+        match request {
+            Request::Join { mount } if !hosts.note_mount(agent, mount) => {
+                Answer::Refused("this host does not belong to the file system any more".to_owned())
+            }
+            Request::Join { mount } => {
+                let answer = self.answers.of(request);
+                if matches!(answer, Answer::Refused(_)) {
+                    hosts.forget_mount(agent, mount);
+                }
+                answer
+            }
+            Request::Left { mount } => {
+                hosts.forget_mount(agent, mount);
+                self.answers.of(request)
+            }
+            Request::Mount { .. } | Request::Unmount(_) | Request::Stop => Answer::Refused(
+                "this is done on the host where the file system was started".to_owned(),
+            ),
+            Request::Status
+            | Request::Check { .. }
+            | Request::Full { .. }
+            | Request::Scale(_)
+            | Request::Drain(_) => self.answers.of(request),
+        }
+    }
+
+    /// The connection of a host is over. Where nobody has hung up, the host is waited for.
+    pub(super) fn end_session(&self, session: Session, is_broken: bool) {
+        let hosts = self.nodes.hosts();
+        let Session { agent, line } = session;
+        while is_broken && hosts.may_return(agent, line) {
+            std::thread::sleep(super::service::RESUME_LOOK);
+        }
+        let mounts = hosts.leave(agent, line);
+        for mount in mounts {
+            tracing::warn!(mount, "a mount ends with its host");
+            self.answers.of(Request::Left { mount });
+        }
+    }
+}
+
+fn refused(why: &str) -> FromBorrower {
+    FromBorrower::Refused(why.to_owned())
+}
