@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tidefs_control::forecast::{Curve, Forecaster};
+use tidefs_control::forecast::{Curve, Forecaster, Pace};
 use tidefs_model::ByteSize;
 use tidefs_sim::workflow::Workflow;
 
@@ -21,11 +21,12 @@ pub fn forecaster(
     wishes: &Elasticity,
     nodes: NodeRange,
     most: Option<ByteSize>,
+    pace: Pace,
 ) -> Result<Option<Forecaster>, Failure> {
     let forecast = wishes.policy_name(nodes).split('+').any(|part| part.trim() == "forecast");
     match (forecast, &wishes.workflow) {
         (false, None) => Ok(None),
-        (true, Some(path)) => Ok(Some(Forecaster::new(curve(path, most)?))),
+        (true, Some(path)) => Ok(Some(Forecaster::new(curve(path, most, pace)?))),
         (true, None) => Err(Failure::Unplannable(
             "--policy forecast follows a workflow; name its file with --workflow FILE".to_owned(),
         )),
@@ -35,16 +36,16 @@ pub fn forecaster(
     }
 }
 
-fn curve(path: &Path, most: Option<ByteSize>) -> Result<Curve, Failure> {
+fn curve(path: &Path, most: Option<ByteSize>, pace: Pace) -> Result<Curve, Failure> {
     let refused = |why: String| Failure::Unplannable(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let workflow = Workflow::read(&text).map_err(|error| refused(error.to_string()))?;
     if let Some(most) = most {
-        too_large(&workflow, most).map_or(Ok(()), |why| Err(refused(why)))?;
+        too_large(&workflow.without_doubts(), most).map_or(Ok(()), |why| Err(refused(why)))?;
     }
     // Tasks run on this machine.
     let slots = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    Ok(Curve::new(&workflow, slots, BYTES_PER_SECOND))
+    Ok(Curve::new(&workflow, slots, BYTES_PER_SECOND, pace))
 }
 
 /// What of a workflow needs more than `most` at one time, whatever else is deleted.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
+use tidefs_control::forecast::Pace;
 use tidefs_model::ByteSize;
 use tidefs_valkey::HEAD_ROOM;
 
@@ -61,7 +62,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         // Nobody knows how much lenders will bring.
         let most = ByteSize(each_bytes.saturating_mul(u64::from(nodes.max)));
         let most = listen.is_none().then_some(most);
-        foresight::forecaster(&size.elasticity, nodes, most)?;
+        foresight::forecaster(&size.elasticity, nodes, most, Pace::default())?;
         // The manager's process may have another working directory.
         let workflow = size.elasticity.workflow.take();
         size.elasticity.workflow = workflow.and_then(|path| path.canonicalize().ok());

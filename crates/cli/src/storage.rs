@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
@@ -175,7 +176,9 @@ impl Storage {
             seed: seeds[1],
             lifetime: Lifetime::Starter,
         };
+        let begun = Instant::now();
         let cluster = Cluster::start(&spec)?;
+        let start = begun.elapsed();
         let (secret, credentials) = (spec.secrets.data.clone(), spec.network.of_client());
         let data = Pass { secret, credentials };
         ClusterRecord::new(cluster.description()).write(paths, &data)?;
@@ -183,7 +186,7 @@ impl Storage {
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
         let managed = match nodes_change(range, size) {
-            true => Some(Managed::start(&nodes, paths, size)?),
+            true => Some(Managed::start(&nodes, paths, size, start)?),
             false => None,
         };
         let takeover = match &managed {

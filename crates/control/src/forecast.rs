@@ -7,14 +7,19 @@
 //! rising: a forecast that is wrong costs memory or time, never room for what is there.
 //!
 //! How long nodes take to come is learned, and so are the factors by which runtimes and sizes differ
-//! from the graph. A forecast that keeps being wrong is silent, and the thresholds decide.
+//! from the graph. Where more nodes came than thresholds would hold, and in vain, they go, and what was told is
+//! believed again when it begins. A forecast that keeps being wrong is silent, and the thresholds decide.
 
 mod advice;
 mod curve;
 mod follow;
 mod outlook;
+mod pace;
+mod rival;
 mod shape;
+mod staging;
 mod stretches;
 
 pub use advice::{Advice, Forecaster};
 pub use curve::{Course, Curve, Stretch};
+pub use pace::Pace;

@@ -6,6 +6,8 @@
 mod snakemake;
 mod wfformat;
 
+use std::collections::BTreeMap;
+
 pub use snakemake::SnakemakeError;
 pub use wfformat::WfError;
 
@@ -40,6 +42,15 @@ pub enum Cleanup {
     WhenRead,
 }
 
+/// What is not known of a file's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It has so many bytes at most.
+    AtMost,
+    /// Nobody said anything of it.
+    Guess,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workflow {
     pub name: String,
@@ -51,6 +62,8 @@ pub struct Workflow {
     pub files: Vec<u64>,
     /// Files that no task writes; they are staged in at the start.
     pub input: Vec<FileNumber>,
+    /// Files of which `files` does not say how large they will be.
+    pub doubts: BTreeMap<FileNumber, Doubt>,
     pub cleanup: Cleanup,
 }
 
@@ -79,6 +92,21 @@ impl Workflow {
 
     pub fn bytes(&self, files: &[FileNumber]) -> u64 {
         files.iter().map(|&file| self.files[file as usize]).sum()
+    }
+
+    /// The same, with nothing in files whose size is not known.
+    pub fn without_doubts(&self) -> Workflow {
+        let mut told = self.clone();
+        for (file, _) in std::mem::take(&mut told.doubts) {
+            told.files[file as usize] = 0;
+        }
+        told
+    }
+
+    /// What all files have together at most, where that is known.
+    pub fn most_bytes(&self) -> Option<u64> {
+        let is_bounded = self.doubts.values().all(|doubt| *doubt == Doubt::AtMost);
+        is_bounded.then(|| self.files.iter().sum())
     }
 
     /// The task as its file calls it, or else by its number.

@@ -164,3 +164,13 @@ fn one_node_less_is_worth_it_for_a_long_time_only() {
     };
     assert_eq!((advised(4_000.0), advised(150.0)), (12, 13));
 }
+
+#[test]
+fn nodes_that_came_in_vain_go_and_what_was_told_is_believed_when_it_begins() {
+    let begun = |second: f64| 1.0 + 0.64 * (second - 175.0).max(0.0);
+    let at = |second| advised(&mut rises_to(64.0), 0, second, begun);
+    assert!(at(100) >= 5, "it is told to begin at once: {}", at(100));
+    // Thresholds hold one node, and each node may come four leads ahead of its use.
+    assert_eq!((at(170), at(176)), (1, 1));
+    assert!(at(185) >= 4, "{}", at(185));
+}

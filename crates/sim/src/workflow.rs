@@ -4,5 +4,5 @@ mod built_in;
 
 pub use built_in::{BuiltIn, ParseBuiltInError};
 pub use tidefs_control::workflow::{
-    Cleanup, FileNumber, Task, TaskNumber, WfError, Workflow, WorkflowError,
+    Cleanup, Doubt, FileNumber, Task, TaskNumber, WfError, Workflow, WorkflowError,
 };

@@ -16,7 +16,7 @@ mod tasks;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tidefs_control::forecast::{Curve, Forecaster};
+use tidefs_control::forecast::{Curve, Forecaster, Pace};
 use tidefs_control::{Command, Controller, Event, Settings, SettingsError, Spreading};
 use tidefs_model::{ByteSize, Time};
 
@@ -49,9 +49,11 @@ fn controller(
         return Ok(controller);
     }
     let told = setup.disturbance.told(workflow, setup.seed);
+    let start = Duration::try_from_secs_f64(setup.boot_seconds).unwrap_or_default();
+    let pace = Pace::after_start(start);
     let machines = setup.compute.unwrap_or(setup.nodes_max.into());
     let part = setup.bandwidth / f64::from(setup.slots);
-    let curve = Curve::new(&told, machines * setup.slots, part);
+    let curve = Curve::new(&told, machines * setup.slots, part, pace);
     Ok(controller.with_forecast(Forecaster::new(curve)))
 }
 

@@ -39,6 +39,7 @@ fn fan(tasks: u32, bytes: u64, cleanup: bool) -> Workflow {
         names: Vec::new(),
         files: std::iter::once(GB).chain((0..tasks).map(|_| bytes)).collect(),
         input: vec![0],
+        doubts: Default::default(),
         cleanup: if cleanup {
             Cleanup::AfterStage(vec![(0, (1..=tasks).collect())])
         } else {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use tidefs_control::forecast::Pace;
 use tidefs_control::{Answer, Refused, Request, Settings};
 use tidefs_manager::{Handle, Manager, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Timeouts, Valkey};
@@ -63,10 +64,12 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         clock: order.clock,
     };
     let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
-    let manager = match foresight::forecaster(&size.elasticity, nodes, None)? {
-        Some(forecaster) => manager.with_forecast(forecaster),
-        None => manager,
-    };
+    let manager =
+        match foresight::forecaster(&size.elasticity, nodes, None, Pace::after_start(order.start))?
+        {
+            Some(forecaster) => manager.with_forecast(forecaster),
+            None => manager,
+        };
     let busy = || FromManager::Refused("too many requests are being served".to_owned());
     lines::serve(listener, busy, move |request| answer(&handle, &settings, &urgency, request));
     manager.run(&AtomicBool::new(false))?;

@@ -3,6 +3,8 @@
 //! The owner has node processes started and stopped, the manager decides about them. Each listens
 //! on a socket of its own and asks the other one; so either may be answered while it waits.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use tidefs_control::Verdict;
 use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
@@ -24,6 +26,8 @@ pub struct Order {
     pub secret: String,
     pub size: Size,
     pub clock: SteadyClock,
+    /// What the start of the first nodes took.
+    pub start: Duration,
 }
 
 /// Asked of the manager.

@@ -97,7 +97,13 @@ impl State {
 }
 
 impl Managed {
-    pub fn start(nodes: &LocalNodes, paths: &Paths, size: &Size) -> anyhow::Result<Managed> {
+    /// `start`: what the start of the first nodes took.
+    pub fn start(
+        nodes: &LocalNodes,
+        paths: &Paths,
+        size: &Size,
+        start: Duration,
+    ) -> anyhow::Result<Managed> {
         let listener = std::os::unix::net::UnixListener::bind(paths.provisioner());
         let listener = listener.context("cannot listen to the manager")?;
         let lent = nodes.clone();
@@ -108,6 +114,7 @@ impl Managed {
             secret: nodes.secrets().admin.reveal().to_owned(),
             size: size.clone(),
             clock: SteadyClock::start(),
+            start,
         };
         let supervision = Arc::new(Supervision {
             paths: paths.clone(),

@@ -1,5 +1,6 @@
 //! From a place on the curve to a number of nodes.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidefs_model::Time;
@@ -7,14 +8,13 @@ use tidefs_model::Time;
 use super::curve::{Course, Curve};
 use super::follow::Follower;
 use super::outlook::Outlook;
+use super::rival::Rival;
 use crate::events::Summary;
 use crate::inventory::EMPTY_NODE_BYTES;
 use crate::observation::Observation;
 use crate::record::Kind;
 use crate::settings::Settings;
 
-/// Until it is learned, nodes are expected to serve so many seconds after they were wished for.
-const LEAD_SECONDS: f64 = 40.0;
 /// A reconfiguration may take this many times as long as the ones before.
 const LEAD_MARGIN: f64 = 1.25;
 /// Nodes are filled to this part: what is written is never spread quite evenly.
@@ -37,8 +37,14 @@ const SETTLE_LEADS: f64 = 1.0;
 const STILL_OF_NODE: f64 = 0.02;
 /// A forecast that was wrong so often is not asked any more.
 const WRONG_MOST: u32 = 3;
-/// Alarms of full nodes within so many seconds are one.
-const ALARM_SECONDS: f64 = 60.0;
+/// What was in use within so many leads may be again, where sizes were not told: jobs are alike.
+const AGAIN_LEADS: f64 = 8.0;
+/// What nodes came for in vain has begun when so much more of a node is in use.
+const BEGUN_OF_NODE: f64 = 0.1;
+/// Nodes that nobody uses may have come so many leads ahead of their use, and within this part of the
+/// told time it shows whether they are used.
+const AHEAD_LEADS: f64 = 4.0;
+const AHEAD_PART: f64 = 0.1;
 
 /// How many nodes there should be, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,17 +83,28 @@ pub struct Forecaster {
     last_alarm: Option<f64>,
     last_growth: Option<f64>,
     advice: Option<Advice>,
+    rival: Rival,
+    /// Nodes came in vain for what was told of this stretch, with so many bytes in use.
+    in_vain: Option<(usize, f64)>,
+    /// Nodes that came in vain are to go.
+    gives_way: bool,
+    /// Seconds and bytes, each instant with what was most from then on.
+    recent: VecDeque<(f64, f64)>,
 }
 
 impl Forecaster {
     pub fn new(curve: Curve) -> Forecaster {
         Forecaster {
+            lead: curve.pace.lead(),
             follower: Follower::new(curve),
-            lead: LEAD_SECONDS,
             wrong: 0,
             last_alarm: None,
             last_growth: None,
             advice: None,
+            rival: Rival::default(),
+            in_vain: None,
+            gives_way: false,
+            recent: VecDeque::new(),
         }
     }
 
@@ -110,8 +127,41 @@ impl Forecaster {
         let fullest = observed.own().map(|node| node.used_bytes).max().unwrap_or(0);
         let full = fullest as f64 > FULL * each;
         self.follower.observe(now, used, STILL_OF_NODE * each, full);
+        self.remember(now, used);
+        self.rival.observe(now, used, nodes, self.lead, settings);
+        self.give_way(used, nodes);
         let seen = Seen { now, used, nodes, each, full };
-        self.advice = Some(self.advise(&seen, settings));
+        self.advice = Some(match self.gives_way {
+            true => Advice {
+                nodes: self.rival.nodes(),
+                expected_bytes: used as u64,
+                ahead_seconds: self.lead,
+            },
+            false => self.advise(&seen, settings),
+        });
+    }
+
+    /// Nodes that came in vain go at once, down to what the thresholds would hold.
+    fn give_way(&mut self, used: f64, nodes: u16) {
+        let told = self.follower.curve.seconds() * self.follower.slower;
+        let tolerated = (AHEAD_LEADS * self.lead).min(AHEAD_PART * told).max(self.lead);
+        if self.gives_way && nodes <= self.rival.nodes() {
+            (self.gives_way, self.rival) = (false, Rival::default());
+        } else if !self.gives_way && self.rival.is_better(tolerated) {
+            self.gives_way = true;
+            self.in_vain = Some((self.follower.at, used));
+            self.wrong += 1;
+        }
+    }
+
+    fn remember(&mut self, now: f64, used: f64) {
+        while self.recent.back().is_some_and(|&(_, before)| before <= used) {
+            self.recent.pop_back();
+        }
+        self.recent.push_back((now, used));
+        while now - self.recent[0].0 > AGAIN_LEADS * self.lead {
+            self.recent.pop_front();
+        }
     }
 
     /// A reconfiguration is over: the next may take as long.
@@ -127,7 +177,7 @@ impl Forecaster {
     /// not foreseen.
     pub fn node_full(&mut self, now: Time) {
         let now = seconds(now);
-        if self.last_alarm.is_none_or(|last| now - last >= ALARM_SECONDS) {
+        if self.last_alarm.is_none_or(|last| now - last >= self.follower.pace().alarm()) {
             self.wrong += 1;
         }
         self.last_alarm = Some(now);
@@ -142,12 +192,17 @@ impl Forecaster {
         // Trigger on one lead; then wish for what the next reconfigurations can only bring later. What is
         // told and is not seen has to be there in time, and need not be there sooner.
         let outlook = self.outlook(seen);
-        let soon = used + outlook.growth(self.lead);
-        let next = outlook.growth(NEXT_LEADS * self.lead);
+        let growth = |ahead: f64| match self.is_awaited_in_vain(seen) {
+            false => outlook.growth(ahead),
+            true => outlook.sure_growth(ahead),
+        };
+        let soon = used + growth(self.lead);
+        let next = growth(NEXT_LEADS * self.lead);
         let sure = outlook.sure_growth(GROW_LEADS * self.lead);
         let leads = if sure > next { GROW_LEADS } else { NEXT_LEADS };
         let later = used + sure.max(next);
-        let long = used + outlook.growth(WORTH_LEADS * 2.0 * self.lead);
+        let long = used + growth(WORTH_LEADS * 2.0 * self.lead);
+        let long = if self.follower.curve.is_partial { long.max(self.recent[0].1) } else { long };
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
             expected_bytes: bytes as u64,
@@ -162,6 +217,13 @@ impl Forecaster {
         } else {
             advice(nodes, soon, self.lead)
         }
+    }
+
+    /// Nodes came for what was told, in vain, and it has not begun since.
+    fn is_awaited_in_vain(&self, seen: &Seen) -> bool {
+        self.in_vain.is_some_and(|(at, used)| {
+            self.follower.at == at && seen.used <= used + BEGUN_OF_NODE * seen.each
+        })
     }
 
     fn outlook(&self, seen: &Seen) -> Outlook<'_> {

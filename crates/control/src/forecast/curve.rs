@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::pace::Pace;
 use super::shape::Shape;
 use super::stretches::stretches;
 use crate::workflow::{Cleanup, Workflow};
@@ -37,26 +38,48 @@ pub struct Stretch {
 }
 
 /// Expected bytes over time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
     pub stretches: Vec<Stretch>,
     pub peak: f64,
     pub(super) shape: Shape,
+    pub(super) pace: Pace,
+    /// In use at its beginning, of files that are to be staged in.
+    pub(super) input: f64,
+    /// Of all files together, whenever they are there; nothing where that of some was not told.
+    pub(super) total: Option<f64>,
+    /// Sizes of some files were not told, and they are not on the curve.
+    pub(super) is_partial: bool,
 }
 
 impl Curve {
     /// `slots` is how many tasks run at a time, at most; each reads and writes so many bytes a second.
-    pub fn new(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Curve {
-        let points = listed(workflow, slots.max(1), bytes_per_second.max(1.0));
+    pub fn new(workflow: &Workflow, slots: u32, bytes_per_second: f64, pace: Pace) -> Curve {
+        let told = workflow.without_doubts();
+        let points = listed(&told, slots.max(1), bytes_per_second.max(1.0));
         let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
-        Curve { stretches: stretches(&points, peak), peak, shape: Shape::new(&points) }
+        Curve {
+            stretches: stretches(&points, peak, pace),
+            peak,
+            shape: Shape::new(&points),
+            pace,
+            input: told.input_bytes() as f64,
+            total: workflow.most_bytes().map(|bytes| bytes as f64),
+            is_partial: !workflow.doubts.is_empty(),
+        }
     }
 
     /// Stretches that follow each other, each a straight line.
     pub fn of(stretches: Vec<Stretch>) -> Curve {
         let peak = stretches.iter().flat_map(|it| [it.from, it.to]).fold(0.0, f64::max);
         let shape = Shape::of(&stretches);
-        Curve { stretches, peak, shape }
+        let (input, total, is_partial) = (0.0, None, false);
+        Curve { stretches, peak, shape, pace: Pace::default(), input, total, is_partial }
+    }
+
+    /// Seconds from its beginning to its end.
+    pub(super) fn seconds(&self) -> f64 {
+        self.begin(self.stretches.len())
     }
 
     /// The second at which a stretch begins.
@@ -177,7 +200,7 @@ impl<'w> Listing<'w> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::Task;
+    use crate::workflow::{Doubt, Task};
 
     /// Eight tasks of 100 s that write 10 bytes each on two slots, one of 1,000 s that writes nothing
     /// and after which all of that is deleted, and eight more as before.
@@ -203,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_workflow_becomes_stretches_of_one_course() {
-        let curve = Curve::new(&workflow(), 2, 1e12);
+        let curve = Curve::new(&workflow(), 2, 1e12, Pace::default());
         assert_eq!(curve.peak, 80.0);
         let seconds: f64 = curve.stretches.iter().map(|stretch| stretch.seconds).sum();
         assert!((seconds - 1_800.0).abs() < 1.0, "{seconds}");
@@ -218,11 +241,22 @@ mod tests {
     #[test]
     fn slow_transfers_and_few_slots_make_it_longer() {
         let seconds = |slots, rate| {
-            let curve = Curve::new(&workflow(), slots, rate);
+            let curve = Curve::new(&workflow(), slots, rate, Pace::default());
             curve.stretches.iter().map(|stretch| stretch.seconds).sum::<f64>()
         };
         assert!(seconds(1, 1e12) > seconds(2, 1e12) + 700.0);
         assert!(seconds(2, 1.0) > seconds(2, 1e12) + 60.0);
-        assert!(Curve::new(&Workflow::default(), 1, 1.0).stretches.len() <= 1);
+        let empty = Curve::new(&Workflow::default(), 1, 1.0, Pace::default());
+        assert!(empty.stretches.len() <= 1);
+    }
+    #[test]
+    fn sizes_that_were_not_told_are_on_no_curve() {
+        let mut doubted = workflow();
+        (0..8).for_each(|file| doubted.doubts.extend([(file, Doubt::AtMost)]));
+        let curve = Curve::new(&doubted, 2, 1e12, Pace::default());
+        assert_eq!((curve.peak, curve.total, curve.is_partial), (80.0, Some(160.0), true));
+        assert_eq!(curve.shape.at(900.0), 0.0, "the first eight files may be of any size");
+        doubted.doubts.extend([(0, Doubt::Guess)]);
+        assert_eq!(Curve::new(&doubted, 2, 1e12, Pace::default()).total, None);
     }
 }

@@ -3,13 +3,9 @@
 use std::collections::VecDeque;
 
 use super::curve::{Course, Curve, Stretch};
+use super::pace::Pace;
+use super::staging::{Staged, Staging};
 
-/// The course of a run is judged over this many seconds.
-const WINDOW_SECONDS: f64 = 10.0;
-/// What stands still for so long has ended.
-const PATIENCE_SECONDS: f64 = 12.0;
-/// A stay that is shorter is not seen.
-pub(super) const UNSEEN_SECONDS: f64 = WINDOW_SECONDS + PATIENCE_SECONDS;
 /// A rise is over when it stands still and this part of it was seen.
 const MOSTLY: f64 = 0.6;
 /// Below this part, a stretch has not begun.
@@ -41,6 +37,8 @@ pub(super) struct Follower {
     doubted: Option<f64>,
     /// Of the rise that the run is in, in place of `larger`: its slope agrees with the input.
     here: Option<f64>,
+    /// Until the input is there.
+    staging: Option<Staging>,
     seen: VecDeque<(f64, f64)>,
     /// The highest rate of this stretch.
     fastest: f64,
@@ -61,6 +59,7 @@ impl Follower {
             larger: 1.0,
             doubted: None,
             here: None,
+            staging: None,
             seen: VecDeque::new(),
             fastest: 0.0,
             other_since: None,
@@ -70,6 +69,15 @@ impl Follower {
 
     pub fn stretch(&self) -> Option<Stretch> {
         self.curve.stretches.get(self.at).copied()
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.curve.pace
+    }
+
+    /// Bytes of the input that are still to come; nothing when the workflow has begun.
+    pub fn awaited(&self) -> Option<f64> {
+        self.staging.map(|staging| staging.left(self.held()))
     }
 
     pub fn before(&self) -> Option<Stretch> {
@@ -128,17 +136,21 @@ impl Follower {
     pub fn observe(&mut self, now: f64, bytes: f64, still: f64, full: bool) {
         if self.seen.is_empty() {
             (self.since, self.base) = (now, bytes);
-            let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
-            if expected > still && bytes > still {
-                let as_told = (bytes - expected).abs() <= still;
-                self.believe_input(if as_told { 1.0 } else { clamped(bytes / expected) });
-            }
+            self.staging = Staging::of(self.curve.input, now, bytes, still);
+            self.weigh_input(bytes, still);
         }
         self.seen.push_back((now, bytes));
-        while self.seen.len() > 2 && now - self.seen[1].0 >= WINDOW_SECONDS {
+        while self.seen.len() > 2 && now - self.seen[1].0 >= self.pace().window() {
             self.seen.pop_front();
         }
         self.fastest = self.fastest.max(self.rate());
+        if let Some(staging) = &mut self.staging {
+            let patience = self.curve.pace.patience();
+            match staging.observe(now, bytes, still, patience) {
+                Some(staged) => self.begin_with(staged, still),
+                None => return,
+            }
+        }
         if full {
             // More came than was thought.
             (self.doubted, self.here) = (None, None);
@@ -156,6 +168,22 @@ impl Follower {
             self.other_since = None;
         } else {
             self.judge(now, bytes, course);
+        }
+    }
+
+    /// The input is there, and the first stretch begins.
+    fn begin_with(&mut self, Staged { at, bytes }: Staged, still: f64) {
+        self.staging = None;
+        (self.since, self.base) = (at, bytes);
+        self.weigh_input(bytes, still);
+    }
+
+    /// What is there at the beginning says by how much sizes differ.
+    fn weigh_input(&mut self, bytes: f64, still: f64) {
+        let expected = self.stretch().map_or(0.0, |stretch| stretch.from);
+        if expected > still && bytes > still {
+            let as_told = (bytes - expected).abs() <= still;
+            self.believe_input(if as_told { 1.0 } else { clamped(bytes / expected) });
         }
     }
 
@@ -183,7 +211,7 @@ impl Follower {
         };
         let (risen, lasted) = (bytes - self.base, self.lasted(now));
         let told = rise.to - rise.from;
-        let begun = lasted >= WINDOW_SECONDS && risen >= BEGUN * factor * told;
+        let begun = lasted >= self.pace().window() && risen >= BEGUN * factor * told;
         if rise.course != Course::Rises || !begun {
             return;
         }
@@ -213,7 +241,9 @@ impl Follower {
             Some(at) => self.enter(at, now, bytes),
             None if course != Course::Stays => {
                 self.other_since = None;
-                if (bytes - self.base).abs() > STRAY * self.peak() {
+                // Of files whose sizes were not told it is not known where they lead.
+                let is_off = (bytes - self.base).abs() > STRAY * self.peak();
+                if is_off && !self.curve.is_partial {
                     self.lost += 1;
                     // What follows is expected from here on.
                     (self.since, self.base) = (now, bytes);
@@ -226,8 +256,9 @@ impl Follower {
     /// A stay between two rises may be too short to be seen. Then the bytes say that the next has begun.
     fn climb_on(&mut self, now: f64, bytes: f64) {
         let Some(rise) = self.stretch().filter(|it| it.course == Course::Rises) else { return };
-        let is_unseen =
-            |it: &&Stretch| it.course == Course::Stays && it.seconds * self.slower < UNSEEN_SECONDS;
+        let is_unseen = |it: &&Stretch| {
+            it.course == Course::Stays && it.seconds * self.slower < self.pace().unseen()
+        };
         let stays = self.curve.stretches[self.at + 1..].iter().take_while(is_unseen).count();
         let at = self.at + 1 + stays;
         let next = self.curve.stretches.get(at).filter(|it| it.course == Course::Rises);
@@ -243,9 +274,9 @@ impl Follower {
         let expected = self.larger * (stretch.to - stretch.from);
         let part = if expected == 0.0 { 1.0 } else { (bytes - self.base) / expected };
         let patience = if part >= MOSTLY {
-            PATIENCE_SECONDS
+            self.pace().patience()
         } else if part >= BEGUN {
-            PATIENCE_SECONDS + 0.5 * stretch.seconds * self.slower
+            self.pace().patience() + 0.5 * stretch.seconds * self.slower
         } else {
             f64::INFINITY
         };
@@ -258,12 +289,13 @@ impl Follower {
         let seconds: f64 = passed.iter().map(|stretch| stretch.seconds).sum();
         let change: f64 = passed.iter().map(|stretch| stretch.to - stretch.from).sum();
         let took = now - self.since;
-        if seconds > WINDOW_SECONDS && took > WINDOW_SECONDS {
+        if seconds > self.pace().window() && took > self.pace().window() {
             let slower = clamped(took / seconds);
             self.slower += LEARNING * (slower - self.slower);
         }
         let changed = bytes - self.base;
-        if change.abs() > 0.05 * self.curve.peak && changed * change > 0.0 {
+        let teaches = !self.curve.is_partial && changed * change > 0.0;
+        if change.abs() > 0.05 * self.curve.peak && teaches {
             self.learn_size(clamped(changed / change));
         }
         self.here = None;

@@ -16,8 +16,6 @@ const BEGUN: f64 = 0.01;
 /// When so much of a rise is seen, of its bytes or of its time, it says itself how fast it goes. Where less
 /// comes than was told, a part of the bytes is seen late.
 const SEEN_PART: f64 = 0.2;
-/// And has gone on for so many seconds, told and observed.
-const SEEN_SECONDS: f64 = 10.0;
 /// What rises though nothing of it was told may go on for so many times as long as is looked ahead.
 const UNTOLD: f64 = 3.0;
 /// By this factor at most a rise is slower or faster than told.
@@ -36,11 +34,36 @@ pub(super) struct Outlook<'f> {
 impl Outlook<'_> {
     /// By how much more may be in use at some time within so many seconds.
     pub fn growth(&self, ahead: f64) -> f64 {
-        match self.follower.stretch() {
+        if let Some(left) = self.follower.awaited() {
+            return self.staged_in(left, ahead);
+        }
+        let growth = match self.follower.stretch() {
             Some(rise) if rise.course == Course::Rises => self.rest_of(rise, ahead),
             Some(stretch) => self.after(stretch, ahead),
             None => 0.0,
+        };
+        growth.min(self.most_growth())
+    }
+
+    /// The input comes as fast as it does, and no more of it than was told; then the course begins.
+    fn staged_in(&self, left: f64, ahead: f64) -> f64 {
+        let trend = self.trend();
+        if trend * ahead <= left {
+            return trend * ahead;
         }
+        let shape = &self.follower.curve.shape;
+        let more = shape.most(0.0, ahead - left / trend) - shape.at(0.0);
+        left + more.max(0.0) * SIZE_MARGIN
+    }
+
+    /// No more than all files together, as long as there is less: how fast something comes says
+    /// nothing of how long it does.
+    fn most_growth(&self) -> f64 {
+        let Some(total) = self.follower.curve.total else { return f64::INFINITY };
+        let most =
+            total * self.follower.larger.max(self.follower.larger_here()).max(1.0) * SIZE_MARGIN;
+        let left = most - self.follower.held();
+        if left > 0.0 { left } else { f64::INFINITY }
     }
 
     /// What the observed slope brings as well as what was told.
@@ -88,7 +111,7 @@ impl Outlook<'_> {
         let all = (rise.to - rise.from) * self.follower.larger_here();
         let is_timed = lasted >= SEEN_PART * rise.seconds * self.follower.slower;
         let has_part = is_timed || self.risen() >= SEEN_PART * all;
-        let is_seen = has_part && told.min(lasted) > SEEN_SECONDS;
+        let is_seen = has_part && told.min(lasted) > self.follower.pace().window();
         if is_seen {
             (lasted / told).clamp(1.0 / PACE_MOST, PACE_MOST)
         } else {
@@ -132,11 +155,15 @@ mod tests {
     use super::super::shape::Shape;
     use super::*;
 
+    fn curve(stretches: Vec<Stretch>, shape: Shape) -> Curve {
+        Curve { stretches, peak: 100.0, shape, ..Curve::default() }
+    }
+
     /// Told: 80 of 100 bytes within 100 s, and the others within 400 s more.
     fn follower() -> Follower {
         let line = |seconds, from, to| Stretch { course: Course::Rises, seconds, from, to };
         let shape = Shape::of(&[line(100.0, 0.0, 80.0), line(400.0, 80.0, 100.0)]);
-        Follower::new(Curve { stretches: vec![line(500.0, 0.0, 100.0)], peak: 100.0, shape })
+        Follower::new(curve(vec![line(500.0, 0.0, 100.0)], shape))
     }
 
     /// What is expected after so many seconds of a run that is so many times as slow as told.
@@ -168,8 +195,7 @@ mod tests {
         let shape = Shape::of(&[line(10.0, 0.0, 80.0), line(400.0, 80.0, 100.0)]);
         let growth = |seconds: u32| {
             let stretches = vec![line(410.0, 0.0, 100.0)];
-            let curve = Curve { stretches, peak: 100.0, shape: shape.clone() };
-            let mut follower = Follower::new(curve);
+            let mut follower = Follower::new(curve(stretches, shape.clone()));
             for second in (0..=seconds).map(f64::from) {
                 let bytes = (4.0 * second).min(40.0 + 0.05 * (second - 10.0).max(0.0));
                 follower.observe(second, bytes, 0.2, false);
@@ -186,7 +212,7 @@ mod tests {
         let line = Stretch { course: Course::Rises, seconds: 100.0, from: 0.0, to: 100.0 };
         let growth = |seconds: u32| {
             let (stretches, shape) = (vec![line], Shape::of(&[line]));
-            let mut follower = Follower::new(Curve { stretches, peak: 100.0, shape });
+            let mut follower = Follower::new(curve(stretches, shape));
             (0..=seconds).map(f64::from).for_each(|at| follower.observe(at, 0.5 * at, 0.2, false));
             let now = f64::from(seconds);
             Outlook { follower: &follower, now, full: false, lead: 20.0 }.growth(20.0)
@@ -212,6 +238,27 @@ mod tests {
         assert!((39.9..40.1).contains(&after(150)), "twice 20 s: {}", after(150));
     }
 
+    /// 100 bytes of input and nothing else were told, and ten a second come.
+    fn staged_in(until: u32, total: Option<f64>) -> f64 {
+        let stay = Stretch { course: Course::Stays, seconds: 500.0, from: 100.0, to: 100.0 };
+        let shape = Shape::of(&[stay]);
+        let mut follower = Follower::new(Curve { input: 100.0, total, ..curve(vec![stay], shape) });
+        let at = (0..=until).map(f64::from);
+        at.for_each(|at| follower.observe(at, 10.0 * at, 0.2, false));
+        Outlook { follower: &follower, now: until.into(), full: false, lead: 20.0 }.growth(40.0)
+    }
+
+    #[test]
+    fn an_input_grows_to_what_was_told_of_it() {
+        assert_eq!((staged_in(1, None), staged_in(8, None)), (90.0, 20.0));
+        // It is complete, and more comes than was told of anything.
+        assert_eq!(staged_in(15, None), 400.0);
+        let bounded = [8, 12].map(|until| staged_in(until, Some(100.0)).round());
+        assert_eq!(bounded, [20.0, 400.0]);
+        let all = staged_in(10, Some(150.0));
+        assert!((64.9..65.1).contains(&all), "of 150 with a margin: {all}");
+    }
+
     #[test]
     fn what_is_sure_is_told_and_observed() {
         let sure = expected(20, 4.0, |outlook| outlook.sure_growth(60.0));
@@ -223,7 +270,7 @@ mod tests {
     fn what_rises_while_a_fall_is_told_has_room_for_longer_than_is_looked_ahead() {
         let fall = Stretch { course: Course::Falls, seconds: 100.0, from: 100.0, to: 20.0 };
         let shape = Shape::of(&[fall]);
-        let mut follower = Follower::new(Curve { stretches: vec![fall], peak: 100.0, shape });
+        let mut follower = Follower::new(curve(vec![fall], shape));
         for second in (0..=30).map(f64::from) {
             follower.observe(second, 50.0 + second, 0.2, false);
         }

@@ -1,7 +1,7 @@
 //! Cuts bytes over time into stretches in which they rise, stay or fall.
 
 use super::curve::{Course, Stretch};
-use super::follow::UNSEEN_SECONDS;
+use super::pace::Pace;
 
 /// A change smaller than this part of the peak is none.
 const STILL: f64 = 0.01;
@@ -11,7 +11,7 @@ const SLOPE: f64 = 0.2;
 const SAMPLES: usize = 4_000;
 
 /// The points are instants, and the bytes in use from each on.
-pub(super) fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
+pub(super) fn stretches(points: &[(f64, f64)], peak: f64, pace: Pace) -> Vec<Stretch> {
     let end = points.last().map_or(0.0, |point| point.0);
     let still = peak * STILL;
     let mut found: Vec<Stretch> = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn stretches(points: &[(f64, f64)], peak: f64) -> Vec<Stretch> {
     let mut found = runs(found);
     let flat = SLOPE * peak / end.max(f64::MIN_POSITIVE);
     for pass in 1..=4 {
-        let short = UNSEEN_SECONDS.max(end / 200.0);
+        let short = pace.unseen().max(end / 200.0);
         found = joined(found, still * f64::from(pass) / 4.0, flat, short);
     }
     found
@@ -98,7 +98,7 @@ mod tests {
             let end = [(1_200.0, 1_000.0)];
             let points: Vec<_> =
                 rise(0.0, 0.0).chain(rise(100.0 + pause, 500.0)).chain(end).collect();
-            let found = stretches(&points, 1_000.0);
+            let found = stretches(&points, 1_000.0, Pace::default());
             found.iter().filter(|it| it.course == Course::Rises).count()
         };
         assert_eq!((rises(15.0), rises(40.0)), (1, 2));
@@ -110,7 +110,8 @@ mod tests {
         let steep = (0..=99).map(|at| (f64::from(at), 10.0 * f64::from(at)));
         let slow = (1..=10).map(|at| (99.0 + 400.0 * f64::from(at), 990.0 + f64::from(at)));
         let points: Vec<_> = steep.chain(slow).collect();
-        let courses: Vec<_> = stretches(&points, 1_000.0).iter().map(|it| it.course).collect();
+        let found = stretches(&points, 1_000.0, Pace::default());
+        let courses: Vec<_> = found.iter().map(|it| it.course).collect();
         assert_eq!(courses, [Course::Rises, Course::Stays]);
     }
 }

@@ -1,12 +1,12 @@
 //! Workflows as a dry run of Snakemake prints them (`snakemake --dry-run`): jobs with their files.
 //!
-//! A dry run knows neither sizes nor runtimes. Where a job states resources they are believed:
-//! `disk_mb` is what it writes, `runtime` how many minutes it takes. All else is assumed to be alike, so
-//! that what remains is the order of things; whoever follows the run learns the rest.
+//! A dry run knows neither sizes nor runtimes. Where a job states resources, they are what it may use
+//! at most: `disk_mb` megabytes for what it writes, and `runtime` minutes. All else is assumed to be
+//! alike, so that what remains is the order of things; whoever follows the run learns the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BYTES_MOST, Cleanup, FileNumber, SECONDS_MOST, Task, Workflow};
+use super::{BYTES_MOST, Cleanup, Doubt, FileNumber, SECONDS_MOST, Task, Workflow};
 
 /// A file whose size nothing tells.
 const ASSUMED_BYTES: f64 = 100e6;
@@ -62,8 +62,10 @@ impl Workflow {
         let mut writers: BTreeMap<&str, (FileNumber, usize)> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate() {
             let each = job.bytes.map_or(ASSUMED_BYTES, |all| all / job.writes.len().max(1) as f64);
+            let doubt = job.bytes.map_or(Doubt::Guess, |_| Doubt::AtMost);
             for file in &job.writes {
                 let number = workflow.file(each);
+                workflow.doubts.insert(number, doubt);
                 if let Some((_, first)) = writers.insert(file, (number, at)) {
                     let (line, first) = (job.line, jobs[first].line);
                     return Err(SnakemakeError::TwoWriters { line, first, file: file.clone() });
@@ -95,6 +97,7 @@ impl Workflow {
             workflow.names.push(format!("{} (line {})", job.rule, job.line));
         }
         workflow.input = input.into_values().collect();
+        workflow.doubts.extend(workflow.input.iter().map(|&file| (file, Doubt::Guess)));
         let bytes: f64 = workflow.files.iter().map(|&bytes| bytes as f64).sum();
         if bytes > BYTES_MOST {
             return Err(SnakemakeError::AllSizes { bytes: bytes as u64 });
@@ -169,6 +172,9 @@ mod tests {
         assert_eq!((workflow.tasks[0].seconds, workflow.tasks[1].seconds), (300.0, 60.0));
         assert_eq!(workflow.files[0], 2_000_000_000);
         assert_eq!(workflow.input.len(), 2);
+        let doubts = [Doubt::AtMost, Doubt::Guess, Doubt::Guess];
+        assert_eq!(workflow.doubts.values().copied().collect::<Vec<_>>(), doubts);
+        assert_eq!((workflow.most_bytes(), workflow.without_doubts().files[0]), (None, 0));
         assert_eq!(workflow.tasks[1].after, [0]);
         assert_eq!(workflow.cleanup, Cleanup::Never);
         assert_eq!(workflow.name_of(1), "\"all (line 14)\"");
