@@ -50,7 +50,7 @@ class FileSystem(Mounted):
         up += ("--sealed", options.sealed)
         super().__init__(options.tidefs, scratch, *up, mounts=2, server=server)
         # Which request failed, and why, is told to programs as a number and otherwise not logged.
-        self.environment["TIDEFS_LOG"] = "warn,tidefs_manager=info,fuser::reply=off"
+        self.environment["TIDEFS_LOG"] = "warn,tidefs_manager=info"
 
     def log(self) -> str:
         """What its processes said last; it is gone with the file system."""

@@ -24,11 +24,10 @@ pub fn is_kept() -> bool {
 }
 
 /// Each failed request is told to the program that made it; thousands of them may follow when a
-/// node dies. The FUSE library answers the notice of an interrupted request also when that request
-/// is done already, which the kernel ignores and the library calls an error.
-const QUIET: &str = "warn,tidefs_fuse::adapter=error,fuser::reply=off";
+/// node dies.
+const QUIET: &str = "warn,tidefs_fuse::adapter=error";
 /// A kept log also has what was decided about the nodes, and what came of it.
-const QUIET_KEPT: &str = "warn,tidefs_manager=info,tidefs_fuse::adapter=error,fuser::reply=off";
+const QUIET_KEPT: &str = "warn,tidefs_manager=info,tidefs_fuse::adapter=error";
 
 /// `verbose` counts how often `-v` was given; `$TIDEFS_LOG` or `$RUST_LOG` override it. `kept`: what
 /// is said goes to a file, where the time matters.

@@ -1,4 +1,4 @@
-//! The FUSE library's callbacks over an [`Fs`]: each request is translated, carried out, and its
+//! The session's callbacks over an [`Fs`]: each request is translated, carried out, and its
 //! answer translated back. No cache and no policy lives here.
 //!
 //! The kernel checks permissions (`default_permissions`) and applies the umask. Locks on files come
@@ -11,7 +11,6 @@ mod convert;
 mod expiring;
 mod kernel;
 mod listing;
-mod lock_family;
 mod locks;
 mod looking;
 mod mapped;
@@ -26,9 +25,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use fuser::{Errno, Request};
 use tidefs_fs::{Error, Fs};
 use tidefs_model::Ino;
+use tidefs_session::{Errno, Request};
 use tidefs_store::Store;
 use tidefs_store::caller::{self, Caller};
 
@@ -47,7 +46,7 @@ pub use expiring::serve as send_expired;
 pub use kernel::{Kernel, forgets_attributes, negotiate};
 pub use reply::served_flags;
 
-/// What the FUSE library calls.
+/// What the session calls.
 pub struct Adapter<S: Store> {
     fs: Arc<Fs<S>>,
     kernel: Arc<Kernel>,
@@ -158,13 +157,13 @@ fn carry_out<T>(
         Ok(Err(error)) => {
             let number = errno::of(&error);
             // What is begun again elsewhere ends there.
-            if !(number == Errno::EINTR && begins_again()) {
+            if !(number == Errno::INTR && begins_again()) {
                 count();
             }
-            if matches!(number, Errno::EIO | Errno::ENOSPC) {
+            if matches!(number, Errno::IO | Errno::NOSPC) {
                 kernel.latencies.failed();
             }
-            if number == Errno::EIO {
+            if number == Errno::IO {
                 tracing::warn!(request = name, %error, "a request failed");
             }
             Err(number)

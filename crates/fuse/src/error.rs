@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidefs_session::SessionError;
+
 /// A mount that was not made. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -54,7 +56,12 @@ pub enum MountError {
     #[error(
         "the kernel and this program do not agree on the FUSE protocol; a newer kernel is needed"
     )]
-    Handshake { source: io::Error },
+    Handshake { source: SessionError },
+    #[error(
+        "the kernel offers no rings; as root write Y to /sys/module/fuse/parameters/enable_uring \
+         (Linux 6.14 and later), or mount without --rings on"
+    )]
+    NoRings,
     #[error(
         "another mount of this file system did not make room within {seconds} s; try again when it answers"
     )]

@@ -1,6 +1,6 @@
 //! Whether a program that waits for an answer has been sent a signal.
 //!
-//! The kernel would say so in a message of its own, which the FUSE library refuses, after which
+//! The kernel would say so in a message of its own, which the session refuses, after which
 //! none comes any more. What the kernel shows of the thread says the same: a signal that is pending
 //! and not blocked. One for the process as a whole goes to its first thread where that takes it; for
 //! another thread it does not count, since it need not be its own.

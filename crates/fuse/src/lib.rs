@@ -2,7 +2,7 @@
 //!
 //! [`Session`] mounts an [`Fs`](tidefs_fs::Fs) and serves it until it is unmounted; [`adapter`]
 //! translates each request and keeps nothing of its own; [`errno`] says which error number each
-//! failure is. This is the only crate that knows the FUSE library, the mount table and an error
+//! failure is. This is the only crate that knows the FUSE session, the mount table and an error
 //! number.
 //!
 //! [`null`] is a layer with no file system behind it, the floor that measurements compare with.
@@ -31,7 +31,7 @@ pub use device::fusermount_path;
 pub use error::{MountError, UnmountError};
 pub use latency::{Requests, Slow};
 pub use mounts::FS_TYPE;
-pub use options::{AllowOther, MountOptions};
+pub use options::{AllowOther, MountOptions, Rings};
 pub use passthrough::passthrough_available;
 pub use session::Session;
 pub use unmount::{Stale, unmount_stale};

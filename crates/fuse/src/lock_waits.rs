@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use fuser::{Errno, INodeNo, ReplyEmpty};
 use tidefs_fs::{Error, Fs, Handle, Lock, Taken, Wait};
 use tidefs_model::Ino;
+use tidefs_session::{Errno, INodeNo, ReplyEmpty};
 use tidefs_store::caller::{self, Caller};
 use tidefs_store::{Store, StoreError};
 
@@ -97,7 +97,7 @@ impl<S: Store> LockWaits<S> {
     pub fn refuse(self: &Arc<Self>, request: Request) {
         match self.fs.may_soon_lock(request.handle, &request.wanted) {
             Ok(true) => self.push(request, Waits::Until(Instant::now() + GRACE)),
-            _ => request.reply.error(Errno::EWOULDBLOCK),
+            _ => request.reply.error(Errno::WOULDBLOCK),
         }
     }
 
@@ -183,7 +183,7 @@ impl<S: Store> LockWaits<S> {
         let request = &waiting.request;
         if is_interrupted(request.thread) {
             // The kernel makes of it what the program asked for: a call that is begun again or not.
-            self.end(waiting, Err(Errno::EINTR));
+            self.end(waiting, Err(Errno::INTR));
             return None;
         }
         if !self.fs.is_known_to_others() {
@@ -223,7 +223,7 @@ impl<S: Store> LockWaits<S> {
         if let Waits::Until(end) = waiting.waits
             && Instant::now() >= end
         {
-            self.end(waiting, Err(Errno::EWOULDBLOCK));
+            self.end(waiting, Err(Errno::WOULDBLOCK));
             return None;
         }
         waiting.due = Instant::now() + waiting.pause;

@@ -15,8 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fuser::INodeNo;
 use tidefs_fs::FILE_BYTES_MAX;
+use tidefs_session::INodeNo;
 
 use crate::adapter::Kernel;
 use crate::following::run_anywhere;

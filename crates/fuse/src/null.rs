@@ -6,17 +6,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
-};
 use tidefs_fs::{Error, LIFETIME_MAX};
+use tidefs_session::{
+    Changes, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, StatFs, Write,
+};
 
 use crate::adapter::{GENERATION, Kernel, absence, negotiate, open_mode, served_flags};
 use crate::errno;
@@ -92,7 +90,6 @@ impl Tree {
             atime: UNIX_EPOCH,
             mtime: UNIX_EPOCH,
             ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
             kind: inode.kind,
             perm: 0o777,
             nlink: 1,
@@ -100,7 +97,6 @@ impl Tree {
             gid: rustix::process::getgid().as_raw(),
             rdev: 0,
             blksize: 64 << 10,
-            flags: 0,
         })
     }
 
@@ -147,7 +143,7 @@ impl Layer {
     /// As a file system's handle that nobody else has changed, on which nobody has locks.
     fn flags(&self, flags: OpenFlags) -> FopenFlags {
         let mode = open_mode(flags);
-        served_flags(&self.kernel, mode, mode.write) | FopenFlags::FOPEN_KEEP_CACHE
+        served_flags(&self.kernel, mode, mode.write) | FopenFlags::KEEP_CACHE
     }
 
     /// Hands out the names of a directory from `offset` on until `is_full`.
@@ -193,9 +189,8 @@ fn reply_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
 }
 
 impl Filesystem for Layer {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&mut self, config: &mut KernelConfig) {
         negotiate(config, &self.kernel, false);
-        Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -212,36 +207,18 @@ impl Filesystem for Layer {
         &self,
         _: &Request,
         ino: INodeNo,
-        _mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
-        size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        _: Option<FileHandle>,
+        changes: &Changes,
         reply: ReplyAttr,
     ) {
         let mut tree = self.change();
-        tree.resize(ino, |old| size.unwrap_or(old));
+        tree.resize(ino, |old| changes.size.unwrap_or(old));
         let found = tree.attr(ino.0);
         drop(tree);
         reply_attr(reply, found);
     }
 
-    fn mkdir(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, reply: ReplyEntry) {
         let made = self.change().make(parent, name, FileType::Directory);
         reply_entry(reply, made);
     }
@@ -262,15 +239,14 @@ impl Filesystem for Layer {
         parent: INodeNo,
         name: &OsStr,
         _mode: u32,
-        _umask: u32,
-        flags: i32,
+        flags: OpenFlags,
         reply: ReplyCreate,
     ) {
         let made = self.change().make(parent, name, FileType::RegularFile);
         match made {
             Some(attr) => {
-                let flags = self.flags(OpenFlags(flags));
-                reply.created(&LIFETIME, &attr, GENERATION, FileHandle(0), flags);
+                let flags = self.flags(flags);
+                reply.created(&LIFETIME, &attr, GENERATION, FileHandle(0), flags, None);
             }
             None => reply.error(errno::of(&Error::NotFound)),
         }
@@ -280,18 +256,28 @@ impl Filesystem for Layer {
         if flags.0 & libc::O_TRUNC != 0 {
             self.change().resize(ino, |_| 0);
         }
-        reply.opened(FileHandle(0), self.flags(flags));
+        reply.opened(FileHandle(0), self.flags(flags), None);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::empty(), None);
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(&self, _: &Request, _: INodeNo, _: FileHandle, reply: ReplyEmpty) {
+        reply.ok();
     }
 
     fn read(
         &self,
         _: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        _: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let end = self.look().inodes.get(&ino.0).map_or(0, |inode| inode.size);
@@ -299,28 +285,22 @@ impl Filesystem for Layer {
         reply.data(&ZEROS[..length.min(ZEROS.len())]);
     }
 
-    fn write(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let end = offset + data.len() as u64;
+    fn write(&self, _: &Request, ino: INodeNo, to: &Write, data: &[u8], reply: ReplyWrite) {
+        let end = to.offset + data.len() as u64;
         self.change().resize(ino, |old| old.max(end));
         reply.written(data.len() as u32);
+    }
+
+    fn statfs(&self, _: &Request, reply: ReplyStatfs) {
+        let (transfer_bytes, name_bytes_max) = (512, 255);
+        reply.statfs(&StatFs { transfer_bytes, name_bytes_max, ..StatFs::default() });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, reply: ReplyEmpty) {
         reply.ok();
     }
 

@@ -14,6 +14,17 @@ pub enum AllowOther {
     No,
 }
 
+/// Whether requests come by a ring of each processor (FUSE over io_uring).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rings {
+    /// Where the kernel offers it.
+    #[default]
+    Auto,
+    /// Or there is no mount.
+    On,
+    Off,
+}
+
 /// Of one mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
@@ -40,6 +51,7 @@ pub struct MountOptions {
     /// Serve a program that makes one small call after the other on its processor and, on a machine of two,
     /// keep the other one busy meanwhile with a thread that spins, so that the program stays.
     pub spin: bool,
+    pub rings: Rings,
 }
 
 impl MountOptions {
@@ -57,6 +69,7 @@ impl MountOptions {
             busy_wait: Duration::from_secs(2),
             read_ahead_kib: 4096,
             spin: false,
+            rings: Rings::Auto,
         }
     }
 }

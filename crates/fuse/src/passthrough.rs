@@ -5,13 +5,12 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fuser::BackingId;
 use rustix::thread::CapabilitySet;
 use tidefs_model::Ino;
+use tidefs_session::{BackingId, Errno};
 
 /// The first kernel with FUSE passthrough.
 const KERNEL_MIN: (u32, u32) = (6, 9);
@@ -66,7 +65,7 @@ impl Backings {
         &self,
         ino: Ino,
         file: Option<&File>,
-        register: impl FnOnce(&File) -> io::Result<BackingId>,
+        register: impl FnOnce(&File) -> Result<BackingId, Errno>,
     ) -> Option<Arc<BackingId>> {
         let mut open = self.open();
         let inode = open.entry(ino).or_insert_with(|| OpenInode {
@@ -90,7 +89,7 @@ impl Backings {
     fn register(
         &self,
         file: &File,
-        register: impl FnOnce(&File) -> io::Result<BackingId>,
+        register: impl FnOnce(&File) -> Result<BackingId, Errno>,
     ) -> Option<Arc<BackingId>> {
         match register(file) {
             Ok(backing) => Some(Arc::new(backing)),
@@ -123,12 +122,12 @@ mod tests {
     fn a_refused_inode_is_served_here_until_its_last_handle_closes() {
         let backings = Backings::default();
         let file = tempfile::tempfile().unwrap();
-        let refuse = |_: &File| Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        let refuse = |_: &File| Err(Errno::ACCESS);
         assert!(backings.enter(Ino(7), Some(&file), refuse).is_none());
         let asked = std::cell::Cell::new(0);
         let ask = |_: &File| {
             asked.set(asked.get() + 1);
-            Err(io::Error::from(io::ErrorKind::PermissionDenied))
+            Err(Errno::ACCESS)
         };
         assert!(backings.enter(Ino(7), Some(&file), ask).is_none());
         assert_eq!(asked.get(), 0, "the first open decides");

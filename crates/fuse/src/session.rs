@@ -1,6 +1,6 @@
 //! A mount from beginning to end: joining, mounting, serving, unmounting.
 //!
-//! Threads of the FUSE library serve requests; one more, the ticker, does the file system's
+//! Threads of the FUSE session serve requests; one more, the ticker, does the file system's
 //! housekeeping and makes the kernel forget when another mount joins. Whatever ends the session,
 //! be it [`Session::unmount`], a drop, or somebody else's `umount`, what was written is written
 //! back before the file system is left.
@@ -9,7 +9,6 @@ mod ticker;
 mod worker;
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +16,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Filesystem, SessionACL};
 use tidefs_fs::{Error, Fs};
 use tidefs_model::Ino;
+use tidefs_session::{Filesystem, Options};
 use tidefs_store::Store;
 
 use crate::adapter::{Adapter, Kernel, forgets_attributes};
@@ -27,7 +26,7 @@ use crate::device;
 use crate::error::{MountError, UnmountError};
 use crate::latency::Requests;
 use crate::mounts::{self, Mount};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Rings};
 use crate::turns::Turns;
 use crate::unmount::{self, Left, Switch};
 use ticker::Ticker;
@@ -44,6 +43,9 @@ const DETACHED_WAIT: Duration = Duration::from_secs(1);
 const ROOM_WAIT: Duration = Duration::from_secs(120);
 /// The ticker may be in the middle of a call to the store.
 const TICKER_WAIT: Duration = Duration::from_secs(10);
+
+/// What does not come by rings is short, and waits for nobody.
+const THREADS_BESIDE_RINGS: usize = 2;
 
 /// What a session serves, besides answering requests.
 pub(crate) trait Served: Send + Sync {
@@ -119,6 +121,7 @@ impl<S: Store> Served for Fs<S> {
 pub struct Session {
     mount: Mount,
     busy_wait: Duration,
+    by_rings: bool,
     kernel: Arc<Kernel>,
     served: Arc<dyn Served>,
     server: Worker,
@@ -183,15 +186,30 @@ impl Session {
         if place != point.path {
             return Err(MountError::Moved { path: point.path });
         }
-        let for_notices = connection.try_clone().map_err(|source| MountError::Device { source })?;
         let watched = connection.try_clone().map_err(|source| MountError::Device { source })?;
-        let session = serve_on(layer, threads, connection, options)?;
-        kernel.set_notifier(session.notifier(), for_notices);
-        turns
-            .map_or(Ok(()), |turns| turns.watch(watched))
-            .map_err(|source| MountError::Thread { source })?;
+        keep_stripes_in_heaps();
+        let rings = options.rings != Rings::Off;
+        let session = tidefs_session::Session::begin(layer, connection, rings)
+            .map_err(|source| MountError::Handshake { source })?;
+        let by_rings = session.is_by_rings();
+        if options.rings == Rings::On && !by_rings {
+            return Err(MountError::NoRings);
+        }
+        kernel.set_notifier(session.notifier());
+        match turns {
+            Some(turns) if by_rings => turns.never_rest(),
+            Some(turns) => {
+                turns.watch(watched).map_err(|source| MountError::Thread { source })?;
+            }
+            None => {}
+        }
+        let served_by = Options {
+            threads,
+            descriptor_per_thread: options.descriptor_per_thread,
+            threads_beside_rings: THREADS_BESIDE_RINGS,
+        };
         let server = Worker::spawn("tidefs-fuse", move || {
-            if let Err(error) = session.run() {
+            if let Err(error) = session.run(served_by) {
                 tracing::error!(%error, "the mount ends");
             }
         })
@@ -203,6 +221,7 @@ impl Session {
         Ok(Session {
             mount: mount.clone(),
             busy_wait: options.busy_wait,
+            by_rings,
             kernel,
             served,
             server,
@@ -219,6 +238,11 @@ impl Session {
     /// The kernel reads and writes pinned files by itself.
     pub fn passes_through(&self) -> bool {
         self.kernel.passes_through()
+    }
+
+    /// Requests come by a ring of each processor.
+    pub fn is_by_rings(&self) -> bool {
+        self.by_rings
     }
 
     /// The requests that were served until now, and how long they took.
@@ -346,27 +370,10 @@ fn wait_for_admission<S: Store>(fs: &Fs<S>) -> Result<(), MountError> {
     Ok(())
 }
 
-fn serve_on<F: Filesystem>(
-    layer: F,
-    threads: usize,
-    connection: OwnedFd,
-    options: &MountOptions,
-) -> Result<fuser::Session<F>, MountError> {
-    keep_buffers_apart();
-    let mut config = fuser::Config::default();
-    config.n_threads = Some(threads.max(1));
-    config.clone_fd = options.descriptor_per_thread;
-    // The kernel lets in whom the mount allows in; a second check here could only be different.
-    let everybody = SessionACL::All;
-    fuser::Session::from_fd(layer, connection, everybody, config)
-        .map_err(|source| MountError::Handshake { source })
-}
-
-/// The FUSE library gives each thread a buffer of 16 MiB, of which most is never used. The C library takes such
-/// memory from the kernel by itself, where it costs nothing until then, but once one was given back it takes
-/// the next from its heaps, and clears all of it.
+/// Stripes come and go, and what the C library takes from the kernel for each of them is cleared each time. So
+/// they come from its heaps, which keep what was given back up to a bound.
 #[cfg(target_env = "gnu")]
-fn keep_buffers_apart() {
+fn keep_stripes_in_heaps() {
     const APART_FROM: libc::c_int = 8 << 20;
     const KEPT_MOST: libc::c_int = 32 << 20;
     // SAFETY: both are settings that may be changed at any time (mallopt(3)).
@@ -380,7 +387,7 @@ fn keep_buffers_apart() {
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn keep_buffers_apart() {}
+fn keep_stripes_in_heaps() {}
 
 /// The kernel's own default of 128 KiB keeps one request in flight; only root may change it.
 fn raise_read_ahead(mount: &Mount, kib: u32) {

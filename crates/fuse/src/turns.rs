@@ -1,9 +1,12 @@
 //! The threads that serve a mount: a few ask the kernel for requests, and more do where all of those wait.
 //!
-//! The FUSE library starts all its threads at once, and the kernel gives requests to those that ask in turn,
+//! The session starts all its threads at once, and the kernel gives requests to those that ask in turn,
 //! so that each would run with cold caches. So all but a few rest at the end of a request. When every
 //! thread has been in the middle of one for a while, which a node that does not answer brings about, resting
 //! ones are woken, as many as wait: who wants something of another node, or frees memory, is served.
+//!
+//! Threads of rings do not rest: the kernel gives a request to the one that was the last to be free, and there is
+//! another one before all are busy.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,8 +28,8 @@ const RESTS: u64 = 1;
 #[derive(Debug)]
 pub struct Turns {
     /// Threads that there are, and that ask while nothing is amiss.
-    all: u64,
-    few: u64,
+    all: AtomicU64,
+    few: AtomicU64,
     /// Those in the middle of a request, in the upper half; those that rest, in the lower one.
     counts: AtomicU64,
     /// Requests that have been served.
@@ -43,14 +46,23 @@ struct Resting {
     over: bool,
 }
 
+/// Where nobody rests there are always more threads than serve.
+const ENDLESS: u64 = u64::MAX;
+
 /// A thread in the middle of a request. When it is dropped the request must have been answered.
 pub struct Turn<'a>(&'a Turns);
 
 impl Turns {
     pub fn new(all: usize, few: usize) -> Turns {
-        let (all, few) = (all as u64, few as u64);
+        let (all, few) = (AtomicU64::new(all as u64), AtomicU64::new(few as u64));
         let (counts, ended) = (AtomicU64::new(0), AtomicU64::new(0));
         Turns { all, few, counts, ended, resting: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// To be said before the first request.
+    pub fn never_rest(&self) {
+        self.all.store(ENDLESS, Ordering::Relaxed);
+        self.few.store(ENDLESS, Ordering::Relaxed);
     }
 
     pub fn begin(&self) -> Turn<'_> {
@@ -60,7 +72,15 @@ impl Turns {
 
     /// Whatever may wait is to be carried out elsewhere: who asks for something else is heard then.
     pub fn are_scarce(&self) -> bool {
-        self.serving() + KEPT_FREE > self.all.max(KEPT_FREE)
+        self.serving() + KEPT_FREE > self.all().max(KEPT_FREE)
+    }
+
+    fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn few(&self) -> u64 {
+        self.few.load(Ordering::Relaxed)
     }
 
     fn serving(&self) -> u64 {
@@ -68,18 +88,18 @@ impl Turns {
     }
 
     fn asking(&self, counts: u64) -> u64 {
-        self.all.saturating_sub(counts / SERVES + counts % SERVES)
+        self.all().saturating_sub(counts / SERVES + counts % SERVES)
     }
 
     fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         let less = |counts: u64| {
             let ended = counts - SERVES;
-            Some(if self.asking(ended) > self.few { ended + RESTS } else { ended })
+            Some(if self.asking(ended) > self.few() { ended + RESTS } else { ended })
         };
         let before = self.counts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         let before = before.unwrap_or_else(|counts| counts);
-        if self.asking(before - SERVES) > self.few {
+        if self.asking(before - SERVES) > self.few() {
             self.rest();
         }
     }
@@ -185,6 +205,20 @@ mod tests {
             let _ = ended.recv();
         });
         (end, thread)
+    }
+
+    #[test]
+    fn nobody_rests_where_nobody_is_to() {
+        let turns = Arc::new(Turns::new(4, 2));
+        turns.never_rest();
+        let all: Vec<_> = (0..16).map(|_| serves(&turns)).collect();
+        until("all serve", || turns.serving() == 16);
+        assert!(!turns.are_scarce());
+        for (end, thread) in all {
+            drop(end);
+            thread.join().unwrap();
+        }
+        assert_eq!(turns.counts.load(Ordering::Acquire), 0);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The words of the kernel's protocol in the words of `fs`, and back.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
 use tidefs_fs::{
     Attr, Caller, Error, Kind, Lifetimes, OpenMode, RenameMode, Seek, SetTime, SpaceMode, XattrMode,
 };
 use tidefs_model::{Ino, Time};
+use tidefs_session::{FileAttr, FileType, Generation, INodeNo, Moment, OpenFlags, TimeOrNow};
 
 /// What `stat` tells programs to read and write at a time. Streams of the C library take it as
 /// the size of their buffer: larger makes sequential ones cheaper and those that jump dearer.
@@ -19,13 +19,13 @@ pub fn ino(number: INodeNo) -> Ino {
     Ino(number.0)
 }
 
-pub fn caller(request: &fuser::Request) -> Caller {
+pub fn caller(request: &tidefs_session::Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid() }
 }
 
 /// Whether a change of a file's bytes ends set-user-id: root keeps it, others do not. The kernel's own
-/// word on it comes with writes alone; with others there is none, or the library does not pass it on.
-pub fn is_ordinary(request: &fuser::Request) -> bool {
+/// word on it comes with writes alone.
+pub fn is_ordinary(request: &tidefs_session::Request) -> bool {
     request.uid() != 0
 }
 
@@ -37,7 +37,6 @@ pub fn file_attr(attr: &Attr) -> FileAttr {
         atime: attr.atime.into(),
         mtime: attr.mtime.into(),
         ctime: attr.ctime.into(),
-        crtime: attr.btime.into(),
         kind: file_type(attr.kind),
         perm: (attr.mode & 0o7777) as u16,
         nlink: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
@@ -45,7 +44,6 @@ pub fn file_attr(attr: &Attr) -> FileAttr {
         gid: attr.gid,
         rdev: attr.rdev,
         blksize: TRANSFER_BYTES,
-        flags: 0,
     }
 }
 
@@ -59,7 +57,6 @@ pub fn absence() -> FileAttr {
         atime: epoch,
         mtime: epoch,
         ctime: epoch,
-        crtime: epoch,
         kind: FileType::RegularFile,
         perm: 0,
         nlink: 0,
@@ -67,7 +64,6 @@ pub fn absence() -> FileAttr {
         gid: 0,
         rdev: 0,
         blksize: TRANSFER_BYTES,
-        flags: 0,
     }
 }
 
@@ -98,10 +94,10 @@ pub fn kind_of_mode(mode: u32) -> Option<Kind> {
 /// O_DIRECT counts as a sync flag: both ask that a write has arrived when it returns.
 pub fn open_mode(flags: OpenFlags) -> OpenMode {
     let has = |flag| flags.0 & flag == flag;
-    let access = flags.acc_mode();
+    let access = flags.0 & libc::O_ACCMODE;
     OpenMode {
-        read: access != OpenAccMode::O_WRONLY,
-        write: access != OpenAccMode::O_RDONLY,
+        read: access != libc::O_WRONLY,
+        write: access != libc::O_RDONLY,
         append: has(libc::O_APPEND),
         truncate: has(libc::O_TRUNC),
         exclusive: has(libc::O_EXCL),
@@ -112,19 +108,12 @@ pub fn open_mode(flags: OpenFlags) -> OpenMode {
 pub fn set_time(time: TimeOrNow) -> SetTime {
     match time {
         TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(time_of(time)),
+        TimeOrNow::At(moment) => SetTime::At(time_of(moment)),
     }
 }
 
-/// The library takes the fraction of a time before 1970 away, which the kernel had added.
-pub fn time_of(time: SystemTime) -> Time {
-    match UNIX_EPOCH.duration_since(time) {
-        Ok(before) => {
-            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
-            Time::from_unix(seconds, before.subsec_nanos())
-        }
-        Err(_) => time.into(),
-    }
+pub fn time_of(moment: Moment) -> Time {
+    Time::from_unix(moment.seconds, moment.nanoseconds)
 }
 
 /// A whiteout is what an overlay leaves of a deleted file; there are none here.

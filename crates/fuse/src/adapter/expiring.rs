@@ -3,12 +3,12 @@
 //! The notice waits for the lock of the directory, so a thread of its own sends it: whoever asks for it waits for a
 //! bounded time. It changes nothing else: a directory stays where programs are in it, and an open file keeps its name.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use tidefs_model::Ino;
+use tidefs_session::{INodeNo, Notifier};
 
 /// Batches of names that wait for one that hangs.
 const BATCHES_MAX: usize = 4;
@@ -42,7 +42,7 @@ pub fn expire(thread: &SyncSender<Batch>, names: Names, at_most: Duration) -> bo
 }
 
 /// Sends what comes until nobody can send any more, or `stopped` says so.
-pub fn serve(batches: &Receiver<Batch>, connection: &OwnedFd, stopped: impl Fn() -> bool) {
+pub fn serve(batches: &Receiver<Batch>, notifier: &Notifier, stopped: impl Fn() -> bool) {
     /// Between two looks whether it is to stop.
     const LOOK: Duration = Duration::from_millis(100);
     while !stopped() {
@@ -50,7 +50,7 @@ pub fn serve(batches: &Receiver<Batch>, connection: &OwnedFd, stopped: impl Fn()
             Ok(batch) => {
                 for (parent, name) in &batch.names {
                     // One that the kernel does not have any more needs no notice; nor does a kernel that has let go.
-                    let _ = rustix::io::write(connection.as_fd(), &notice(*parent, name));
+                    let _ = notifier.expire_name(INodeNo(parent.0), name);
                 }
                 // Whoever waited may have given up.
                 let _ = batch.done.try_send(());
@@ -59,24 +59,6 @@ pub fn serve(batches: &Receiver<Batch>, connection: &OwnedFd, stopped: impl Fn()
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
-}
-
-fn notice(parent: Ino, name: &[u8]) -> Vec<u8> {
-    /// FUSE_NOTIFY_INVAL_ENTRY, and FUSE_EXPIRE_ONLY in it (Linux 6.2).
-    const INVALIDATE_ENTRY: i32 = 3;
-    const EXPIRE_ONLY: u32 = 1;
-    const HEAD_BYTES: usize = 32;
-    let bytes = HEAD_BYTES + name.len() + 1;
-    let mut notice = Vec::with_capacity(bytes);
-    notice.extend((bytes as u32).to_ne_bytes());
-    notice.extend(INVALIDATE_ENTRY.to_ne_bytes());
-    notice.extend(0_u64.to_ne_bytes());
-    notice.extend(parent.0.to_ne_bytes());
-    notice.extend((name.len() as u32).to_ne_bytes());
-    notice.extend(EXPIRE_ONLY.to_ne_bytes());
-    notice.extend(name);
-    notice.push(0);
-    notice
 }
 
 /// Returns when threads have taken in answers that were handed to the kernel before; or after `at_most`, where that cannot
@@ -130,14 +112,6 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-
-    #[test]
-    fn a_notice_has_the_name_and_its_end() {
-        let notice = notice(Ino(0x42), b"abc");
-        assert_eq!(notice.len(), 36);
-        assert_eq!(&notice[..8], [36, 0, 0, 0, 3, 0, 0, 0]);
-        assert_eq!(&notice[16..], *b"\x42\0\0\0\0\0\0\0\x03\0\0\0\x01\0\0\0abc\0");
-    }
 
     #[test]
     fn who_waits_or_works_for_long_has_taken_in_what_it_was_told() {

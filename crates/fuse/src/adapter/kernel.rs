@@ -1,16 +1,14 @@
 //! What this mount and the kernel agree on when they first meet, and what was agreed.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use fuser::{INodeNo, InitFlags, KernelConfig, Notifier};
-use rustix::io::Errno;
 use tidefs_fs::{KernelCache, Lifetimes};
 use tidefs_model::Ino;
+use tidefs_session::{Errno, INodeNo, InitFlags, KernelConfig, Notifier};
 
 use super::expiring;
 use crate::latency::Latencies;
@@ -46,7 +44,6 @@ pub struct Kernel {
     over: AtomicBool,
     requests: AtomicUsize,
     notifier: OnceLock<Notifier>,
-    connection: OnceLock<OwnedFd>,
     /// To the thread that has it look at names again.
     expiring: OnceLock<SyncSender<expiring::Batch>>,
     /// How long each of them took.
@@ -89,60 +86,49 @@ impl Kernel {
         self.answers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ways to tell the kernel something unasked, set before the first request.
-    pub fn set_notifier(&self, notifier: Notifier, connection: OwnedFd) {
+    /// The way to tell the kernel something unasked, set before the first request.
+    pub fn set_notifier(&self, notifier: Notifier) {
         // There is one session, hence one notifier.
         let _ = self.notifier.set(notifier);
-        let _ = self.connection.set(connection);
     }
 
     /// What is to be done by the thread that has the kernel look at names again, and the way to the kernel; to be asked
     /// for once, before the first request.
-    pub fn expired(&self) -> Option<(Receiver<expiring::Batch>, OwnedFd)> {
-        let connection = self.connection.get()?.try_clone().ok()?;
+    pub fn expired(&self) -> Option<(Receiver<expiring::Batch>, Notifier)> {
+        let notifier = self.notifier.get()?.clone();
         let (thread, batches) = expiring::channel();
         self.expiring.set(thread).ok()?;
-        Some((batches, connection))
+        Some((batches, notifier))
     }
 
     /// Has the kernel drop what it keeps of a file: bytes and attributes. Waits for reads of the
     /// file that are under way.
     pub fn drop_pages(&self, ino: INodeNo) {
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.inval_inode(ino, 0, 0)
-        {
-            tracing::debug!(%error, %ino, "the kernel does not drop a file's pages");
-        }
+        self.tell(ino, |notifier| notifier.drop_pages(ino));
     }
 
     /// Has the kernel drop what it keeps of a part of a file, and its attributes. Waits for whoever
     /// reads or writes there.
     pub fn drop_range(&self, ino: INodeNo, range: Range<u64>) {
-        // Files end long before the numbers do.
-        let (start, length) = (range.start as i64, (range.end - range.start) as i64);
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.inval_inode(ino, start, length)
-        {
-            tracing::debug!(%error, %ino, "the kernel does not drop pages of a file");
-        }
+        self.tell(ino, |notifier| notifier.drop_range(ino, range));
     }
 
     /// Has the kernel take zeros for a part of one page of a file.
     pub fn zero_page(&self, ino: INodeNo, part: Range<u64>) {
         let zeros = vec![0; (part.end - part.start) as usize];
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.store(ino, part.start, &zeros)
-        {
-            tracing::debug!(%error, %ino, "the kernel keeps what lies behind the end of a file");
-        }
+        self.tell(ino, |notifier| notifier.store(ino, part.start, &zeros));
     }
 
     /// Has the kernel know that a file reaches so far, of which this is the last byte.
     pub fn reaches(&self, ino: INodeNo, offset: u64, byte: u8) {
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.store(ino, offset, &[byte])
-        {
-            tracing::debug!(%error, %ino, "the kernel takes no byte of a file");
+        self.tell(ino, |notifier| notifier.store(ino, offset, &[byte]));
+    }
+
+    /// What a kernel has of no inode it need not be told.
+    fn tell(&self, ino: INodeNo, notice: impl FnOnce(&Notifier) -> Result<(), Errno>) {
+        match self.notifier.get().map(notice) {
+            None | Some(Ok(()) | Err(Errno::NOENT)) => {}
+            Some(Err(error)) => tracing::debug!(%error, %ino, "the kernel takes no notice"),
         }
     }
 
@@ -178,7 +164,8 @@ impl KernelCache for Kernel {
         if self.over.load(Ordering::SeqCst) {
             return true;
         }
-        let forgotten = self.connection.get().map(|connection| forget_attributes(connection, ino));
+        let notifier = self.notifier.get();
+        let forgotten = notifier.map(|notifier| notifier.forget_attributes(INodeNo(ino.0)));
         forgotten != Some(Err(Errno::NOENT))
     }
 
@@ -186,8 +173,9 @@ impl KernelCache for Kernel {
         if kernel_release() < PRUNES_SINCE || self.over.load(Ordering::SeqCst) {
             return;
         }
-        if let Some(connection) = self.connection.get()
-            && let Err(error) = prune_inodes(connection, inos)
+        let numbers = inos.iter().map(|ino| INodeNo(ino.0));
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.prune(numbers)
         {
             tracing::debug!(%error, "the kernel gives up no inodes");
         }
@@ -210,58 +198,24 @@ impl KernelCache for Kernel {
     }
 }
 
-/// Asks the kernel to give up inodes, as far as nobody uses them.
-fn prune_inodes(connection: &OwnedFd, inos: &[Ino]) -> Result<(), Errno> {
-    /// FUSE_NOTIFY_PRUNE.
-    const PRUNE: i32 = 9;
-    const HEAD_BYTES: usize = 32;
-    let bytes = HEAD_BYTES + 8 * inos.len();
-    let mut notice = Vec::with_capacity(bytes);
-    notice.extend((bytes as u32).to_ne_bytes());
-    notice.extend(PRUNE.to_ne_bytes());
-    notice.extend(0_u64.to_ne_bytes());
-    notice.extend((inos.len() as u32).to_ne_bytes());
-    notice.extend([0; 12]);
-    inos.iter().for_each(|ino| notice.extend(ino.0.to_ne_bytes()));
-    rustix::io::write(connection, &notice).map(drop)
-}
-
-/// Tells the kernel that the attributes that it has of an inode are out of date. The library's notice does
-/// not say that the kernel has no such inode.
-fn forget_attributes(connection: &OwnedFd, ino: Ino) -> Result<(), Errno> {
-    /// FUSE_NOTIFY_INVAL_INODE; a notice has it where an answer has its error.
-    const INVALIDATE_INODE: i32 = 2;
-    const NOTICE_BYTES: u32 = 40;
-    /// Before a file's bytes, whose pages stay.
-    const OFFSET: i64 = -1;
-    let mut notice = Vec::with_capacity(NOTICE_BYTES as usize);
-    notice.extend(NOTICE_BYTES.to_ne_bytes());
-    notice.extend(INVALIDATE_INODE.to_ne_bytes());
-    notice.extend(0_u64.to_ne_bytes());
-    notice.extend(ino.0.to_ne_bytes());
-    notice.extend(OFFSET.to_ne_bytes());
-    notice.extend(0_i64.to_ne_bytes());
-    rustix::io::write(connection, &notice).map(drop)
-}
-
 /// What is asked for where the kernel offers it, and why. Never the kernel's whole offer: some of
 /// it (requests over io_uring) would go to queues that nobody reads.
 const WANTED: [InitFlags; 7] = [
     // Look-ups and listings in one directory at the same time.
-    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::PARALLEL_DIROPS,
     // Listings with attributes, while programs look at them.
-    InitFlags::FUSE_DO_READDIRPLUS.union(InitFlags::FUSE_READDIRPLUS_AUTO),
+    InitFlags::DO_READDIRPLUS.union(InitFlags::READDIRPLUS_AUTO),
     // Several requests of one direct read or write in flight.
-    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::ASYNC_DIO,
     // One request opens and truncates.
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::ATOMIC_O_TRUNC,
     // The file system clears set-user-id bits, so the kernel need not ask for
     // `security.capability` at each write.
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::HANDLE_KILLPRIV_V2,
     // Locks come here, so that other mounts can be told.
-    InitFlags::FUSE_POSIX_LOCKS.union(InitFlags::FUSE_FLOCK_LOCKS),
+    InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS),
     // A link's target never changes.
-    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::CACHE_SYMLINKS,
 ];
 
 /// Settles the connection. The writeback cache is not asked for: `docs/decisions/` says why.
@@ -273,22 +227,15 @@ pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) 
     }
     let drops_written_pages = kernel_release() >= DROPS_WRITTEN_PAGES_SINCE;
     kernel.drops_written_pages.store(drops_written_pages, Ordering::Relaxed);
-    let maps_past_pages = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+    let maps_past_pages = config.add_capabilities(InitFlags::DIRECT_IO_ALLOW_MMAP).is_ok();
     kernel.maps_past_pages.store(maps_past_pages, Ordering::Relaxed);
-    let expires_names = config.add_capabilities(InitFlags::FUSE_HAS_EXPIRE_ONLY).is_ok();
+    let expires_names = config.add_capabilities(InitFlags::HAS_EXPIRE_ONLY).is_ok();
     kernel.expires_names.store(expires_names, Ordering::Relaxed);
-    keep_default_if_refused(config.set_max_write(REQUEST_BYTES_MAX));
-    keep_default_if_refused(config.set_max_background(BACKGROUND_REQUESTS_MAX));
-    if passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+    config.set_max_write(REQUEST_BYTES_MAX);
+    config.set_max_background(BACKGROUND_REQUESTS_MAX);
+    if passthrough && config.add_capabilities(InitFlags::PASSTHROUGH).is_ok() {
         // Depth 1: the files behind are on no stacked file system themselves.
-        keep_default_if_refused(config.set_max_stack_depth(1));
+        config.set_max_stack_depth(1);
         kernel.passthrough.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The library refuses a number out of its range; its own default then stays.
-fn keep_default_if_refused<T: std::fmt::Debug>(result: Result<T, T>) {
-    if let Err(nearest) = result {
-        tracing::debug!(?nearest, "a setting of the connection is out of range");
     }
 }

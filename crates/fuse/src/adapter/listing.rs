@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use fuser::{INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 use tidefs_fs::{Attr, DirectoryEntry, Error, Fs, Handle, Standing};
 use tidefs_model::Ino;
+use tidefs_session::{INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 use tidefs_store::Store;
 
 use super::Adapter;

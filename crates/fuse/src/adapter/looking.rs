@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use fuser::{
+use tidefs_fs::{Error, Fs, Handle};
+use tidefs_model::Ino;
+use tidefs_session::{
     Errno, FileHandle, FopenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek,
     ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
-use tidefs_fs::{Error, Fs, Handle};
-use tidefs_model::Ino;
 use tidefs_store::Store;
 
 use super::convert::seek;
@@ -145,7 +145,7 @@ impl<S: Store> Adapter<S> {
             fs.seek(file, offset, seek(whence)?)
         };
         self.serve(by, "lseek", reply, find, |reply, found| match found {
-            Ok(offset) => reply.offset(offset as i64),
+            Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(error),
         });
     }
@@ -153,7 +153,7 @@ impl<S: Store> Adapter<S> {
     pub(super) fn open_directory(&self, by: &Request, ino: Ino, reply: ReplyOpen) {
         let open = move |fs: &Fs<S>, _: &mut ReplyOpen| fs.opendir(ino);
         self.serve(by, "opendir", reply, open, |reply, opened| match opened {
-            Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty()),
+            Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty(), None),
             Err(error) => reply.error(error),
         });
     }

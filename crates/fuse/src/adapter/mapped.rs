@@ -11,9 +11,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fuser::INodeNo;
 use tidefs_fs::{Error, Fs, SetAttr};
 use tidefs_model::Ino;
+use tidefs_session::INodeNo;
 use tidefs_store::Store;
 
 use super::Adapter;

@@ -6,9 +6,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use fuser::{RenameFlags, ReplyCreate, ReplyEmpty, ReplyEntry, Request};
 use tidefs_fs::{Entry, Error, Fs, OpenMode};
 use tidefs_model::Ino;
+use tidefs_session::{ReplyCreate, ReplyEmpty, ReplyEntry, Request};
 use tidefs_store::Store;
 
 use super::Adapter;
@@ -106,12 +106,12 @@ impl<S: Store> Adapter<S> {
         by: &Request,
         (parent, name): Name<'_>,
         (new_parent, new_name): Name<'_>,
-        flags: RenameFlags,
+        flags: u32,
         reply: ReplyEmpty,
     ) {
         let (from, to) = (name.as_bytes().to_vec(), new_name.as_bytes().to_vec());
         let rename = move |fs: &Fs<S>, _: &[u8]| {
-            fs.rename(parent, &from, new_parent, &to, rename_mode(flags.bits())?)
+            fs.rename(parent, &from, new_parent, &to, rename_mode(flags)?)
         };
         self.run_or_leave(by, "rename", &[], rename, |done| reply_empty(reply, done));
     }

@@ -1,8 +1,8 @@
 //! Opening a file that is there.
 
-use fuser::{INodeNo, ReplyOpen, Request};
 use tidefs_fs::{Error, Fs, OpenMode, Opened, SetAttr};
 use tidefs_model::Ino;
+use tidefs_session::{INodeNo, ReplyOpen, Request};
 use tidefs_store::Store;
 
 use super::Adapter;

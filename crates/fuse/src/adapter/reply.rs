@@ -2,19 +2,17 @@
 //! attributes.
 
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use fuser::{
-    BackingId, Errno, FileAttr, FileHandle, FopenFlags, INodeNo, ReplyAttr, ReplyCreate,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
-};
 use tidefs_fs::{
     AskedName, Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown,
     Standing, StatFs,
 };
 use tidefs_model::Ino;
+use tidefs_session::{
+    BackingId, Errno, FileHandle, FopenFlags, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+};
 use tidefs_store::Store;
 
 use super::Kernel;
@@ -170,10 +168,10 @@ impl<S: Store> Answers<S> {
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Err(Errno::ENOENT) => {
+            Err(Errno::NOENT) => {
                 self.answer(before, &Kept::Name(name, None), |lifetimes| {
                     if lifetimes.negative.is_zero() {
-                        reply.error(Errno::ENOENT);
+                        reply.error(Errno::NOENT);
                     } else {
                         reply.entry(&lifetimes.negative, &absence(), GENERATION);
                     }
@@ -201,13 +199,12 @@ impl<S: Store> Answers<S> {
 
     pub(super) fn reply_opened(&self, reply: ReplyOpen, ino: Ino, mode: OpenMode, opened: Opened) {
         let handle = FileHandle(opened.handle.0);
-        match self.backing(ino, &opened, |file| reply.open_backing(file)) {
-            Some(backing) => {
-                let flags = passthrough_flags(mode, self.tells_closes(ino, mode));
-                reply.opened_passthrough(handle, flags, &backing);
-            }
-            None => reply.opened(handle, self.own_flags(ino, mode, &opened)),
-        }
+        let backing = self.backing(ino, &opened, |file| reply.open_backing(file));
+        let flags = match backing {
+            Some(_) => passthrough_flags(mode, self.tells_closes(ino, mode)),
+            None => self.own_flags(ino, mode, &opened),
+        };
+        reply.opened(handle, flags, backing.as_deref());
     }
 
     pub(super) fn reply_created(
@@ -224,23 +221,26 @@ impl<S: Store> Answers<S> {
         };
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
-        // The library has one lifetime for both, and beside other mounts attributes of open files have none.
+        // One lifetime is told of both, and beside other mounts attributes of open files have none.
         let kept = match before.is_alone() {
             true => Kept::Name(name, Some(entry.attr.ino)),
             false => Kept::Nothing,
         };
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
-        let flags = self.own_flags(entry.attr.ino, mode, &opened);
+        let flags = match backing {
+            Some(_) => passthrough_flags(mode, mode.write),
+            None => self.own_flags(entry.attr.ino, mode, &opened),
+        };
         self.answer(before, &kept, |lifetimes| {
             let lifetime = shorter(lifetimes);
-            created(reply, &lifetime, &attr, handle, flags, mode, backing);
+            reply.created(&lifetime, &attr, GENERATION, handle, flags, backing.as_deref());
         });
     }
 
     fn own_flags(&self, ino: Ino, mode: OpenMode, opened: &Opened) -> FopenFlags {
         let mut flags = served_flags(&self.kernel, mode, self.tells_closes(ino, mode));
-        flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-        flags |= if opened.uncached { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
+        flags.set(FopenFlags::KEEP_CACHE, opened.keep_cache);
+        flags |= if opened.uncached { FopenFlags::DIRECT_IO } else { FopenFlags::empty() };
         flags
     }
 
@@ -255,7 +255,7 @@ impl<S: Store> Answers<S> {
         &self,
         ino: Ino,
         opened: &Opened,
-        register: impl FnOnce(&File) -> io::Result<BackingId>,
+        register: impl FnOnce(&File) -> Result<BackingId, Errno>,
     ) -> Option<Arc<BackingId>> {
         if !self.kernel.passes_through() {
             return None;
@@ -272,27 +272,9 @@ pub fn served_flags(kernel: &Kernel, mode: OpenMode, tells_closes: bool) -> Fope
     let past_pages = mode.write && !mode.read && drops;
     let appends = mode.append && drops && kernel.maps_past_pages();
     let mut flags = FopenFlags::empty();
-    flags.set(FopenFlags::FOPEN_NOFLUSH, !tells_closes);
-    flags.set(FopenFlags::FOPEN_DIRECT_IO, past_pages || appends);
+    flags.set(FopenFlags::NOFLUSH, !tells_closes);
+    flags.set(FopenFlags::DIRECT_IO, past_pages || appends);
     flags
-}
-
-fn created(
-    reply: ReplyCreate,
-    lifetime: &Duration,
-    attr: &FileAttr,
-    handle: FileHandle,
-    cached: FopenFlags,
-    mode: OpenMode,
-    backing: Option<Arc<BackingId>>,
-) {
-    match backing {
-        Some(backing) => {
-            let flags = passthrough_flags(mode, mode.write);
-            reply.created_passthrough(lifetime, attr, GENERATION, handle, flags, &backing);
-        }
-        None => reply.created(lifetime, attr, GENERATION, handle, cached),
-    }
 }
 
 /// A handle that has nothing to tell at a close needs no request for it. The kernel would append
@@ -300,8 +282,8 @@ fn created(
 /// come here also where it serves the file by itself.
 fn passthrough_flags(mode: OpenMode, tells_closes: bool) -> FopenFlags {
     let mut flags = FopenFlags::empty();
-    flags.set(FopenFlags::FOPEN_NOFLUSH, !tells_closes);
-    flags.set(FopenFlags::FOPEN_DIRECT_IO, mode.append);
+    flags.set(FopenFlags::NOFLUSH, !tells_closes);
+    flags.set(FopenFlags::DIRECT_IO, mode.append);
     flags
 }
 
@@ -331,14 +313,14 @@ pub(super) fn reply_statfs(reply: ReplyStatfs, totals: Result<StatFs, Errno>) {
     };
     let block = u64::from(STATFS_BLOCK_BYTES);
     let free = totals.capacity_bytes.saturating_sub(totals.used_bytes) / block;
-    reply.statfs(
-        totals.capacity_bytes / block,
-        free,
-        free,
-        totals.inodes,
-        totals.inodes_free,
-        STATFS_BLOCK_BYTES,
-        NAME_BYTES_MAX as u32,
-        STATFS_BLOCK_BYTES,
-    );
+    reply.statfs(&tidefs_session::StatFs {
+        blocks: totals.capacity_bytes / block,
+        blocks_free: free,
+        blocks_available: free,
+        files: totals.inodes,
+        files_free: totals.inodes_free,
+        transfer_bytes: STATFS_BLOCK_BYTES,
+        name_bytes_max: NAME_BYTES_MAX as u32,
+        block_bytes: STATFS_BLOCK_BYTES,
+    });
 }

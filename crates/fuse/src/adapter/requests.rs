@@ -1,34 +1,27 @@
 //! One callback for each request of the kernel.
 
 use std::ffi::OsStr;
-use std::io;
-use std::path::Path;
-use std::time::SystemTime;
 
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
-};
 use tidefs_fs::{Fs, Handle, SetAttr};
+use tidefs_session::{
+    Allocation, AskedLock, Changes, CopyRange, FileHandle, Filesystem, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, Rename, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, Write,
+};
 use tidefs_store::Store;
 
 use super::Adapter;
-use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode};
+use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode, time_of};
 use super::kernel::negotiate;
-use super::locks::Asked;
-use super::writing::Write;
 use crate::errno;
 
 /// Of one request: until it is answered the program cannot be ended.
 const COPY_BYTES_MAX: u64 = 16 << 20;
 
 impl<S: Store> Filesystem for Adapter<S> {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&mut self, config: &mut KernelConfig) {
         negotiate(config, &self.kernel, self.passthrough);
-        Ok(())
     }
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -50,31 +43,20 @@ impl<S: Store> Filesystem for Adapter<S> {
         &self,
         by: &Request,
         number: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
         fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        asked: &Changes,
         reply: ReplyAttr,
     ) {
         let _turn = self.turns.begin();
-        let clear_privileges = size.is_some() && is_ordinary(by);
         let changes = SetAttr {
-            mode: mode.map(|mode| mode & 0o7777),
-            uid,
-            gid,
-            size,
-            atime: atime.map(set_time),
-            mtime: mtime.map(set_time),
-            ctime: ctime.map(Into::into),
-            clear_privileges,
+            mode: asked.mode.map(|mode| mode & 0o7777),
+            uid: asked.uid,
+            gid: asked.gid,
+            size: asked.size,
+            atime: asked.atime.map(set_time),
+            mtime: asked.mtime.map(set_time),
+            ctime: asked.ctime.map(time_of),
+            clear_privileges: asked.size.is_some() && is_ordinary(by),
         };
         self.change_attributes(by, ino(number), fh, changes, reply);
     }
@@ -90,7 +72,6 @@ impl<S: Store> Filesystem for Adapter<S> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
@@ -98,15 +79,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.make_node(by, (ino(parent), name), (mode, rdev), reply);
     }
 
-    fn mkdir(
-        &self,
-        by: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, reply: ReplyEntry) {
         let _turn = self.turns.begin();
         self.make_directory(by, (ino(parent), name), mode & 0o7777, reply);
     }
@@ -126,25 +99,18 @@ impl<S: Store> Filesystem for Adapter<S> {
         by: &Request,
         parent: INodeNo,
         name: &OsStr,
-        target: &Path,
+        target: &OsStr,
         reply: ReplyEntry,
     ) {
         let _turn = self.turns.begin();
-        self.make_symlink(by, (ino(parent), name), target.as_os_str(), reply);
+        self.make_symlink(by, (ino(parent), name), target, reply);
     }
 
-    fn rename(
-        &self,
-        by: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn rename(&self, by: &Request, names: &Rename<'_>, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
-        self.rename_file(by, (ino(parent), name), (ino(new_parent), new_name), flags, reply);
+        let from = (ino(names.parent), names.name);
+        let to = (ino(names.new_parent), names.new_name);
+        self.rename_file(by, from, to, names.flags, reply);
     }
 
     fn link(
@@ -170,50 +136,29 @@ impl<S: Store> Filesystem for Adapter<S> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
-        flags: i32,
+        flags: OpenFlags,
         reply: ReplyCreate,
     ) {
         let _turn = self.turns.begin();
-        self.create_file(
-            by,
-            (ino(parent), name),
-            mode & 0o7777,
-            open_mode(OpenFlags(flags)),
-            reply,
-        );
+        self.create_file(by, (ino(parent), name), mode & 0o7777, open_mode(flags), reply);
     }
 
     fn read(
         &self,
         by: &Request,
-        _number: INodeNo,
+        _: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let _turn = self.turns.begin();
         self.read_file(by, handle(fh), offset, size as usize, reply);
     }
 
-    fn write(
-        &self,
-        by: &Request,
-        number: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, by: &Request, number: INodeNo, to: &Write, data: &[u8], reply: ReplyWrite) {
         let _turn = self.turns.begin();
-        let asked = Write { number, fh, offset, write_flags, flags };
-        self.write_file(by, &asked, data, reply);
+        self.write_file(by, number, to, data, reply);
     }
 
     fn flush(&self, by: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
@@ -221,71 +166,37 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.flush_file(by, handle(fh), owner, reply);
     }
 
-    fn getlk(
-        &self,
-        by: &Request,
-        _number: INodeNo,
-        fh: FileHandle,
-        owner: LockOwner,
-        start: u64,
-        end: u64,
-        kind: i32,
-        pid: u32,
-        reply: ReplyLock,
-    ) {
+    fn getlk(&self, by: &Request, _: INodeNo, asked: &AskedLock, reply: ReplyLock) {
         let _turn = self.turns.begin();
-        self.find_lock(by, fh, &Asked { owner, start, end, kind, pid }, reply);
+        self.find_lock(by, asked, reply);
     }
 
     fn setlk(
         &self,
         by: &Request,
         number: INodeNo,
-        fh: FileHandle,
-        owner: LockOwner,
-        start: u64,
-        end: u64,
-        kind: i32,
-        pid: u32,
+        asked: &AskedLock,
         waits: bool,
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin();
-        let asked = Asked { owner, start, end, kind, pid };
-        self.set_lock(by, number, fh, &asked, waits, reply);
+        self.set_lock(by, number, asked, waits, reply);
     }
 
-    fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, by: &Request, _: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
         self.sync_file(by, handle(fh), reply);
     }
 
-    fn release(
-        &self,
-        by: &Request,
-        number: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn release(&self, by: &Request, number: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
         self.answers.leave_backing(ino(number));
         self.release_file(by, handle(fh), reply);
     }
 
-    fn fallocate(
-        &self,
-        by: &Request,
-        number: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
+    fn fallocate(&self, by: &Request, number: INodeNo, space: &Allocation, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
+        let Allocation { fh, offset, length, mode } = *space;
         let ordinary = is_ordinary(by);
         let allocate =
             move |fs: &Fs<S>| fs.allocate(handle(fh), offset, length, space_mode(mode)?, ordinary);
@@ -307,31 +218,18 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.find_data_or_hole(by, handle(fh), (offset, whence), reply);
     }
 
-    fn copy_file_range(
-        &self,
-        by: &Request,
-        _source: INodeNo,
-        source: FileHandle,
-        source_offset: u64,
-        _target: INodeNo,
-        target: FileHandle,
-        target_offset: u64,
-        length: u64,
-        _flags: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
+    fn copy_file_range(&self, by: &Request, range: &CopyRange, reply: ReplyWrite) {
         let _turn = self.turns.begin();
         // The kernel hands the shorter copy on, and the program asks for the rest.
-        let length = length.min(COPY_BYTES_MAX);
-        let (source, target) = (handle(source), handle(target));
+        let length = range.length.min(COPY_BYTES_MAX);
+        let (from, to) = (range.source_offset, range.target_offset);
+        let (source, target) = (handle(range.source), handle(range.target));
         let ordinary = is_ordinary(by);
-        let copy = move |fs: &Fs<S>| {
-            fs.copy_range(source, source_offset, target, target_offset, length, ordinary)
-        };
+        let copy = move |fs: &Fs<S>| fs.copy_range(source, from, target, to, length, ordinary);
         self.copy(by, copy, reply);
     }
 
-    fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, by: &Request, number: INodeNo, reply: ReplyOpen) {
         let _turn = self.turns.begin();
         self.open_directory(by, ino(number), reply);
     }
@@ -360,24 +258,17 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.list_with_attributes(by, ino(number), (handle(fh), offset), reply);
     }
 
-    fn releasedir(
-        &self,
-        by: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        _: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, by: &Request, _: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
         self.serve_empty(by, "releasedir", reply, move |fs| fs.releasedir(handle(fh)));
     }
 
-    fn fsyncdir(&self, by: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, by: &Request, _: INodeNo, _: FileHandle, reply: ReplyEmpty) {
         let _turn = self.turns.begin();
         self.serve_empty(by, "fsyncdir", reply, |fs| fs.sync_directory());
     }
 
-    fn statfs(&self, by: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, by: &Request, reply: ReplyStatfs) {
         let _turn = self.turns.begin();
         self.tell_totals(by, reply);
     }
@@ -389,7 +280,6 @@ impl<S: Store> Filesystem for Adapter<S> {
         name: &OsStr,
         value: &[u8],
         flags: i32,
-        _position: u32,
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin();
@@ -411,30 +301,11 @@ impl<S: Store> Filesystem for Adapter<S> {
         self.remove_attribute(by, ino(number), name, reply);
     }
 
-    fn ioctl(
-        &self,
-        _: &Request,
-        _number: INodeNo,
-        _fh: FileHandle,
-        _flags: IoctlFlags,
-        _command: u32,
-        _input: &[u8],
-        _output_size: u32,
-        reply: ReplyIoctl,
-    ) {
+    fn ioctl(&self, _: &Request, _: INodeNo, reply: ReplyEmpty) {
         reply.error(errno::NO_DEVICE_CONTROL);
     }
 
-    fn poll(
-        &self,
-        _: &Request,
-        _number: INodeNo,
-        _fh: FileHandle,
-        _notifier: PollNotifier,
-        _events: PollEvents,
-        _flags: PollFlags,
-        reply: ReplyPoll,
-    ) {
+    fn poll(&self, _: &Request, _: INodeNo, reply: ReplyEmpty) {
         reply.error(errno::ALWAYS_READY);
     }
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fuser::{Errno, FileHandle, LockOwner, ReplyAttr, ReplyData, ReplyEmpty, ReplyWrite, Request};
 use tidefs_fs::{Error, Fs, Handle, ReadBytes, SetAttr};
 use tidefs_model::Ino;
+use tidefs_session::{
+    Errno, FileHandle, LockOwner, ReplyAttr, ReplyData, ReplyEmpty, ReplyWrite, Request,
+};
 use tidefs_store::Store;
 
 use super::mapped::Pages;
@@ -35,11 +37,11 @@ impl<S: Store> Adapter<S> {
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
         let (done, left) = self.waiting_room.beside(bytes.len(), here);
         let done = match (done, left) {
-            (Err(Errno::EINTR), Left::For(place)) => {
+            (Err(Errno::INTR), Left::For(place)) => {
                 self.hand_over(place, (request.pid(), begun), name, bytes, work, answer);
                 return false;
             }
-            (Err(Errno::EINTR), Left::Refused) => Err(self.refuse()),
+            (Err(Errno::INTR), Left::Refused) => Err(self.refuse()),
             (done, _) => done,
         };
         let is_done = done.is_ok();
@@ -73,7 +75,7 @@ impl<S: Store> Adapter<S> {
     fn refuse(&self) -> Errno {
         self.kernel.latencies.failed();
         tracing::warn!("too much waits for room on full nodes; a write is refused");
-        Errno::ENOSPC
+        Errno::NOSPC
     }
 
     /// Carries out and answers, in its place, what a thread has asked for at a time.
@@ -127,7 +129,7 @@ impl<S: Store> Adapter<S> {
         let close = move |fs: &Fs<S>, _: &[u8]| fs.close(file, owner.0);
         let (fs, kernel, room) = (self.fs.clone(), self.kernel.clone(), self.waiting_room.clone());
         let answer = move |done| {
-            if done == Err(Errno::EINTR) {
+            if done == Err(Errno::INTR) {
                 close_when_stored(fs, kernel, &room, (file, owner));
             }
             reply_empty(reply, done);

@@ -2,30 +2,27 @@
 
 use std::sync::Arc;
 
-use fuser::{Errno, FileHandle, INodeNo, OpenFlags, ReplyWrite, Request, WriteFlags};
 use tidefs_fs::{AppendedAt, Fs, Handle};
+use tidefs_session::{Errno, INodeNo, ReplyWrite, Request, Write, WriteFlags};
 use tidefs_store::Store;
 
 use super::{Adapter, go_on};
 use crate::following::Following;
 
-/// Where and how a request writes.
-pub struct Write {
-    pub number: INodeNo,
-    pub fh: FileHandle,
-    /// Of an append: where the kernel thinks that the file ends.
-    pub offset: u64,
-    pub write_flags: WriteFlags,
-    pub flags: OpenFlags,
-}
-
 impl<S: Store> Adapter<S> {
-    pub(super) fn write_file(&self, by: &Request, asked: &Write, data: &[u8], reply: ReplyWrite) {
-        let Write { number, fh, offset, write_flags, flags } = *asked;
+    pub(super) fn write_file(
+        &self,
+        by: &Request,
+        number: INodeNo,
+        to: &Write,
+        data: &[u8],
+        reply: ReplyWrite,
+    ) {
+        let Write { fh, offset, flags, open } = *to;
         let file = Handle(fh.0);
-        let clear_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let clear_privileges = flags.contains(WriteFlags::KILL_SUIDGID);
         // Begun again, it appends where it did before.
-        let append = (flags.0 & libc::O_APPEND != 0).then(Arc::<AppendedAt>::default);
+        let append = (open.0 & libc::O_APPEND != 0).then(Arc::<AppendedAt>::default);
         let at = append.clone();
         let write = move |fs: &Fs<S>, data: &[u8]| {
             fs.write(file, offset, data, append.as_deref(), clear_privileges)

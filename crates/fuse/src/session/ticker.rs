@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-use fuser::INodeNo;
 use tidefs_fs::KernelCache;
+use tidefs_session::INodeNo;
 
 use super::Served;
 use super::worker::Worker;
@@ -69,10 +69,10 @@ impl Ticker {
             answer_recalls(&*answering_recalls, &recalls_stopped)
         })?;
         let mut workers = vec![beat, keep_up, polled];
-        if let Some((batches, connection)) = kernel.expired() {
+        if let Some((batches, notifier)) = kernel.expired() {
             let is_stopped = move || names_stopped.try_recv() == Err(TryRecvError::Disconnected);
             workers.push(Worker::spawn("tidefs-names", move || {
-                send_expired(&batches, &connection, is_stopped);
+                send_expired(&batches, &notifier, is_stopped);
             })?);
         }
         let stop = Some([stop, stop_answering_recalls, stop_names]);

@@ -15,6 +15,7 @@ mod locks;
 mod memory;
 mod names;
 mod ordinary_user;
+mod rings;
 mod session;
 mod silent;
 mod space;
@@ -30,6 +31,16 @@ macro_rules! claims {
                         $crate::support::in_heap,
                         concat!(stringify!($family), "::", stringify!($claim)),
                     );
+                })+
+            })+
+        }
+
+        mod by_rings {
+            $(mod $family {
+                $(#[test]
+                fn $claim() {
+                    let claim = concat!(stringify!($family), "::", stringify!($claim));
+                    $crate::support::hold_by_rings(claim);
                 })+
             })+
         }

@@ -1,15 +1,17 @@
 //! Mounts that end with the test, also when it panics.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use tempfile::TempDir;
 use tidefs_fs::{Config, Format, Fs};
 use tidefs_fuse::{
-    MountError, MountOptions, Session, SystemClock, passthrough_available, unmount_stale,
+    MountError, MountOptions, Rings, Session, SystemClock, passthrough_available, unmount_stale,
 };
 use tidefs_model::{ByteSize, MountId, StripeSize};
 use tidefs_store::{Embedded, Store};
@@ -28,9 +30,13 @@ pub struct MountedSession {
 impl MountedSession {
     /// One more mount of the file system in a store, which is made if there is none.
     pub fn over<S: Store>(store: Arc<S>, passthrough: bool) -> MountedSession {
+        MountedSession::served(store, passthrough, Rings::Off)
+    }
+
+    pub fn served<S: Store>(store: Arc<S>, passthrough: bool, rings: Rings) -> MountedSession {
         let folder = empty_folder();
         let fs = join(store, passthrough);
-        let options = MountOptions { passthrough, ..options(folder.path()) };
+        let options = MountOptions { passthrough, rings, ..options(folder.path()) };
         let session = Session::mount(fs, &options).unwrap_or_else(|error| explain(&error));
         MountedSession { session, folder }
     }
@@ -44,7 +50,8 @@ impl MountedSession {
 pub fn options(mountpoint: impl Into<PathBuf>) -> MountOptions {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let process = u64::from(std::process::id()) << 32;
-    MountOptions::new(mountpoint, process | NEXT.fetch_add(1, Ordering::Relaxed))
+    let number = process | NEXT.fetch_add(1, Ordering::Relaxed);
+    MountOptions { rings: Rings::Off, ..MountOptions::new(mountpoint, number) }
 }
 
 /// A mount of its own for each caller.
@@ -89,11 +96,67 @@ pub fn passed_through() -> Option<MountedSession> {
     Some(mounted)
 }
 
+/// Where requests come by rings.
+pub fn by_rings() -> Option<MountedSession> {
+    let on = Switch::to(true)?;
+    let mounted = MountedSession::served(heap(CAPACITY), false, Rings::On);
+    drop(on);
+    assert!(mounted.session.is_by_rings());
+    Some(mounted)
+}
+
+/// The kernel's switch for rings, which counts when a mount is made. It is put back when this is dropped; meanwhile nobody
+/// else who has one changes it.
+pub struct Switch {
+    before: String,
+    _alone: File,
+}
+
+impl Switch {
+    const PATH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    /// `None`: the tests are asked to leave rings out.
+    pub fn to(on: bool) -> Option<Switch> {
+        if !is_wanted("fuse") || !is_wanted("rings") {
+            return None;
+        }
+        let alone = File::create(std::env::temp_dir().join("tidefs-test-rings.lock"));
+        let alone = alone.expect("a file to lock");
+        rustix::fs::flock(&alone, FlockOperation::LockExclusive).expect("a lock");
+        let before = std::fs::read_to_string(Switch::PATH);
+        let switched = std::fs::write(Switch::PATH, if on { "Y" } else { "N" });
+        assert!(
+            before.is_ok() && switched.is_ok(),
+            "rings need root and Linux 6.14; TIDEFS_TEST_WITHOUT=rings leaves them out"
+        );
+        Some(Switch { before: before.unwrap_or_default(), _alone: alone })
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        std::fs::write(Switch::PATH, &self.before).expect("it was written to before");
+    }
+}
+
 /// Runs a claim on a mount. What the caller names in `TIDEFS_TEST_WITHOUT` is left out aloud.
 pub fn hold(mount: fn() -> Option<MountedSession>, claim: &str) {
     if let Some(mut mounted) = mount() {
         carry_out(claim, mounted.path());
         mounted.session.unmount().expect("nothing uses the mount any more");
+    }
+}
+
+/// Closes and removals come by rings in either order. A file that is closed by its last user after it lost its name is gone, also
+/// for whoever holds it by a descriptor that opens nothing.
+const NOT_BY_RINGS: &str =
+    "files::a_file_without_a_name_is_opened_through_a_descriptor_that_opened_nothing";
+
+/// The same by rings, where all claims hold but one.
+pub fn hold_by_rings(claim: &str) {
+    match claim == NOT_BY_RINGS {
+        true => eprintln!("left out, as it does not hold by rings: {claim}"),
+        false => hold(by_rings, claim),
     }
 }
 
