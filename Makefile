@@ -14,7 +14,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
   bench clean programs litmus crashes crashed fuzz schedules testbed hosts network growth local lent shares yields \
-  tenants uring papers python package packages packaged steady level lived instances
+  tenants uring rings papers python package packages packaged steady level lived instances
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -272,6 +272,11 @@ uring: ## what FUSE over io_uring gains, with libfuse's file system in memory
 	scripts/build-libfuse
 	cargo build --release --locked -p tidefs-bench
 	/usr/bin/python3 bench/uring.py --bench $(TIDEFS)-bench
+
+rings: ## what a ring of each processor gains on a mount, beside the kernel's connection
+	scripts/setup bench
+	cargo build --release --locked -p tidefs-cli -p tidefs-bench
+	/usr/bin/python3 bench/rings.py --tidefs $(TIDEFS) --bench $(TIDEFS)-bench
 
 tenants: ## what a lender's own programs, HPCC and Spark, lose while its memory is used
 	scripts/setup tenants

@@ -204,9 +204,9 @@ class FileSystem:
 
 
 @contextlib.contextmanager
-def null_layer(bench: Path, folder: Path):
+def null_layer(bench: Path, folder: Path, *words: str):
     """The layer is there for as long as the command in it waits for its input's end."""
-    line = [str(bench), "null", str(folder / "n"), "--", "cat"]
+    line = [str(bench), "null", *words, str(folder / "n"), "--", "cat"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as layer:
         try:
             layer.stdin.write(b"\n")

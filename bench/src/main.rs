@@ -40,6 +40,7 @@ use machine::Machine;
 use report::{Plans, Report};
 use start::Site;
 use stop::Stop;
+use tidefs_fuse::Rings;
 
 /// Measure Tidefs beside tmpfs, a FUSE layer that does nothing, and a raw client of its server.
 #[derive(Debug, Parser)]
@@ -114,6 +115,9 @@ struct Worker {
 #[derive(Debug, Args)]
 struct Null {
     directory: PathBuf,
+    /// Requests come by rings, or not
+    #[arg(long, value_parser = null::rings, default_value = "auto")]
+    rings: Rings,
     #[arg(last = true, required = true)]
     words: Vec<OsString>,
 }
@@ -128,8 +132,8 @@ fn main() -> ExitCode {
             worker::serve(worker.subject, &worker.directory, worker.tidefs, worker.memory_mib)
                 .map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Null(Null { directory, words })) => {
-            null::run(&directory, &words).map(|()| ExitCode::SUCCESS)
+        Some(Command::Null(Null { directory, rings, words })) => {
+            null::run(&directory, rings, &words).map(|()| ExitCode::SUCCESS)
         }
         Some(Command::Client) => client::serve().map(|()| ExitCode::SUCCESS),
         None => bench(&arguments.bench),

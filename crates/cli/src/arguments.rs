@@ -6,8 +6,8 @@ pub mod metrics;
 pub mod number;
 pub mod placement;
 pub mod planning;
+pub mod serving;
 pub mod simulation;
-pub mod spin;
 pub mod stage;
 pub mod whereabouts;
 
@@ -23,7 +23,7 @@ use join::Join;
 use lend::Lend;
 use metrics::Metrics;
 use number::within;
-use spin::Spin;
+use serving::Serving;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
 #[derive(Debug, Parser)]
@@ -225,7 +225,7 @@ pub struct StorageOptions {
     pub metrics: Metrics,
 
     #[command(flatten)]
-    pub spin: Spin,
+    pub serving: Serving,
 
     #[command(flatten)]
     pub elasticity: Elasticity,
@@ -306,7 +306,7 @@ pub struct Mount {
     pub directory: PathBuf,
 
     #[command(flatten)]
-    pub spin: Spin,
+    pub serving: Serving,
 }
 
 #[derive(Debug, Args)]
@@ -407,6 +407,7 @@ fn node_memory(text: &str) -> Result<ByteSize, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::serving::Rings;
     use super::*;
     use clap::CommandFactory;
 
@@ -455,11 +456,18 @@ mod tests {
     }
 
     #[test]
-    fn no_mount_spins_unless_it_is_told_to() {
-        assert!(!run_of(&["--", "true"]).unwrap().storage.spin.spin);
-        assert!(run_of(&["--spin", "--", "true"]).unwrap().storage.spin.spin);
-        let mount = Arguments::try_parse_from(["tidefs", "mount", "--spin", "second"]).unwrap();
-        assert!(matches!(mount.command, Command::Mount(Mount { spin: Spin { spin: true }, .. })));
+    fn no_mount_spins_unless_it_is_told_to_and_rings_are_used_where_there_are_any() {
+        let serving = |words: &[&str]| run_of(words).unwrap().storage.serving;
+        let plain = serving(&["--", "true"]);
+        assert_eq!(plain, Serving { spin: false, rings: Rings::Auto });
+        assert!(serving(&["--spin", "--", "true"]).spin);
+        assert_eq!(serving(&["--rings", "off", "--", "true"]).rings, Rings::Off);
+        let words = ["tidefs", "mount", "--spin", "--rings", "on", "second"];
+        let mount = Arguments::try_parse_from(words).unwrap();
+        let wanted = Serving { spin: true, rings: Rings::On };
+        assert!(
+            matches!(mount.command, Command::Mount(Mount { serving, .. }) if serving == wanted)
+        );
     }
 
     #[test]

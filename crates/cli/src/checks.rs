@@ -66,6 +66,7 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         fusermount_program(),
         other_users(),
         direct(),
+        rings(),
         server(),
         own_network(),
         memory(),
@@ -133,6 +134,23 @@ fn other_users() -> Finding {
             "cannot be let into your mounts",
             Some("echo user_allow_other >> /etc/fuse.conf  (as root)"),
         ),
+    }
+}
+
+/// Not by the kernel's version: it says what it would offer a mount that is made now.
+fn rings() -> Finding {
+    const SUBJECT: &str = "rings";
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+    match fs::read_to_string(SWITCH) {
+        Ok(switch) if switch.trim() == "Y" => {
+            Finding::good(SUBJECT, "small calls are served on the processor where they are made")
+        }
+        Ok(_) => Finding::limited(
+            SUBJECT,
+            "switched off; small calls take two processors, and longer",
+            Some("echo Y > /sys/module/fuse/parameters/enable_uring  (as root)"),
+        ),
+        Err(_) => Finding::limited(SUBJECT, "not in this kernel (Linux 6.14 has them)", None),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::serving::Serving;
 use crate::change_view::ChangeView;
 use crate::check_view::CheckView;
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ pub enum Request {
     Status,
     Mount {
         point: MountPoint,
-        spin: bool,
+        serving: Serving,
     },
     Unmount(PathBuf),
     Stop,

@@ -19,6 +19,7 @@ use tidefs_report::Losses;
 use tidefs_store::Overview;
 
 use crate::admission::{Door, Doorkeeper};
+use crate::arguments::serving::Serving;
 use crate::cleanup::unmount_left;
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
@@ -211,11 +212,11 @@ impl FileSystem {
     }
 
     /// Serves one more mount in this process.
-    pub fn mount(&self, point: MountPoint, spin: bool) -> anyhow::Result<()> {
+    pub fn mount(&self, point: MountPoint, serving: Serving) -> anyhow::Result<()> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         let storage = storage.as_ref().context("the file system is stopping")?;
         let mut parts = self.parts();
-        parts.mounts.push(ServedMount::begin(storage, point, &self.paths, spin)?);
+        parts.mounts.push(ServedMount::begin(storage, point, &self.paths, serving)?);
         Ok(())
     }
 

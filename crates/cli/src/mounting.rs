@@ -14,6 +14,7 @@ use tidefs_model::MountId;
 use tidefs_store::Store;
 
 use crate::admission::Entrance;
+use crate::arguments::serving::Serving;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::process::ProcessId;
@@ -73,7 +74,7 @@ impl ServedMount {
         storage: &Storage,
         mut point: MountPoint,
         paths: &Paths,
-        spin: bool,
+        serving: Serving,
     ) -> anyhow::Result<ServedMount> {
         let owner = ProcessId::current();
         let number = getrandom::u64().context("no random numbers")?;
@@ -82,8 +83,12 @@ impl ServedMount {
         let record = paths.note_mount(&noted(&point))?;
         let made = point.make().and_then(|()| paths.note_mount(&noted(&point)));
         let id = MountId(number);
-        let options =
-            |point: &MountPoint| MountOptions { spin, ..MountOptions::new(&point.path, number) };
+        let Serving { spin, rings } = serving;
+        let options = |point: &MountPoint| MountOptions {
+            spin,
+            rings: rings.into(),
+            ..MountOptions::new(&point.path, number)
+        };
         let mut let_in_at = None;
         let begun = made.map_err(anyhow::Error::from).and_then(|_| {
             let direct = storage.direct();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tidefs_model::ByteSize;
 
-use super::spin::Spin;
+use super::serving::Serving;
 
 #[derive(Debug, Args)]
 pub struct Join {
@@ -32,7 +32,7 @@ pub struct Join {
     pub mount_only: bool,
 
     #[command(flatten)]
-    pub spin: Spin,
+    pub serving: Serving,
 }
 
 impl Join {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::serving::Serving;
 use crate::failure::FAILED;
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
@@ -28,7 +29,7 @@ pub struct Order {
     pub base: PathBuf,
     pub size: Size,
     pub point: MountPoint,
-    pub spin: bool,
+    pub serving: Serving,
     pub metrics: Option<Wanted>,
 }
 
@@ -61,7 +62,7 @@ fn start(order: &mut Order) -> anyhow::Result<(Arc<FileSystem>, Option<Served>)>
     launch::log_to(&instance.paths)?;
     warn_of_server(order.size.server.as_ref());
     let file_system = FileSystem::start(&order.size, instance)?;
-    file_system.mount(order.point.clone(), order.spin)?;
+    file_system.mount(order.point.clone(), order.serving)?;
     let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
     Ok((file_system, metrics))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::serving::Serving;
 use crate::commands::daemon::wait_for_stop;
 use crate::failure::FAILED;
 use crate::mount_point::MountPoint;
@@ -21,7 +22,7 @@ pub struct Order {
     /// Of the instance.
     pub directory: PathBuf,
     pub point: MountPoint,
-    pub spin: bool,
+    pub serving: Serving,
 }
 
 pub fn holder() -> anyhow::Result<ExitCode> {
@@ -46,5 +47,5 @@ fn start(order: &Order) -> anyhow::Result<ServedMount> {
     let paths = Paths::new(order.directory.clone());
     launch::log_to(&paths)?;
     let storage = Storage::join(&paths)?;
-    ServedMount::begin(&storage, order.point.clone(), &paths, order.spin)
+    ServedMount::begin(&storage, order.point.clone(), &paths, order.serving)
 }

@@ -14,6 +14,7 @@ use tidefs_model::ByteSize;
 use tidefs_valkey::NODE_MEMORY_MIN;
 
 use crate::arguments::join::Join;
+use crate::arguments::serving::Serving;
 use crate::commands::lend::read_secret;
 use crate::failure::Failure;
 use crate::join::{Home, Member, Reach, Relay, Seen, Session};
@@ -54,7 +55,7 @@ pub fn join(options: &Join, state: Option<&Path>) -> anyhow::Result<()> {
         host.offer(memory, &server)?;
     }
     if let Some(point) = point {
-        host.mount(point, options.spin.spin)?;
+        host.mount(point, options.serving)?;
     }
     let address = options.address;
     say::note(format!("this host belongs to the file system at {address}; Ctrl-C has it leave"));
@@ -152,10 +153,10 @@ impl Host {
         Ok(())
     }
 
-    fn mount(&mut self, point: MountPoint, spin: bool) -> anyhow::Result<()> {
+    fn mount(&mut self, point: MountPoint, serving: Serving) -> anyhow::Result<()> {
         let shown = point.path.display().to_string();
         let storage = Storage::join(self.paths())?;
-        let mount = ServedMount::begin(&storage, point, self.paths(), spin)?;
+        let mount = ServedMount::begin(&storage, point, self.paths(), serving)?;
         *self.mount.lock().unwrap_or_else(PoisonError::into_inner) = Some(mount);
         say::answer(format!("mounted on {shown}"));
         Ok(())

@@ -14,14 +14,14 @@ pub fn mount(options: &Mount, asked: Option<&Path>, verbose: u8) -> anyhow::Resu
     let running = state::find(asked)?;
     let point = MountPoint::check(&options.directory, Missing::Refuse)?;
     preparation::mounting()?;
-    let spin = options.spin.spin;
+    let serving = options.serving;
     let shown = point.path.display().to_string();
     if running.record.nodes.is_empty() {
         // Only the process that has the memory can serve it.
-        control::ask(&running.paths, &Request::Mount { point, spin })?;
+        control::ask(&running.paths, &Request::Mount { point, serving })?;
     } else {
         let log = running.paths.log();
-        let order = Order { directory: running.paths.directory, point, spin };
+        let order = Order { directory: running.paths.directory, point, serving };
         launch("holder", verbose, &order, &log)?;
     }
     say::answer(format!("mounted on {shown}"));

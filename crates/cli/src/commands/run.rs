@@ -48,7 +48,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let instance = base.create(&name(), Kind::Run)?;
     let file_system = FileSystem::start(&size, instance)?;
     uninterrupted(&signals)?;
-    file_system.mount(point.clone(), options.storage.spin.spin)?;
+    file_system.mount(point.clone(), options.storage.serving)?;
     let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
     uninterrupted(&signals)?;

@@ -23,8 +23,8 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     let size = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
     let metrics = metrics::check(&options.storage.metrics)?;
-    let spin = options.storage.spin.spin;
-    let order = Order { base: base.path, size, point, spin, metrics };
+    let serving = options.storage.serving;
+    let order = Order { base: base.path, size, point, serving, metrics };
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(
         "{} mounted on {}",

@@ -80,7 +80,7 @@ impl FileSystem {
                 self.doorkeeper().iter().for_each(|keeper| keeper.has_left(MountId(mount)));
                 Answer::Done
             }
-            Request::Mount { point, spin } => done(self.mount(point, spin)),
+            Request::Mount { point, serving } => done(self.mount(point, serving)),
             Request::Unmount(path) => done(self.unmount(&path)),
             Request::Stop if self.kind == Kind::Up => {
                 signals::ask_to_stop();
