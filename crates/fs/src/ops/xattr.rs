@@ -99,7 +99,8 @@ impl<S: Store> Fs<S> {
 
     fn attributes(&self, ino: Ino) -> Result<Attributes, Error> {
         let node = self.table.get(ino)?;
-        let batch = Batch::new().read(keys::xattrs(ino));
+        // With the record, which is there: where a read finds nothing a server is asked twice.
+        let batch = Batch::new().read(keys::xattrs(ino)).read(keys::inode(ino));
         Attributes::decode(ino, self.store.batch(node.home, &batch)?.take(0).as_deref())
     }
 
