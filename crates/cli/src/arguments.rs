@@ -456,12 +456,12 @@ mod tests {
     }
 
     #[test]
-    fn no_mount_spins_unless_it_is_told_to_and_rings_are_used_where_there_are_any() {
+    fn no_mount_spins_or_uses_rings_unless_it_is_told_to() {
         let serving = |words: &[&str]| run_of(words).unwrap().storage.serving;
         let plain = serving(&["--", "true"]);
-        assert_eq!(plain, Serving { spin: false, rings: Rings::Auto });
+        assert_eq!(plain, Serving { spin: false, rings: Rings::Off });
         assert!(serving(&["--spin", "--", "true"]).spin);
-        assert_eq!(serving(&["--rings", "off", "--", "true"]).rings, Rings::Off);
+        assert_eq!(serving(&["--rings", "auto", "--", "true"]).rings, Rings::Auto);
         let words = ["tidefs", "mount", "--spin", "--rings", "on", "second"];
         let mount = Arguments::try_parse_from(words).unwrap();
         let wanted = Serving { spin: true, rings: Rings::On };

@@ -143,11 +143,11 @@ fn rings() -> Finding {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     match fs::read_to_string(SWITCH) {
         Ok(switch) if switch.trim() == "Y" => {
-            Finding::good(SUBJECT, "small calls are served on the processor where they are made")
+            Finding::good(SUBJECT, "offered; a mount with --rings auto uses them")
         }
         Ok(_) => Finding::limited(
             SUBJECT,
-            "switched off; small calls take two processors, and longer",
+            "switched off; --rings has nothing to use",
             Some("echo Y > /sys/module/fuse/parameters/enable_uring  (as root)"),
         ),
         Err(_) => Finding::limited(SUBJECT, "not in this kernel (Linux 6.14 has them)", None),

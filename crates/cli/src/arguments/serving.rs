@@ -13,8 +13,8 @@ pub struct Serving {
     pub spin: bool,
 
     /// Have the kernel hand requests to a ring of the processor on which they are made (FUSE over io_uring, Linux
-    /// 6.14): quicker for small calls. `auto`: where root has switched it on; `tidefs doctor` says how
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Rings::Auto)]
+    /// 6.14). `auto`: where root has switched it on; `tidefs doctor` says how
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Rings::Off)]
     pub rings: Rings,
 }
 
