@@ -106,6 +106,15 @@ impl<S: Store> Fs<S> {
         self.table.find(directory)?.memory().last_record.clone()
     }
 
+    /// A batch has changed the record of a directory: what was read before is as it was.
+    pub(crate) fn record_of_directory_changed(&self, directory: Ino, batch: &Batch) {
+        if let Some(node) = self.table.find(directory)
+            && let Some(record) = &mut node.memory().last_record
+        {
+            apply_to_record(record, &keys::inode(directory), batch);
+        }
+    }
+
     /// The directory's record or headers are about to be changed, or were, in another way than by
     /// [`Fs::change_entries`].
     pub(crate) fn forget_directory(&self, directory: Ino) {
@@ -234,6 +243,22 @@ impl Memory {
             _ => self.parts = None,
         }
         self.generation += 1;
+    }
+}
+
+/// Does to a record what a store did, where it can be told.
+fn apply_to_record(record: &mut Bytes, record_field: &[u8], batch: &Batch) {
+    for update in batch.updates.iter().filter(|update| update.field() == record_field) {
+        let (at, bytes) = match update {
+            Update::Patch { at, bytes, .. } => (*at as usize, bytes.clone()),
+            Update::Max { at, value, .. } => {
+                (*at as usize, u64_at(record, *at).max(*value).to_be_bytes().to_vec())
+            }
+            Update::Put { .. } | Update::Delete { .. } | Update::Add { .. } => continue,
+        };
+        if let Some(place) = record.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
     }
 }
 

@@ -141,7 +141,10 @@ impl<S: Store> Fs<S> {
         self.record_of_changed(ino);
         match set?.applied() {
             // What is made next in the directory inherits it.
-            true => self.fetch(node.reference()).map(drop),
+            true => {
+                self.record_of_directory_changed(ino, &batch);
+                self.fetch(node.reference()).map(drop)
+            }
             false => Err(Error::Stale),
         }
     }

@@ -332,7 +332,9 @@ impl<S: Store> Fs<S> {
             .at_most(field.clone(), inode::PARENT, parent.term.saturating_sub(1))
             .patch(field, inode::PARENT, parent.encode())
             .reclaims();
-        self.store.batch(directory.home, &batch)?;
+        if self.store.batch(directory.home, &batch)?.applied() {
+            self.record_of_directory_changed(directory.ino, &batch);
+        }
         self.forget_directory(directory.ino);
         Ok(())
     }

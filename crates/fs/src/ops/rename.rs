@@ -309,7 +309,9 @@ impl<S: Store> Fs<S> {
         let field = keys::inode(reference.ino);
         let batch = Batch::new().present(field.clone());
         let batch = date(batch, &field, inode::CTIME, self.now()).reclaims();
-        self.store.batch(reference.home, &batch)?;
+        if self.store.batch(reference.home, &batch)?.applied() {
+            self.record_of_directory_changed(reference.ino, &batch);
+        }
         self.forget_directory(reference.ino);
         Ok(())
     }

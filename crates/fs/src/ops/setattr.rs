@@ -122,7 +122,10 @@ impl<S: Store> Fs<S> {
                 false => batch,
             };
             match self.store.batch(reference.home, &batch)?.refused_by {
-                None => return Ok(()),
+                None => {
+                    self.record_of_directory_changed(reference.ino, &batch);
+                    return Ok(());
+                }
                 Some(0) => return Err(Error::Stale),
                 Some(_) => {}
             }
@@ -141,6 +144,7 @@ impl<S: Store> Fs<S> {
             let batch = Batch::new().equals(field.clone(), record);
             let batch = patch(batch, &field, &changes, now);
             if self.store.batch(reference.home, &batch)?.applied() {
+                self.record_of_directory_changed(reference.ino, &batch);
                 return Ok(());
             }
         }

@@ -134,6 +134,7 @@ impl<S: Store> Fs<S> {
             self.record_of_changed(ino);
             match refused_by {
                 None => {
+                    self.record_of_directory_changed(ino, &batch);
                     node.set_capable(lends(&attributes));
                     return Ok(());
                 }

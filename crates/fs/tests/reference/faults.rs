@@ -6,6 +6,7 @@
 //! are leaks at most, which a check of the file system finds and removes.
 
 mod random;
+mod remembered;
 mod scenarios;
 mod snapshot;
 
