@@ -27,7 +27,6 @@ mod scarcity;
 mod sealed;
 mod settings;
 mod signals;
-mod silent;
 mod staging;
 mod stopped;
 mod terminal;
