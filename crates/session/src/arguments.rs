@@ -67,6 +67,7 @@ impl<'a> Rest<'a> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let name = OsStr::from_bytes(&self.0[..end]);
         self.0 = &self.0[end + 1..];
+        tracing::trace!(?name, "a request's name");
         Some(name)
     }
 

@@ -24,6 +24,8 @@ const SYNC_BYTES: usize = 16;
 
 /// Has a request served, which answers it. A request whose arguments are too short fails.
 pub(crate) fn dispatch<F: Filesystem>(layer: &F, by: &Request, body: Body<'_>, answer: Answer) {
+    let Request { unique, opcode, node, .. } = *by;
+    tracing::trace!(unique, opcode, node, thread = by.pid(), "a request");
     let mut answer = Some(answer);
     let understood = match by.opcode {
         op::FORGET | op::BATCH_FORGET => {
