@@ -3,24 +3,19 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, sleep};
-use std::time::Duration;
+use std::thread::Builder;
 
 use anyhow::Context;
 use tidefs_valkey::{Awake, NodeDescription};
 
 use crate::failure::Failure;
-use crate::lend::Ended;
+use crate::lend::{Ended, until_answered};
 use crate::lending::{
     ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Purpose, ToBorrower,
     ToHost,
 };
 use crate::state::{ClusterRecord, Keys, Paths};
 use crate::{say, version};
-
-const PAUSE: Duration = Duration::from_millis(200);
-/// Where nobody listens so often, one after the other, the file system has ended.
-const NOBODY_MOST: u32 = 3;
 
 /// How the file system is reached, and as whom.
 #[derive(Clone)]
@@ -173,28 +168,13 @@ impl Kept {
     }
 
     fn again(&self, heard: Awake) -> Result<(Channel, Entered), Ended> {
-        let mut nobody = 0;
-        while Awake::now().since(heard) < ANSWER_WAIT {
-            let tried = self.reach.channel().and_then(|mut channel| {
-                let entered = self.reach.enters(&mut channel)?;
-                Ok((channel, entered))
-            });
-            match tried {
-                Ok((channel, Ok(entered))) if entered.keys == self.keys => {
-                    return Ok((channel, entered));
-                }
-                Ok((_, Ok(_))) => return Err(Ended::Closed),
-                Ok((_, Err(why))) => return Err(Ended::Free(Some(why))),
-                Err(error) => {
-                    tracing::info!("the connection is not there again: {error}");
-                    nobody = if error.is_nobody() { nobody + 1 } else { 0 };
-                }
-            }
-            if nobody == NOBODY_MOST {
-                return Err(Ended::Closed);
-            }
-            sleep(PAUSE);
-        }
-        Err(Ended::Broken)
+        until_answered(heard, || {
+            let mut channel = self.reach.channel()?;
+            Ok(match self.reach.enters(&mut channel)? {
+                Ok(entered) if entered.keys == self.keys => Ok((channel, entered)),
+                Ok(_) => Err(Ended::Closed),
+                Err(why) => Err(Ended::Free(Some(why))),
+            })
+        })
     }
 }

@@ -52,23 +52,32 @@ impl Resuming {
     }
 }
 
+/// Tries to connect again until the file system answers, or has ended. `silent_since`: the last word that came, or that
+/// was not answered.
+pub fn until_answered<T>(
+    silent_since: Awake,
+    mut once: impl FnMut() -> Result<Result<T, Ended>, ChannelError>,
+) -> Result<T, Ended> {
+    let mut nobody = 0;
+    while Awake::now().since(silent_since) < ANSWER_WAIT {
+        match once() {
+            Ok(answered) => return answered,
+            Err(error) => {
+                tracing::info!("the connection is not there again: {error}");
+                nobody = if error.is_nobody() { nobody + 1 } else { 0 };
+            }
+        }
+        if nobody == NOBODY_MOST {
+            return Err(Ended::Closed);
+        }
+        sleep(PAUSE);
+    }
+    Err(Ended::Broken)
+}
+
 impl Again {
     fn tries(&self, key: &ChannelKey, silent_since: Awake) -> Result<Channel, Ended> {
-        let mut nobody = 0;
-        while Awake::now().since(silent_since) < ANSWER_WAIT {
-            match self.once(key) {
-                Ok(resumed) => return resumed,
-                Err(error) => {
-                    tracing::info!("the connection is not there again: {error}");
-                    nobody = if error.is_nobody() { nobody + 1 } else { 0 };
-                }
-            }
-            if nobody == NOBODY_MOST {
-                return Err(Ended::Closed);
-            }
-            sleep(PAUSE);
-        }
-        Err(Ended::Broken)
+        until_answered(silent_since, || self.once(key))
     }
 
     fn once(&self, key: &ChannelKey) -> Result<Result<Channel, Ended>, ChannelError> {

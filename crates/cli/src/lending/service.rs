@@ -67,7 +67,7 @@ impl Service {
                 match stream {
                     Ok(stream) => service.begin(stream, &served),
                     Err(error) => {
-                        tracing::warn!("a lender cannot connect: {error}");
+                        tracing::warn!("a lender, or a host that joins, cannot connect: {error}");
                         sleep(ACCEPT_PAUSE);
                     }
                 }
@@ -80,7 +80,9 @@ impl Service {
 
     fn begin(self: &Arc<Self>, stream: TcpStream, served: &Arc<AtomicUsize>) {
         let Some(place) = Place::take(served) else {
-            tracing::warn!("a lender is turned away: {LENDERS_MOST} are there already");
+            tracing::warn!(
+                "a lender, or a host that joins, is turned away: {LENDERS_MOST} are there already"
+            );
             return;
         };
         let service = Arc::clone(self);
@@ -89,7 +91,7 @@ impl Service {
             service.loan(stream);
         };
         if Builder::new().name("lender".to_owned()).spawn(loan).is_err() {
-            tracing::warn!("no thread for a lender");
+            tracing::warn!("no thread for a lender, or a host that joins");
         }
     }
 
@@ -103,10 +105,10 @@ impl Service {
         });
         let is_broken = ended.as_ref().is_err_and(ChannelError::is_broken);
         if let (Err(ChannelError::WrongSecret), Some(peer)) = (&ended, peer) {
-            tracing::warn!(%peer, "a lender does not know the secret");
+            tracing::warn!(%peer, "a lender, or a host that joins, does not know the secret");
         }
         if let Err(error) = ended {
-            tracing::info!("a lender: {error}");
+            tracing::info!("a lender, or a host that joins: {error}");
         }
         if let Some(session) = session {
             self.end_session(session, is_broken);
