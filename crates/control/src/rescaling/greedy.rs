@@ -10,10 +10,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::problem::Problem;
-use super::pufferscale::norms;
 use super::sequence::Sequence;
 use super::spread::Spread;
-use super::weights::{Targets, Weights};
+use super::weights::{Targets, Weights, norms};
 
 /// So many of the emptiest hosts are compared for each bucket.
 const COMPARED: usize = 6;

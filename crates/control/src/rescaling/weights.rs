@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::problem::Problem;
+use super::problem::{Bucket, Problem};
 use super::quality::Bounds;
 
 /// *W_L*, *W_D* and *W_T*: the higher, the more the aim matters. The larger of the first two is 1.
@@ -80,9 +80,17 @@ impl fmt::Display for Weights {
     }
 }
 
+/// *N_w* of equation 20, by bucket: how far it stands out by the load and the bytes that it has of all.
+pub fn norms(problem: &Problem, weights: Weights) -> Vec<f64> {
+    let per_load = if problem.load() > 0.0 { weights.load / problem.load() } else { 0.0 };
+    let per_byte = weights.data / problem.bytes().max(1) as f64;
+    let norm = |bucket: &Bucket| (bucket.load * per_load).hypot(bucket.bytes as f64 * per_byte);
+    problem.buckets().iter().map(norm).collect()
+}
+
 /// What each aim is measured against.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Targets {
+pub struct Targets {
     /// *L_tw / L_t*.
     pub load: f64,
     /// *D_tw / D_t*.

@@ -1,10 +1,9 @@
 //! Emulated servers and their buckets.
 
-use tidefs_control::rescaling::{
-    Bounds, Bucket, Home, Host, Problem, Quality, Weights, pufferscale, rescale,
-};
+use tidefs_control::rescaling::{Bounds, Bucket, Home, Host, Problem, Quality, Weights, rescale};
 use tidefs_model::NodeClass;
 
+use super::pufferscale::pufferscale;
 use crate::random::Random;
 
 /// Bytes a second that a server sends and receives: 10 Gbit/s, as in the testbed of the paper. It

@@ -1,8 +1,9 @@
 //! The small cases of section IV (figure 1), where the optimum is known.
 
-use tidefs_control::rescaling::{Quality, Weights, exact};
+use tidefs_control::rescaling::{Quality, Weights};
 
 use super::cluster::{Cluster, Planner};
+use super::exact::exact;
 use crate::random::Random;
 
 const BUCKETS: usize = 16;

@@ -4,7 +4,7 @@
 //! hosts looked at so far. Time and memory double with every bucket, so there are 16 at most; hosts
 //! that stay must be alike but for what lies on them.
 
-use super::problem::{Home, Problem};
+use tidefs_control::rescaling::{Home, Problem};
 
 /// The optimum of each strategy, as in section IV.B.
 #[derive(Clone, Copy, Debug, PartialEq)]

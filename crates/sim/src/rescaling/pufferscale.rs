@@ -1,12 +1,11 @@
 //! Pufferscale's heuristic as its paper states it (section V, algorithms 1 and 2): the yardstick
-//! that the planner is held against. It is not used to plan.
+//! that the planner of `control` is held against.
 //!
 //! Two readings are ours. Algorithm 2 minimises *P(i) + P(i0)*; where a bucket stays, the one host's
 //! penalty counts twice. Capacity (equation 5) is not part of the algorithms and is not looked at.
 //! Ties go to the first host.
 
-use super::problem::{Bucket, Problem};
-use super::weights::{Targets, Weights};
+use tidefs_control::rescaling::{Bucket, Problem, Targets, Weights, norms};
 
 /// A host for every bucket.
 pub fn pufferscale(problem: &Problem, weights: Weights) -> Vec<u16> {
@@ -37,14 +36,6 @@ struct Sums {
     bytes: f64,
     sent: f64,
     received: f64,
-}
-
-/// By decreasing norm; equal ones by their number.
-pub(super) fn norms(problem: &Problem, weights: Weights) -> Vec<f64> {
-    let per_load = if problem.load() > 0.0 { weights.load / problem.load() } else { 0.0 };
-    let per_byte = weights.data / problem.bytes().max(1) as f64;
-    let norm = |bucket: &Bucket| (bucket.load * per_load).hypot(bucket.bytes as f64 * per_byte);
-    problem.buckets().iter().map(norm).collect()
 }
 
 impl<'a> Run<'a> {
