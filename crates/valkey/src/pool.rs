@@ -35,6 +35,9 @@ const CROWDED_LOOK_EVERY: Duration = Duration::from_millis(50);
 const ENDING_LOOKS: u32 = 5;
 const ENDING_LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// The directory with the node's socket was moved; the node may live.
+const SOCKET_AWAY: Fault = Fault::Unreachable(Errno::NOENT);
+
 /// What all nodes of a client have in common.
 #[derive(Debug)]
 pub struct Access {
@@ -236,6 +239,7 @@ impl Node {
                 // Where others get through, there was no room on the link; a crowded node is there.
                 let others_do = match fault {
                     Fault::Crowded => true,
+                    SOCKET_AWAY => gate.open > 0,
                     _ => fault.is_of_a_busy_node() && self.is_heard(Awake::now()),
                 };
                 if !(is_of_a_term || others_do) {
@@ -249,11 +253,11 @@ impl Node {
     }
 
     /// One that hangs up on a newcomer, and not on those that it has let in, has no place either: by TLS it
-    /// cannot say so.
+    /// cannot say so. One whose socket is not found for a moment serves those that it has let in.
     fn is_crowded(&self, fault: &Fault) -> bool {
-        match fault {
+        match *fault {
             Fault::Crowded => true,
-            Fault::Broken => self.gate().open > 0,
+            Fault::Broken | SOCKET_AWAY => self.gate().open > 0,
             _ => false,
         }
     }

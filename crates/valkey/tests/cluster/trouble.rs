@@ -70,6 +70,26 @@ fn a_killed_node_takes_only_its_own_keys(kind: Kind) {
     assert_eq!(read(&late, there, 4).unwrap(), b"kept");
 }
 
+/// Somebody moves the directory away in which the socket lies, and the node lives.
+fn callers_share_connections_while_a_socket_is_not_found(kind: Kind) {
+    const CALLERS: usize = 8;
+    let Some(running) = start(kind, 1) else { return };
+    let store = running.connect();
+    let key = running.stripe_on(0);
+    write(&store, key, b"kept").unwrap();
+    let socket = running.node(0).socket.clone();
+    let away = socket.with_extension("away");
+    std::fs::rename(&socket, &away).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope
+                .spawn(|| (0..50).for_each(|_| assert_eq!(read(&store, key, 4).unwrap(), b"kept")));
+        }
+    });
+    std::fs::rename(&away, &socket).unwrap();
+    assert_eq!(read(&store, key, 4).unwrap(), b"kept");
+}
+
 fn a_paused_node_is_waited_for_in_bounds_and_comes_back(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let store = Arc::new(running.connect_hasty());
@@ -175,6 +195,7 @@ fn nodes_that_are_vouched_for_later_are_reached_from_then_on(kind: Kind) {
 on_each_server![
     nodes_that_are_vouched_for_later_are_reached_from_then_on,
     a_killed_node_takes_only_its_own_keys,
+    callers_share_connections_while_a_socket_is_not_found,
     a_paused_node_is_waited_for_in_bounds_and_comes_back,
     connections_that_broke_while_idle_harm_nobody,
     more_callers_than_connections_take_turns,
