@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lived lent joined suites package level
+	$(MAKE) --no-print-directory killed crashed lived lent joined reached suites package level
 
 lint:
 	cargo fmt --all --check
@@ -161,6 +161,12 @@ lent:
 joined:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/joined.py --tidefs $(TIDEFS)
+
+# Hosts of a list, reached over SSH, which share nothing but the network.
+.PHONY: reached
+reached:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/over_ssh.py --tidefs $(TIDEFS)
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test

@@ -135,7 +135,7 @@ class Bed:
 
     def start(self, tidefs: Path, *options: object) -> None:
         """A node and a mount on each host, and a mount on the machine itself."""
-        self.tidefs(tidefs, "up", "--hosts", self.hosts_file, "--mount", self.mount, *options)
+        self.tidefs(tidefs, "up", "--host-commands", self.hosts_file, "--mount", self.mount, *options)
         for host in self.hosts():
             self.tidefs(tidefs, "mount", host.mount, host=host)
 

@@ -1,5 +1,6 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod hosts;
 pub mod join;
 pub mod lend;
 pub mod metrics;
@@ -61,10 +62,11 @@ pub enum Command {
     /// Start a file system and keep it running
     #[command(after_help = "Examples:\n  \
         tidefs up --nodes 3 --node-memory 1GiB --mount /tmp/fast\n  \
-        tidefs up --hosts hosts --node-memory 4GiB --mount /tmp/fast\n\n\
-        A list of hosts:\n  \
-        h1 10.0.0.1 nsenter --net=/run/netns/h1\n  \
-        h2 10.0.0.2 nsenter --net=/run/netns/h2")]
+        tidefs up --hosts hosts --mount /tmp/fast\n\n\
+        A list of hosts, this one among them; the others are reached by ssh:\n  \
+        head\n  \
+        me@big memory=8GiB\n  \
+        n[01-16]")]
     Up(Up),
     /// Stop the file system that `up` started; what it held is gone
     #[command(after_help = "Example:\n  tidefs down")]
@@ -156,6 +158,9 @@ pub enum Command {
     /// Say what this machine lacks and the command that fixes it
     #[command(after_help = "Example:\n  tidefs doctor")]
     Doctor(Doctor),
+    /// Have this host belong to a file system that reached it and gives its order on standard input.
+    #[command(hide = true)]
+    Agent,
     /// Keep a file system running; started by `up` with its order on standard input.
     #[command(hide = true)]
     Daemon,
@@ -177,18 +182,21 @@ pub enum Command {
 /// What `run` and `up` start.
 #[derive(Clone, Debug, Args)]
 pub struct StorageOptions {
-    /// Storage nodes (Valkey processes), starting with MIN; without it one on each of the --hosts, or
-    /// the file system lives in this process's memory
+    /// Storage nodes (Valkey processes), starting with MIN; without it one on each of the --hosts or
+    /// --host-commands, or the file system lives in this process's memory
     #[arg(long, value_name = "N | MIN..MAX")]
     pub nodes: Option<NodeRange>,
 
-    /// Hosts that the nodes run on, in turn: a line each, NAME ADDRESS COMMAND..., where COMMAND is put
-    /// before a program to start it there; the state directory must be the same on all
-    #[arg(long, value_name = "FILE")]
-    pub hosts: Option<PathBuf>,
+    #[command(flatten)]
+    pub hosts: hosts::Hosts,
 
-    /// Memory that each node offers, such as 256MiB or 4GiB; must be given with --hosts [default: a
-    /// share of what is free]
+    /// Hosts that share this one's state directory and that the nodes run on, in turn: a line each, NAME
+    /// ADDRESS COMMAND..., where COMMAND is put before a program to start it there
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub host_commands: Option<PathBuf>,
+
+    /// Memory that each node offers, such as 256MiB or 4GiB; must be given with --host-commands
+    /// [default: a share of what is free]
     #[arg(long, value_name = "SIZE", value_parser = node_memory)]
     pub node_memory: Option<ByteSize>,
 

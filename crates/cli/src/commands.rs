@@ -1,5 +1,6 @@
 //! What each word of the command line does, one file each.
 
+mod agent;
 mod daemon;
 mod doctor;
 mod down;
@@ -69,6 +70,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Plan(options) => return plan::plan(options),
         Command::Sim(options) => sim::sim(options)?,
         Command::Doctor(options) => return doctor::doctor(options, state),
+        Command::Agent => agent::agent(state)?,
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
         Command::Pages(options) => pages::pages(options)?,

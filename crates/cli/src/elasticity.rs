@@ -141,7 +141,7 @@ pub struct Elasticity {
     pub own_share: Option<String>,
 
     /// What the nodes' shares of the data follow: memory, or bandwidth as far as memory allows
-    /// [default: bandwidth with --hosts, else memory]
+    /// [default: bandwidth with --host-commands, else memory]
     #[arg(long, value_name = "NAME")]
     pub placement: Option<Placement>,
 

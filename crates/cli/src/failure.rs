@@ -98,6 +98,21 @@ pub enum Failure {
     #[error("the list of hosts {}: {cause}", path.display())]
     SshHostsWrong { path: PathBuf, cause: crate::ssh::ListError },
     #[error(
+        "{there} of {all} hosts are there, and {required} have to be; mend the others, leave them out of the list, \
+         or go on with fewer: --hosts-required {there}\n{}", lines(.absent)
+    )]
+    HostsAbsent { absent: Vec<(String, String)>, there: usize, all: usize, required: usize },
+    #[error("the list has {hosts} hosts, and {most} are the most; leave some out")]
+    TooManyHosts { hosts: usize, most: usize },
+    #[error(
+        "--hosts-required {required} is more than the {all} hosts that there are, this one counted; give {all} or less"
+    )]
+    MoreHostsRequired { required: usize, all: usize },
+    #[error(
+        "the other hosts do not say by which address they reach this one; give one that they do: --listen 10.0.0.1:0"
+    )]
+    NoAddressForHosts,
+    #[error(
         "without --nodes there is nothing that lenders at {address} could join; give a number of \
          nodes, such as --nodes 2"
     )]
@@ -276,6 +291,8 @@ impl Failure {
             | Failure::NothingToLendTo { .. }
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory
+            | Failure::TooManyHosts { .. }
+            | Failure::MoreHostsRequired { .. }
             | Failure::TooMuchMemory { .. }
             | Failure::Contradiction(_)
             | Failure::WithoutEffect(_)
@@ -284,6 +301,11 @@ impl Failure {
             _ => FAILED,
         }
     }
+}
+
+fn lines(absent: &[(String, String)]) -> String {
+    let lines: Vec<_> = absent.iter().map(|(host, why)| format!("  {host}: {why}")).collect();
+    lines.join("\n")
 }
 
 fn list(paths: &[PathBuf]) -> String {

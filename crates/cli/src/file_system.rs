@@ -34,9 +34,12 @@ use crate::mounting::ServedMount;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, Supervision};
 use crate::process::{self, ProcessId};
+use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{HostView, LimitsView, LostView, MetricsView, ServerView, StatusView};
+use crate::view::{
+    AbsentView, HostView, LimitsView, LostView, MetricsView, ServerView, StatusView,
+};
 
 mod answering;
 
@@ -52,8 +55,13 @@ pub struct Size {
     /// Of each node's memory, kept for metadata.
     pub head_room_bytes: u64,
     pub elasticity: Elasticity,
-    /// Where lenders and their nodes reach this file system; `None`: nowhere.
+    /// How many of the nodes are started here at first, where the others come from hosts that join;
+    /// `None`: as many as there are to be.
+    pub nodes_here: Option<u16>,
+    /// Where other hosts and their nodes reach this file system; `None`: nowhere.
     pub listen: Option<SocketAddr>,
+    /// Lenders may join there as well.
+    pub lenders: bool,
     /// Whoever reaches a node over a network may speak to it, and read along.
     pub trusts_network: bool,
     /// Where nodes run, in turn; none: on this machine.
@@ -89,6 +97,8 @@ pub struct FileSystem {
     limits: Option<LimitsView>,
     /// Where they are served, if they are.
     pub metrics: OnceLock<MetricsView>,
+    /// Of hosts that this process has reached, if it has.
+    pub roll: OnceLock<Roll>,
     server: Option<ServerView>,
     storage: Mutex<Option<Storage>>,
     /// Of the nodes, where there are any.
@@ -200,6 +210,7 @@ impl FileSystem {
             kind,
             limits: LimitsView::of(size),
             metrics: OnceLock::new(),
+            roll: OnceLock::new(),
             server: size.server.clone(),
             storage: Mutex::new(Some(storage)),
             doorkeeper,
@@ -281,7 +292,9 @@ impl FileSystem {
     /// Children of this process that are not the command's.
     pub fn node_processes(&self) -> Vec<ProcessId> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        storage.as_ref().map(Storage::processes).unwrap_or_default()
+        let processes = storage.as_ref().map(Storage::processes).unwrap_or_default();
+        let reaching = self.roll.get().map(Roll::processes).unwrap_or_default();
+        processes.into_iter().chain(reaching).collect()
     }
 
     /// Nodes whose processes ended by themselves.
@@ -353,7 +366,9 @@ impl FileSystem {
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
         let hosts = self.hosts().into_iter().map(HostView::from).collect();
-        Ok(StatusView { server, metrics, hosts, ..view })
+        let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
+        let absent_hosts = absent.into_iter().map(AbsentView::from).collect();
+        Ok(StatusView { server, metrics, hosts, absent_hosts, ..view })
     }
 
     /// Other hosts that have joined.

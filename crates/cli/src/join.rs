@@ -1,12 +1,14 @@
 //! A host that has joined a file system which runs elsewhere: its session there, what is kept of it here for
-//! the programs of this host, and the node that this host has in it.
+//! the programs of this host, and the node and the mount that this host has of it.
 
 mod home;
+mod host;
 mod member;
 mod relay;
 mod session;
 
-pub use home::Home;
+pub use home::{Home, JOINED};
+pub use host::{Host, node_wanted};
 pub use member::{Member, Seen};
 pub use relay::Relay;
 pub use session::{Reach, Session};

@@ -14,7 +14,7 @@ mod words;
 pub use channel::{Channel, ChannelError, ChannelKey};
 pub use host_words::{Entered, FromHost, ToHost};
 pub use hosts::{HostSeen, Hosts};
-pub use listening::{Listening, NodeLimits};
+pub use listening::{Listening, Terms};
 pub use offers::Offers;
 pub use sessions::Answers;
 pub use words::{

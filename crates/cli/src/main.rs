@@ -7,6 +7,7 @@
 //! whatever happens in between.
 
 mod admission;
+mod agents;
 mod arguments;
 mod around;
 mod change;
@@ -51,6 +52,8 @@ mod process;
 mod progress_view;
 mod remote_checks;
 mod reporting;
+mod roll;
+
 mod say;
 mod scarcity;
 mod settings;

@@ -8,6 +8,7 @@ use tidefs_control::forecast::Pace;
 use tidefs_model::ByteSize;
 use tidefs_valkey::HEAD_ROOM;
 
+use crate::agents::Wanted;
 use crate::arguments::{Network, StorageOptions};
 use crate::elasticity::NodeRange;
 use crate::failure::Failure;
@@ -23,13 +24,17 @@ use crate::without_effect::{self, Beside};
 /// The device that mounts are made with.
 pub const FUSE_DEVICE: &str = "/dev/fuse";
 
-/// Checks that the machine has what the options need.
-pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
+/// Checks that the machine has what the options need; answers also with the other hosts that are to join.
+pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)> {
     mounting()?;
     let mut elasticity = options.elasticity.clone();
-    let hosts = options.hosts.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
+    let wanted = Wanted::of(options)?;
+    let others = wanted.as_ref().map(|wanted| wanted.others.len() as u16);
+    let hosts = options.host_commands.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
     elasticity.several_hosts = !hosts.is_empty();
-    let nodes = options.nodes.or_else(|| one_on_each(&hosts));
+    // They come one after the other, so that there is one at first.
+    let with_others = others.map(|others| NodeRange { min: 1, max: others + 1 });
+    let nodes = options.nodes.or_else(|| one_on_each(&hosts)).or(with_others);
     let asks_for_nodes = elasticity.is_asked_for() || options.head_room.is_some();
     if nodes.is_none() && asks_for_nodes {
         return Err(Failure::NothingToScale.into());
@@ -37,18 +42,24 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     if let Some(address) = options.listen {
         listening(address, nodes)?;
     }
-    let each_bytes = each(options, nodes, &hosts)?.0;
+    if with_others.is_some() && options.nodes.is_none() {
+        elasticity.policy.get_or_insert_with(|| "static".to_owned());
+    }
+    let each_bytes = each(options, nodes, &hosts, wanted.as_ref())?.0;
+    let first_here = |nodes: NodeRange| others.map(|it| nodes.min.saturating_sub(it).max(1));
     let head_room_bytes = options.head_room.unwrap_or(HEAD_ROOM).0;
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;
-    elasticity.lenders_may_join = listen.is_some();
+    elasticity.lenders_may_join = listen.is_some() || wanted.is_some();
     let trusts_network = options.network == Network::Trusted;
     let mut size = Size {
         nodes,
         each_bytes,
         head_room_bytes,
         elasticity,
+        nodes_here: nodes.and_then(first_here),
         listen,
+        lenders: listen.is_some(),
         trusts_network,
         hosts,
         sealed,
@@ -59,9 +70,9 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
         let beside = Beside { nodes, nodes_of_hosts, listens: options.listen.is_some() };
         without_effect::check(&size.elasticity, beside).map_err(Failure::WithoutEffect)?;
         size.settings(nodes).map_err(Failure::Contradiction)?;
-        // Nobody knows how much lenders will bring.
+        // Nobody knows how much others will bring.
         let most = ByteSize(each_bytes.saturating_mul(u64::from(nodes.max)));
-        let most = listen.is_none().then_some(most);
+        let most = (listen.is_none() && wanted.is_none()).then_some(most);
         foresight::forecaster(&size.elasticity, nodes, most, Pace::default())?;
         // The manager's process may have another working directory.
         let workflow = size.elasticity.workflow.take();
@@ -70,7 +81,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<Size> {
     } else if options.server.is_some() {
         return Err(Failure::NothingToServe.into());
     }
-    Ok(size)
+    Ok((size, wanted))
 }
 
 /// Lenders and mounts call nodes by the address that is listened at.
@@ -87,13 +98,16 @@ fn each(
     options: &StorageOptions,
     nodes: Option<NodeRange>,
     hosts: &[HostEntry],
+    wanted: Option<&Wanted>,
 ) -> Result<ByteSize, Failure> {
     if !hosts.is_empty() {
         return options.node_memory.ok_or(Failure::HostsOfUnknownMemory);
     }
     // What may come later must fit as well.
     let most = nodes.map_or(1, |nodes| nodes.max);
-    Memory::of_this_machine().share(most, options.node_memory)
+    let others = wanted.map_or(0, |wanted| wanted.others.len() as u16);
+    let asked = wanted.and_then(|wanted| wanted.here_bytes).map(ByteSize).or(options.node_memory);
+    Memory::of_this_machine().share(most.saturating_sub(others).max(1), asked)
 }
 
 fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {
@@ -120,8 +134,8 @@ pub fn mounting() -> Result<(), Failure> {
 
 /// How hosts and lenders join a file system that runs; nothing where they may not.
 pub fn joining(size: &Size, paths: &Paths) -> Vec<String> {
-    let address = size.listen.and_then(|_| std::fs::read_to_string(paths.lend_address()).ok());
-    let Some(address) = address else { return Vec::new() };
+    let address = size.lenders.then(|| std::fs::read_to_string(paths.lend_address()).ok());
+    let Some(address) = address.flatten() else { return Vec::new() };
     let (join, lend) = (paths.join_secret(), paths.lend_secret());
     vec![
         format!("hosts join at {address} with the secret in {}", join.display()),
@@ -134,6 +148,9 @@ pub fn describe(size: &Size) -> String {
     match (&size.nodes, &size.server) {
         (None, _) => format!("{} of this process's memory", size.each()),
         (Some(nodes), None) => format!("{nodes} of {}", size.each()),
+        (Some(nodes), Some(server)) if size.nodes_here.is_some() => {
+            format!("{nodes}, {} for that of this host, on {}", size.each(), server.said)
+        }
         (Some(nodes), Some(server)) => format!("{nodes} of {} on {}", size.each(), server.said),
     }
 }

@@ -83,7 +83,7 @@ impl Settings {
     /// Without nodes, what is set of them does not matter; whether there are any may be set as well.
     fn leave_out_what_wants_nodes(&mut self, matches: &ArgMatches) -> bool {
         let Some(("run" | "up", given)) = matches.subcommand() else { return false };
-        if given.contains_id("nodes") || given.contains_id("hosts") {
+        if ["nodes", "hosts", "host_commands"].iter().any(|it| given.contains_id(it)) {
             return false;
         }
         let before = self.all.len();

@@ -3,5 +3,5 @@
 mod list;
 mod reach;
 
-pub use list::{ListError, SshHost, read};
+pub use list::{ListError, Listed, SshHost, read};
 pub use reach::{Said, on_each, program};

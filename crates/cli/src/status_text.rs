@@ -39,6 +39,9 @@ impl StatusView {
         for HostView { name, address, mounts } in &self.hosts {
             text.line(format!("host       {name} at {address}, mounts: {mounts}"));
         }
+        for absent in &self.absent_hosts {
+            text.line(format!("host       {absent}"));
+        }
         if let Some(limits) = self.limits.as_ref().filter(|_| self.nodes_may_change) {
             text.line(format!("limits     {limits}"));
         }
@@ -226,6 +229,7 @@ mod tests {
             lost_nodes: Vec::new(),
             metrics: None,
             hosts: Vec::new(),
+            absent_hosts: Vec::new(),
         }
     }
 

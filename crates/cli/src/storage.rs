@@ -21,7 +21,7 @@ use tidefs_valkey::{
 use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
-use crate::lending::{Answers, HostSeen, Listening, NodeLimits};
+use crate::lending::{Answers, HostSeen, Listening, Terms};
 use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision, Takeover};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
@@ -165,7 +165,7 @@ impl Storage {
             server: size.server.clone().context("no server for the nodes")?.path,
             directory: paths.nodes(),
             hosts,
-            nodes: range.min.into(),
+            nodes: size.nodes_here.unwrap_or(range.min).into(),
             node_memory: size.node_capacity(),
             head_room: ByteSize(size.head_room_bytes),
             secrets: Secrets::from_seed(&seeds[0]),
@@ -200,7 +200,8 @@ impl Storage {
         let mut answers = None;
         if let (Some(listening), Some(managed)) = (listening, &managed) {
             let head_room = ByteSize(size.head_room_bytes);
-            let limits = NodeLimits { nodes_max: range.max, head_room };
+            let (nodes_max, lenders) = (range.max, size.lenders);
+            let limits = Terms { nodes_max, head_room, lenders };
             answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;

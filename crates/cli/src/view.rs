@@ -56,6 +56,28 @@ pub struct StatusView {
     /// Other hosts that have joined with `tidefs join`.
     #[serde(default)]
     pub hosts: Vec<HostView>,
+    /// Hosts of the list that it was started with and that are not there.
+    #[serde(default)]
+    pub absent_hosts: Vec<AbsentView>,
+}
+
+/// A host that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsentView {
+    pub name: String,
+    pub why: String,
+}
+
+impl From<(String, String)> for AbsentView {
+    fn from((name, why): (String, String)) -> AbsentView {
+        AbsentView { name, why }
+    }
+}
+
+impl fmt::Display for AbsentView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not there: {}", self.name, self.why)
+    }
 }
 
 /// A host that has joined.
@@ -263,6 +285,7 @@ impl StatusView {
             lost_nodes: Vec::new(),
             metrics: None,
             hosts: Vec::new(),
+            absent_hosts: Vec::new(),
         }
     }
 

@@ -70,7 +70,9 @@ fn fixed_number(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect
     let option = of_growing(wishes).or(of_shrinking(wishes)).map(str::to_owned);
     let Some(option) = policy.or(workflow).or(option) else { return Ok(()) };
     let beside = match beside.nodes_of_hosts {
-        true => format!("with --hosts alone, which gives {nodes} nodes and no more"),
+        true => {
+            format!("with --hosts or --host-commands alone, which gives {nodes} nodes and no more")
+        }
         false => format!("with --nodes {nodes}, a fixed number"),
     };
     let (min, max) =
@@ -111,7 +113,7 @@ fn one_node(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect> {
         [("--move-rate", wishes.move_rate.is_some()), ("--placement", wishes.placement.is_some())];
     let Some((option, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
     let beside = match beside.nodes_of_hosts {
-        true => "with --hosts of one host, whose node holds everything",
+        true => "with --hosts or --host-commands of one host, whose node holds everything",
         false => "with --nodes 1, which holds everything",
     };
     let advice = format!("give more nodes, such as --nodes 2, or leave {option} out");
@@ -166,7 +168,7 @@ mod tests {
             panic!("run is another command");
         };
         let mut wishes = run.storage.elasticity;
-        wishes.several_hosts = run.storage.hosts.is_some();
+        wishes.several_hosts = run.storage.host_commands.is_some();
         let nodes = run.storage.nodes.unwrap_or(NodeRange { min: 2, max: 2 });
         let nodes_of_hosts = run.storage.nodes.is_none();
         let listens = run.storage.listen.is_some();
@@ -188,7 +190,7 @@ mod tests {
             ("--nodes 4 --quiet-period 3", "--quiet-period", "--nodes 4", "--nodes 4..8"),
             ("--nodes 4 --policy static --scale-out-by 9", "--scale-out-by", "--nodes 4", "4..8"),
             ("--nodes 4 --workflow w.json", "--workflow", "--nodes 4", "leave --workflow out"),
-            ("--hosts h --policy nso", "--policy nso", "--hosts", "--nodes 2..4"),
+            ("--host-commands h --policy nso", "--policy nso", "--host-commands", "--nodes 2..4"),
             (
                 "--nodes 1..4 --policy cso --scale-in-at 30",
                 "--scale-in-at",
@@ -244,7 +246,7 @@ mod tests {
             ("--nodes 2 --bandwidth-window 9", "--bandwidth-window", "--placement", "leave"),
             ("--nodes 2 --bandwidth-drop 9", "--bandwidth-drop", "--placement bandwidth", "leave"),
             (
-                "--hosts h --placement memory --bandwidth-drop 9",
+                "--host-commands h --placement memory --bandwidth-drop 9",
                 "--bandwidth-drop",
                 "memory",
                 "leave",
@@ -270,7 +272,7 @@ mod tests {
             "--nodes 1..4 --policy cso --scale-out-at 90 --observe-every 0.5",
             "--nodes 3 --observe-every 10",
             "--nodes 1 --listen 127.0.0.1:0 --own-share 0.5 --move-rate 1MiB",
-            "--hosts h --bandwidth-window 9 --bandwidth-drop 9",
+            "--host-commands h --bandwidth-window 9 --bandwidth-drop 9",
         ] {
             assert_eq!(judged(words), Ok(()), "{words}");
         }

@@ -68,7 +68,7 @@ pub use endpoint::{Account, Endpoint, Pass, Secret, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
 pub use function::HEAD_ROOM;
-pub use host::Host;
+pub use host::{Host, is_here};
 pub use lent::{Countersign, LentLine, LentNode, LentUsage, identity_at, proven_at};
 pub use mount_accounts::MountAccounts;
 pub use options::Options;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use crate::agents::{Agents, Wanted};
 use crate::arguments::serving::Serving;
 use crate::failure::FAILED;
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
-use crate::metrics::{Served, Wanted};
+use crate::metrics::{self, Served};
 use crate::monitor::Monitor;
 use crate::mount_point::MountPoint;
 use crate::preparation::warn_of_server;
@@ -28,9 +29,11 @@ pub const NAME: &str = "up";
 pub struct Order {
     pub base: PathBuf,
     pub size: Size,
+    /// That are to join.
+    pub hosts: Option<Wanted>,
     pub point: MountPoint,
     pub serving: Serving,
-    pub metrics: Option<Wanted>,
+    pub metrics: Option<metrics::Wanted>,
 }
 
 pub fn daemon() -> anyhow::Result<ExitCode> {
@@ -39,7 +42,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     scarcity::serve();
     privacy::guard();
     let signals = Signals::catch().context("cannot catch signals")?;
-    let Some((file_system, metrics)) = launch::report(start(&mut order))? else {
+    let Some((file_system, metrics, agents)) = launch::report(start(&mut order))? else {
         return Ok(ExitCode::from(FAILED));
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
@@ -50,14 +53,21 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
         true
     });
     monitor.finish();
-    match file_system.stop().is_empty() {
+    let remaining = file_system.stop();
+    drop(agents);
+    match remaining.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         false => Ok(ExitCode::from(FAILED)),
     }
 }
 
-fn start(order: &mut Order) -> anyhow::Result<(Arc<FileSystem>, Option<Served>)> {
-    let metrics = order.metrics.take().map(Wanted::bind).transpose()?;
+type Started = (Arc<FileSystem>, Option<Served>, Option<Agents>);
+
+fn start(order: &mut Order) -> anyhow::Result<Started> {
+    let metrics = order.metrics.take().map(metrics::Wanted::bind).transpose()?;
+    let goes_on = || Ok(());
+    let agents = order.hosts.take().map(|hosts| Agents::call(hosts, goes_on)).transpose()?;
+    agents.iter().try_for_each(|agents| agents.fit(&mut order.size))?;
     let instance = Base { path: order.base.clone() }.create(NAME, Kind::Up)?;
     launch::log_to(&instance.paths)?;
     warn_of_server(order.size.server.as_ref());
@@ -65,7 +75,10 @@ fn start(order: &mut Order) -> anyhow::Result<(Arc<FileSystem>, Option<Served>)>
     file_system.mount(order.point.clone(), order.serving)?;
     let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
-    Ok((file_system, metrics))
+    let settled = agents.map(|agents| {
+        agents.settle(&file_system, &order.size, &order.point, order.serving, goes_on)
+    });
+    Ok((file_system, metrics, settled.transpose()?))
 }
 
 /// Until a signal asks to stop, or `wanted` says no; it is asked every second.

@@ -28,7 +28,8 @@ pub fn doctor(options: &Doctor, state: Option<&Path>) -> anyhow::Result<ExitCode
 
 /// Of each host what it lacks or could do better, and a line for one that has all.
 fn of_hosts(list: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let hosts = remote_checks::all(&ssh::read(list)?);
+    let hosts: Vec<_> = ssh::read(list)?.into_iter().map(|it| it.host).collect();
+    let hosts = remote_checks::all(&hosts);
     if as_json {
         say::answer(serde_json::to_string_pretty(&hosts).context("cannot print JSON")?);
     } else {

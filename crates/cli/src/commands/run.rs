@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Rlimit;
 
+use crate::agents::Agents;
 use crate::arguments::Run;
 use crate::around::Staging;
 use crate::cleanup::{MARK, MOUNT, STATE};
@@ -28,6 +29,7 @@ use crate::signals::Signals;
 use crate::state::{Base, Kind};
 use crate::summary::Summary;
 use crate::supervise::{self, Order};
+use crate::view::AbsentView;
 
 pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let open_files = limits::raise_open_files();
@@ -36,7 +38,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     privacy::guard();
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
     let staging = Staging::check(&options.staging, options.quiet, &point.path)?;
-    let size = preparation::check(&options.storage)?;
+    let (mut size, hosts) = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
     options.report.as_deref().map_or(Ok(()), reporting::check)?;
     let base = Base::named(state)?;
@@ -45,14 +47,24 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch().context("cannot catch signals")?;
     supervise::adopt_orphans();
 
+    let goes_on = || uninterrupted(&signals);
+    let agents = hosts.map(|hosts| Agents::call(hosts, goes_on)).transpose()?;
+    agents.iter().try_for_each(|agents| agents.fit(&mut size))?;
     let instance = base.create(&name(), Kind::Run)?;
     let file_system = FileSystem::start(&size, instance)?;
     uninterrupted(&signals)?;
     file_system.mount(point.clone(), options.storage.serving)?;
     let metrics = metrics.map(|bound| file_system.serve(bound)).transpose()?;
     file_system.listen()?;
+    let serving = options.storage.serving;
+    let settle = |agents: Agents| agents.settle(&file_system, &size, &point, serving, goes_on);
+    let agents = agents.map(settle).transpose()?;
     uninterrupted(&signals)?;
     if !options.quiet {
+        agents
+            .iter()
+            .flat_map(|agents| agents.roll().absent())
+            .for_each(|it| say::note(AbsentView::from(it)));
         announce(&size, &point);
         preparation::joining(&size, &file_system.paths).into_iter().for_each(say::note);
         metrics.iter().for_each(|it| say::note(format!("metrics at {}", it.view)));
@@ -61,7 +73,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let before = Before { open_files, score };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
     metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
-    carry_out(options, &size, &file_system, &staging, &signals, before, monitor)
+    carry_out(options, &size, (&file_system, agents), &staging, &signals, before, monitor)
 }
 
 /// What this process has of its own that the command is not to have.
@@ -74,7 +86,7 @@ struct Before {
 fn carry_out(
     options: &Run,
     size: &Size,
-    file_system: &Arc<FileSystem>,
+    (file_system, agents): (&Arc<FileSystem>, Option<Agents>),
     staging: &Staging<'_>,
     signals: &Signals,
     before: Before,
@@ -94,6 +106,7 @@ fn carry_out(
     let lost = is_told.then(|| file_system.lost(mount)).flatten();
     let losses = file_system.losses(lost.as_ref());
     let remaining = file_system.stop();
+    drop(agents);
     remaining.iter().for_each(say::note);
     let status = match supervise::exit_status(outcome?) {
         // The command did what it should, and this did not.

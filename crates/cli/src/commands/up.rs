@@ -20,11 +20,11 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
         return Err(in_the_way(&paths.directory).into());
     }
     let point = MountPoint::check(&options.storage.mount, Missing::Make)?;
-    let size = preparation::check(&options.storage)?;
+    let (size, hosts) = preparation::check(&options.storage)?;
     preparation::warn_of_server(size.server.as_ref());
     let metrics = metrics::check(&options.storage.metrics)?;
     let serving = options.storage.serving;
-    let order = Order { base: base.path, size, point, serving, metrics };
+    let order = Order { base: base.path, size, hosts, point, serving, metrics };
     launch("daemon", verbose, &order, &paths.log())?;
     say::answer(format!(
         "{} mounted on {}",
@@ -32,10 +32,15 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
         order.point.path.display()
     ));
     preparation::joining(&order.size, &paths).into_iter().for_each(say::answer);
-    if order.metrics.is_some()
+    if (order.metrics.is_some() || order.hosts.is_some())
         && let Ok(Answer::Status(status)) = control::ask(&paths, &Request::Status)
     {
         status.metrics.iter().for_each(|it| say::answer(format!("metrics at {it}")));
+        status
+            .hosts
+            .iter()
+            .for_each(|it| say::answer(format!("host {} at {}", it.name, it.address)));
+        status.absent_hosts.iter().for_each(say::note);
     }
     say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
     Ok(())

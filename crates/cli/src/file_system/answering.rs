@@ -122,6 +122,14 @@ impl FileSystem {
         self.manager().map_or_else(nobody, |manager| manager.hope_for_room(node))
     }
 
+    /// Has so many nodes, and waits until it does.
+    pub fn scale(&self, nodes: u16) -> Result<(), Failure> {
+        match self.change_nodes(&Wish::Scale(nodes)) {
+            Answer::Refused(why) => Err(Failure::Refused(why)),
+            _ => Ok(()),
+        }
+    }
+
     fn change_nodes(&self, wish: &Wish) -> Answer {
         let Some(manager) = self.manager() else {
             return Answer::Refused(Failure::NodesAreFixed.to_string());

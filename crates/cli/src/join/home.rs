@@ -5,16 +5,16 @@ use crate::failure::Failure;
 use crate::lending::Entered;
 use crate::state::{Base, Instance, Kind, Paths};
 
-/// In its base, as `up` calls its own.
-const NAME: &str = "up";
+/// In its base, as `up` calls its own; an agent of a `run` is called as that is.
+pub const JOINED: &str = "up";
 
 /// Removed when it is dropped.
 pub struct Home(Option<Instance>);
 
 impl Home {
     /// Refused where another file system has its place.
-    pub fn make(base: &Base, entered: &Entered) -> Result<Home, Failure> {
-        let home = Home(Some(base.create(NAME, Kind::Host)?));
+    pub fn make(base: &Base, name: &str, entered: &Entered) -> Result<Home, Failure> {
+        let home = Home(Some(base.create(name, Kind::Host)?));
         let mut record = home.instance().read()?;
         record.nodes = entered.nodes.records();
         home.instance().write(&record)?;

@@ -53,18 +53,19 @@ pub enum Seen {
 }
 
 impl Member {
-    /// Offers a node that is wanted at once.
+    /// Offers a node that is wanted at once, or in reserve.
     pub fn begin(
         address: SocketAddr,
         secret: [u8; 32],
         server: PathBuf,
         memory: ByteSize,
+        is_reserve: bool,
     ) -> anyhow::Result<Member> {
         let life = Life::Gone;
         let (leaves, deaths, state, why) = (false, 0, None, None);
         let mut member =
             Member { address, secret, server, memory, life, leaves, deaths, state, why };
-        member.offer(false)?;
+        member.offer(is_reserve)?;
         Ok(member)
     }
 

@@ -27,6 +27,13 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// As an agent that nobody knows yet.
+    pub fn new(address: SocketAddr, secret: [u8; 32]) -> anyhow::Result<Reach> {
+        let mut agent = [0; 16];
+        getrandom::fill(&mut agent).context("no random numbers")?;
+        Ok(Reach { address, secret, agent: u128::from_ne_bytes(agent) })
+    }
+
     pub fn channel(&self) -> Result<Channel, ChannelError> {
         Channel::connect(self.address, Purpose::Join, &self.secret)
     }

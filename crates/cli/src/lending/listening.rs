@@ -20,12 +20,14 @@ use crate::state::Paths;
 
 pub struct Listening(TcpListener);
 
-/// What hosts that offer nodes have to know.
-pub struct NodeLimits {
+/// On which others join.
+pub struct Terms {
     /// As many of the own class as there may be.
     pub nodes_max: u16,
     /// Of a node's memory, what is kept for metadata.
     pub head_room: ByteSize,
+    /// Lenders may, and not only hosts.
+    pub lenders: bool,
 }
 
 impl Listening {
@@ -40,19 +42,22 @@ impl Listening {
         self,
         nodes: &LocalNodes,
         manager: &Arc<Supervision>,
-        limits: NodeLimits,
+        terms: Terms,
         paths: &Paths,
     ) -> anyhow::Result<Answers> {
-        let lend = draw(&paths.lend_secret()).context("cannot write the secret for lenders")?;
+        let Terms { nodes_max, head_room, lenders } = terms;
         let join = draw(&paths.join_secret()).context("cannot write the secret for hosts")?;
+        let mut secrets = vec![(Purpose::Join.name(), join)];
+        if lenders {
+            let lend = draw(&paths.lend_secret()).context("cannot write the secret for lenders")?;
+            secrets.push((Purpose::Lend.name(), lend));
+        }
         // The port that was chosen, where none was asked for.
         let address = self.0.local_addr().context("no address for lenders")?;
         fs::write(paths.lend_address(), address.to_string()).context("cannot write the address")?;
         let (nodes, manager) = (nodes.clone(), Arc::clone(manager));
         let (offers, growing) = (nodes.offers().clone(), Mutex::default());
-        let secrets =
-            PeerSecrets::new(&[(Purpose::Lend.name(), lend), (Purpose::Join.name(), join)]);
-        let NodeLimits { nodes_max, head_room } = limits;
+        let secrets = PeerSecrets::new(&secrets);
         let answers = Answers::default();
         let told = answers.clone();
         Service { nodes, manager, offers, secrets, nodes_max, head_room, answers, growing }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use tidefs_model::ByteSize;
 
 use crate::failure::Failure;
@@ -10,8 +11,23 @@ use crate::failure::Failure;
 const HOSTS_MOST: usize = 1_024;
 
 /// A host as `ssh` is told: a name that its configuration may know, with a user where one was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SshHost(pub String);
+
+impl SshHost {
+    /// Without the user.
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('@').map_or(&self.0, |(_, name)| name)
+    }
+}
+
+/// A host of a list, and what the list says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub host: SshHost,
+    /// Of a node there.
+    pub memory: Option<ByteSize>,
+}
 
 /// What is wrong with a list, and in which line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,34 +50,36 @@ pub enum ListError {
 
 /// # Errors
 /// When the file cannot be read or says something else.
-pub fn read(path: &Path) -> Result<Vec<SshHost>, Failure> {
+pub fn read(path: &Path) -> Result<Vec<Listed>, Failure> {
     let path = || path.to_owned();
     let text = std::fs::read_to_string(path())
         .map_err(|cause| Failure::HostsUnreadable { path: path(), cause })?;
     parse(&text).map_err(|cause| Failure::SshHostsWrong { path: path(), cause })
 }
 
-fn parse(text: &str) -> Result<Vec<SshHost>, ListError> {
-    let mut hosts = Vec::new();
+fn parse(text: &str) -> Result<Vec<Listed>, ListError> {
+    let mut hosts: Vec<Listed> = Vec::new();
     for (at, text) in text.lines().enumerate() {
         let line = at + 1;
         let mut words = text.split('#').next().unwrap_or_default().split_whitespace();
         let Some(name) = words.next() else { continue };
-        if let Some(word) = words.find(|word| !is_known(word)) {
-            return Err(ListError::Word { line, word: word.to_owned() });
+        let mut memory = None;
+        for word in words {
+            let known = said(word);
+            memory = known.ok_or(ListError::Word { line, word: word.to_owned() })?.or(memory);
         }
         for word in spread(name, line)? {
             if !is_host(&word) {
                 return Err(ListError::Host { line, word });
             }
             let host = SshHost(word);
-            if hosts.contains(&host) {
+            if hosts.iter().any(|it| it.host == host) {
                 return Err(ListError::Twice { line, word: host.0 });
             }
             if hosts.len() == HOSTS_MOST {
                 return Err(ListError::TooMany { line });
             }
-            hosts.push(host);
+            hosts.push(Listed { host, memory });
         }
     }
     if hosts.is_empty() { Err(ListError::Empty) } else { Ok(hosts) }
@@ -73,11 +91,12 @@ fn is_host(word: &str) -> bool {
     !word.starts_with(['-', '@']) && !word.ends_with('@') && word.chars().all(is_plain)
 }
 
-fn is_known(word: &str) -> bool {
-    match word.split_once('=') {
-        Some(("slots", slots)) => slots.parse::<u32>().is_ok_and(|slots| slots > 0),
-        Some(("memory", size)) => size.parse::<ByteSize>().is_ok_and(|size| size.0 > 0),
-        _ => false,
+/// The memory that a word behind a host gives it; `None` where it says nothing known. Slots are for MPI.
+fn said(word: &str) -> Option<Option<ByteSize>> {
+    match word.split_once('=')? {
+        ("slots", slots) => slots.parse::<u32>().ok().filter(|slots| *slots > 0).map(|_| None),
+        ("memory", size) => size.parse::<ByteSize>().ok().filter(|size| size.0 > 0).map(Some),
+        _ => None,
     }
 }
 
@@ -119,7 +138,10 @@ mod tests {
     fn hosts_are_read_as_mpi_users_and_schedulers_write_them() {
         let text =
             "# ours\n\nhead\nme@login slots=4 memory=8GiB # big\nn[09-11,20]\nr[1-2]c[1-2].x\n";
-        let hosts: Vec<_> = parse(text).unwrap().into_iter().map(|host| host.0).collect();
+        let listed = parse(text).unwrap();
+        assert_eq!((listed[0].memory, listed[1].memory), (None, Some(ByteSize::gib(8))));
+        assert_eq!((listed[0].host.name(), listed[1].host.name()), ("head", "login"));
+        let hosts: Vec<_> = listed.into_iter().map(|it| it.host.0).collect();
         let expected = [
             "head", "me@login", "n09", "n10", "n11", "n20", "r1c1.x", "r1c2.x", "r2c1.x", "r2c2.x",
         ];

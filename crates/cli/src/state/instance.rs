@@ -63,6 +63,11 @@ impl Paths {
         self.directory.join("lend-address")
     }
 
+    /// What was said on hosts that this one has reached.
+    pub fn host_logs(&self) -> PathBuf {
+        self.directory.join("hosts")
+    }
+
     /// With what stripes are sealed.
     pub fn stripe_key(&self) -> PathBuf {
         self.directory.join("stripe-key")

@@ -1,8 +1,10 @@
 //! Hosts that are reached by a program that stands in for `ssh`: it says what that says, and runs what it is
-//! told to on this machine.
+//! told to on this machine. Hosts with an `sshd` of their own are in `trust/over_ssh.py`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::world::World;
@@ -17,17 +19,24 @@ case $host in
   bare) echo "sh: 1: tidefs: not found" >&2; exit 127 ;;
   old) echo '{"version": "0.0.1", "format": 1}'; echo '[]' ;;
   slow) sleep 2; echo "no route" >&2; exit 255 ;;
+  stuck) touch "${0%/*}/called"; exec sleep 600 ;;
 esac
 "#;
 
-#[test]
-fn each_host_of_a_list_is_checked_and_what_it_lacks_is_named() {
-    let Some(world) = World::new() else { return };
+/// The program, and where a list may be written.
+fn stand_in(world: &World) -> (PathBuf, PathBuf) {
     let work = world.work();
     let (ssh, hosts, link) = (work.join("ssh"), work.join("hosts"), work.join("tidefs"));
     fs::write(&ssh, SSH).unwrap();
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::symlink(world.binary(), &link).unwrap();
+    (ssh, hosts)
+}
+
+#[test]
+fn each_host_of_a_list_is_checked_and_what_it_lacks_is_named() {
+    let Some(world) = World::new() else { return };
+    let (ssh, hosts) = stand_in(&world);
     fs::write(&hosts, "n[01-02] slots=4\nmoved\nbare # of tidefs\nold\nslow\nme@slow\n").unwrap();
     let doctor = |extra: &[&str]| {
         let mut command = world.tidefs(["doctor", "--hosts"]);
@@ -61,5 +70,64 @@ fn each_host_of_a_list_is_checked_and_what_it_lacks_is_named() {
     let ran = world.start(&mut command).end().ended_with(1);
     assert!(ran.stdout.contains("TIDEFS_SSH"), "{}", ran.stdout);
     world.shell("rm ssh hosts tidefs").succeeded();
+    world.is_as_before();
+}
+
+#[test]
+fn a_run_names_the_hosts_that_it_cannot_have_and_starts_nothing() {
+    let Some(world) = World::new() else { return };
+    world.has_server();
+    let (ssh, hosts) = stand_in(&world);
+    let run = |options: &[&str]| -> Command {
+        let mut command = world.tidefs(["run", "--hosts"]);
+        command.arg(&hosts).args(options).args(["--", "touch", "ran"]).env("TIDEFS_SSH", &ssh);
+        command
+    };
+    let refused = |options: &[&str], status, says: &[&str]| {
+        world.start(&mut run(options)).end().refused(status, says);
+    };
+    fs::write(&hosts, "localhost\nmoved\nbare\nslow\n").unwrap();
+    let each =
+        ["moved: no connection: Host key verification failed.", "bare: tidefs is not", "slow: "];
+    let all = ["1 of 4 hosts are there, and 4 have to be", "--hosts-required 1"];
+    refused(&[], 1, &[&each[..], &all].concat());
+    refused(&["--hosts-required", "2"], 1, &["1 of 4 hosts are there, and 2 have to be"]);
+    refused(&["--hosts-required", "5"], 2, &["more than the 4 hosts that there are"]);
+    refused(&["--host-commands", "hosts"], 2, &["cannot be used with"]);
+    // What answers in place of an agent, and this host by another name.
+    fs::write(&hosts, "old\nn01\n").unwrap();
+    refused(&[], 1, &["old: its agent ended", "n01: it is this host, under another name"]);
+    fs::write(&hosts, "h1 10.0.0.1 nsenter\n").unwrap();
+    refused(&[], 1, &["line 1", "slots=N"]);
+    fs::write(&hosts, "n01\n").unwrap();
+    let mut command = run(&[]);
+    world.start(command.env("TIDEFS_SSH", "/nowhere/ssh")).end().refused(1, &["TIDEFS_SSH"]);
+
+    // Without those that are not there it is as on one host.
+    fs::write(&hosts, "moved\n").unwrap();
+    let mut command = run(&["--hosts-required", "1", "--node-memory", "64MiB"]);
+    let ran = world.start(&mut command).end().succeeded();
+    assert!(ran.stderr.contains("moved is not there: no connection"), "{}", ran.stderr);
+    world.shell("rm ran ssh hosts tidefs").succeeded();
+    world.is_as_before();
+}
+
+#[test]
+fn whoever_waits_for_hosts_can_be_stopped() {
+    let Some(world) = World::new() else { return };
+    world.has_server();
+    let (ssh, hosts) = stand_in(&world);
+    fs::write(&hosts, "stuck\n").unwrap();
+    let mut command = world.tidefs(["run", "--hosts"]);
+    command.arg(&hosts).args(["--", "touch", "ran"]).env("TIDEFS_SSH", &ssh);
+    let running = world.start(&mut command);
+    let begun = Instant::now();
+    while !world.work().join("called").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody is called");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.send(rustix::process::Signal::INT);
+    running.end().ended_with(130);
+    world.shell("rm called ssh hosts tidefs").succeeded();
     world.is_as_before();
 }

@@ -1,0 +1,21 @@
+//! Which other hosts `run` and `up` have join, and how many of them there must be.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::number::within;
+
+#[derive(Clone, Debug, Args)]
+pub struct Hosts {
+    /// Hosts of which each has a node and a mount at the same path, this one among them or beside them;
+    /// others are reached by ssh: one a line, HOST, USER@HOST or a range such as n[01-16], and behind it
+    /// memory=SIZE for its node; TIDEFS_SSH names another program than ssh
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+
+    /// Start when at least so many hosts are there, this one counted, and leave the others out
+    /// [default: all]
+    #[arg(long, value_name = "N", requires = "hosts", value_parser = within(1..=u16::MAX))]
+    pub hosts_required: Option<u16>,
+}

@@ -1,0 +1,233 @@
+//! This host while it belongs to a file system that runs elsewhere: its session, node and mount, in the order
+//! in which they come and go.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tidefs_model::ByteSize;
+use tidefs_valkey::NODE_MEMORY_MIN;
+
+use super::{Home, Member, Reach, Relay, Seen, Session};
+use crate::arguments::serving::Serving;
+use crate::failure::Failure;
+use crate::lend::Ended;
+use crate::memory::Memory;
+use crate::mount_point::MountPoint;
+use crate::mounting::ServedMount;
+use crate::signals::Signals;
+use crate::state::{Base, Paths};
+use crate::storage::{Storage, choose_server};
+use crate::view::ServerView;
+use crate::{preparation, say};
+
+/// Between two looks at what was started.
+const LOOK: Duration = Duration::from_millis(250);
+/// The same while the node is being emptied.
+const QUICK_LOOK: Duration = Duration::from_millis(20);
+
+/// What a node offers here, and the server that it runs.
+pub fn node_wanted(memory: Option<ByteSize>) -> anyhow::Result<(ByteSize, ServerView)> {
+    let memory = Memory::of_this_machine().share(1, memory)?;
+    let server = ServerView::from(choose_server(None)?);
+    preparation::warn_of_server(Some(&server));
+    Ok((memory, server))
+}
+
+/// What a look found.
+enum Look {
+    GoesOn,
+    Left,
+    Over(Ended),
+}
+
+/// This host while it belongs to the file system.
+pub struct Host {
+    reach: Reach,
+    session: Session,
+    // In this order: what was started has ended before the directory goes.
+    member: Option<Member>,
+    mount: Arc<Mutex<Option<ServedMount>>>,
+    /// While the mount is being taken away.
+    unmounting: Option<JoinHandle<anyhow::Result<()>>>,
+    /// What it could not store; the node is emptied all the same.
+    unstored: anyhow::Result<()>,
+    head_room: ByteSize,
+    home: Home,
+}
+
+impl Host {
+    /// Enters the file system; what is kept of it here has this name in the base.
+    pub fn begin(reach: Reach, base: &Base, name: &str) -> anyhow::Result<Host> {
+        let (channel, entered) = reach.enter()?;
+        let head_room = ByteSize(entered.head_room_bytes);
+        let home = Home::make(base, name, &entered)?;
+        let session = Session::keep(reach.clone(), home.paths(), channel, entered)?;
+        let mount = Arc::new(Mutex::new(None));
+        Relay::serve(reach.clone(), home.paths(), Arc::clone(&mount))?;
+        Ok(Host {
+            reach,
+            session,
+            member: None,
+            mount,
+            unmounting: None,
+            unstored: Ok(()),
+            head_room,
+            home,
+        })
+    }
+
+    fn paths(&self) -> &Paths {
+        self.home.paths()
+    }
+
+    /// Where programs of this host find the file system.
+    pub fn directory(&self) -> &Path {
+        &self.paths().directory
+    }
+
+    /// Offers a node: for now, or for when the file system grows.
+    pub fn offer(
+        &mut self,
+        memory: ByteSize,
+        server: &ServerView,
+        is_reserve: bool,
+    ) -> anyhow::Result<()> {
+        let holds = ByteSize(memory.0.saturating_sub(self.head_room.0));
+        if holds < NODE_MEMORY_MIN {
+            let head_room = self.head_room;
+            let least = ByteSize(NODE_MEMORY_MIN.0 + head_room.0);
+            return Err(Failure::NodeTooSmall { memory, head_room, least }.into());
+        }
+        let Reach { address, secret, .. } = self.reach;
+        let member = Member::begin(address, secret, server.path.clone(), holds, is_reserve)?;
+        self.session.set_own(member.node())?;
+        self.member = Some(member);
+        Ok(())
+    }
+
+    pub fn mount(&mut self, point: MountPoint, serving: Serving) -> anyhow::Result<()> {
+        let storage = Storage::join(self.paths())?;
+        let mount = ServedMount::begin(&storage, point, self.paths(), serving)?;
+        *self.mount.lock().unwrap_or_else(PoisonError::into_inner) = Some(mount);
+        Ok(())
+    }
+
+    /// Until a signal comes, or the file system has gone. Where it `is_over` when a signal comes, nothing is
+    /// given back.
+    pub fn serve(mut self, signals: &Signals, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
+        let mut leaving = false;
+        let mut beat = Instant::now();
+        loop {
+            let wait = if leaving { QUICK_LOOK } else { LOOK };
+            if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
+                if is_over() {
+                    self.end_now();
+                    return Ok(());
+                }
+                if leaving {
+                    self.end_now();
+                    return Err(Failure::EndedEarly.into());
+                }
+                leaving = true;
+                say::note(
+                    "leaving the file system; once more ends at once, and what only lies here is lost",
+                );
+                self.unmount();
+            }
+            if let Some(ended) = self.session.ended() {
+                return self.over(ended);
+            }
+            if beat.elapsed() >= LOOK {
+                beat = Instant::now();
+                self.home.beat();
+                self.drop_a_mount_that_was_taken_away();
+            }
+            match self.look(leaving)? {
+                Look::GoesOn => {}
+                Look::Left => return std::mem::replace(&mut self.unstored, Ok(())),
+                Look::Over(ended) => return self.over(ended),
+            }
+        }
+    }
+
+    fn look(&mut self, leaving: bool) -> anyhow::Result<Look> {
+        // What the mount has not stored yet may go to this host's own node.
+        if leaving && self.is_unmounted() {
+            match &mut self.member {
+                Some(member) => member.leave(),
+                None => return Ok(Look::Left),
+            }
+        }
+        let Some(member) = &mut self.member else { return Ok(Look::GoesOn) };
+        let seen = member.look()?;
+        let node = member.node();
+        Ok(match seen {
+            Seen::AsBefore => Look::GoesOn,
+            Seen::Changed => self.session.set_own(node).map(|()| Look::GoesOn)?,
+            Seen::Left => {
+                say::note("nothing of the file system lies here any more");
+                Look::Left
+            }
+            Seen::Over(ended) => Look::Over(ended),
+        })
+    }
+
+    /// Nobody waits here: the node has to be kept meanwhile.
+    fn unmount(&mut self) {
+        let mount = self.mount.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.unmounting = mount.map(|mount| std::thread::spawn(|| mount.end()));
+    }
+
+    fn is_unmounted(&mut self) -> bool {
+        if self.unmounting.as_ref().is_some_and(|it| !it.is_finished()) {
+            return false;
+        }
+        if let Some(Ok(Err(error))) = self.unmounting.take().map(JoinHandle::join) {
+            say::note(format!("{error:#}"));
+            self.unstored = Err(error);
+        }
+        true
+    }
+
+    fn drop_a_mount_that_was_taken_away(&mut self) {
+        let mut mount = self.mount.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = mount.take_if(|mount| mount.is_over())
+            && let Err(error) = mount.end()
+        {
+            tracing::warn!("the mount of this host: {error:#}");
+        }
+    }
+
+    /// The file system is not there any more.
+    fn over(&mut self, ended: Ended) -> anyhow::Result<()> {
+        self.end_now();
+        let address = self.reach.address;
+        match ended {
+            Ended::Closed | Ended::NodeDied => {
+                say::note("the file system has ended, and what belonged to it here");
+                Ok(())
+            }
+            Ended::Free(Some(why)) => Err(Failure::NotLetIn { address, why }.into()),
+            Ended::Free(None) | Ended::Broken | Ended::OutOfTouch => {
+                Err(Failure::HostCutOff { address }.into())
+            }
+        }
+    }
+
+    /// What is not stored is given up.
+    fn end_now(&mut self) {
+        if let Some(mount) = self.mount.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            mount.give_up();
+            drop(mount.end());
+        }
+        self.member = None;
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.end_now();
+    }
+}

@@ -1,0 +1,236 @@
+#!/usr/bin/python3
+"""One command over SSH on hosts that share nothing: each has a root, processes, a network and an `sshd` of its own.
+
+`run` and `up` have the hosts of a list join with a node and a mount at one path, and leave nothing on any of them,
+also when they are killed.  Hosts that do not answer, show another key, lack the program or have another one are
+named, and left out or in the way, as is asked for; a start that half failed is undone.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from islands import Island, Sea, until
+from joined import PLACE, left
+from sshd import Shells, put
+
+MOUNT = "/mnt/tide"
+HOSTS = "/home/user/hosts"
+FILE_BYTES = 24 << 20
+# Between the end of a command and nothing left of it anywhere, with a processor or two for all hosts.
+GONE_SECONDS = 10
+OTHER = """#!/bin/sh
+echo '{"hello": {"version": "0.0.9", "host": "odd", "machine": "m", "caller": null}}'
+cat > /dev/null
+"""
+
+
+class Trial:
+    def __init__(self, sea: Sea):
+        self.sea = sea
+        self.owner, *self.others = self.all = [sea.island(number) for number in range(1, 4)]
+        self.odd = sea.island(4)
+        self.shells = Shells(self.owner)
+        for host in [*self.others, self.odd]:
+            self.shells.serve(host, sea.scratch / f"sshd-{host.name}.log")
+        lines = [f"{self.owner.name} memory=192MiB", *(f"{host.name} slots=2 memory=128MiB" for host in self.others)]
+        put(self.owner, HOSTS, "\n".join(lines) + "\n")
+
+    def run(self, script: str, *options: str) -> subprocess.Popen:
+        """`tidefs run` with a script, which begins and ends when it is told to."""
+        words = ["tidefs", "run", "--hosts", HOSTS, "--mount", MOUNT, *options, "--", "sh", "-c", script]
+        self.log = self.sea.scratch / f"run-{time.monotonic_ns()}.log"
+        return self.owner.start(self.log, *words)
+
+    def refused(self, *options: str) -> str:
+        """What a run says that does not start; nothing is left of it."""
+        done = self.owner.run("tidefs", "run", "--hosts", HOSTS, "--mount", MOUNT, *options, "--", "touch", "/home/user/ran")
+        if done.returncode == 0 or self.owner.run("test", "-e", "/home/user/ran").returncode == 0:
+            raise AssertionError(f"it ran: {done}")
+        self.nothing_is_left([self.owner, *self.others, self.odd])
+        return done.stderr
+
+    def nothing_is_left(self, hosts: list[Island]) -> float:
+        begun = time.monotonic()
+
+        def remains() -> dict[str, str]:
+            return {host.name: kept for host in hosts if (kept := left(host))}
+
+        until(f"nothing is left: {remains()}", lambda: not remains(), GONE_SECONDS)
+        return time.monotonic() - begun
+
+    def has_begun(self, running: subprocess.Popen) -> None:
+        def there() -> bool:
+            if running.poll() is not None:
+                raise AssertionError(f"it ended: {self.log.read_text()}")
+            return self.owner.run("test", "-e", f"{MOUNT}/begun").returncode == 0
+
+        until("it has begun", there)
+
+    def status(self) -> dict:
+        return json.loads(self.owner.call("tidefs", "status", "--json"))
+
+
+WAITS = 'touch "$TIDEFS_MOUNT/begun"; until test -e "$TIDEFS_MOUNT/go"; do sleep 0.05; done; exit 7'
+
+
+def shares(trial: Trial) -> None:
+    """What one writes all others read, at the same path, and all hold part of it; then nothing is left."""
+    began = time.monotonic()
+    running = trial.run(WAITS)
+    trial.has_begun(running)
+    print(f"over_ssh: the command began on {len(trial.all)} hosts after {time.monotonic() - began:.1f} s")
+    seen = trial.status()
+    if sorted(host["name"] for host in seen["hosts"]) != [host.name for host in trial.others]:
+        raise AssertionError(f"the hosts are {seen['hosts']}")
+    if seen["absent_hosts"] or any(host["mounts"] != 1 for host in seen["hosts"]):
+        raise AssertionError(f"the hosts are {seen}")
+    is_on_no_command_line(trial)
+    for writer in trial.all:
+        content = os.urandom(FILE_BYTES)
+        subprocess.run(writer.words("sh", "-c", f"cat > {MOUNT}/{writer.name}"), input=content, check=True, timeout=60)
+        for reader in trial.all:
+            read = reader.call("sha256sum", f"{MOUNT}/{writer.name}").split()[0]
+            if read != hashlib.sha256(content).hexdigest():
+                raise AssertionError(f"{reader.name} reads something else than {writer.name} wrote")
+    nodes = trial.status()["nodes"]
+    capacities = sorted(node["memory_capacity_bytes"] >> 20 for node in nodes)
+    if capacities != [120, 120, 184] or any(node["memory_used_bytes"] < FILE_BYTES // 2 for node in nodes):
+        raise AssertionError(f"the nodes are {nodes}")
+    trial.others[-1].call("tidefs", "fsck")
+    trial.others[-1].call("touch", f"{MOUNT}/go")
+    ended = running.wait(timeout=60)
+    if ended != 7:
+        raise AssertionError(f"it ended with {ended}: {trial.log.read_text()}")
+    print(f"over_ssh: nothing was left {trial.nothing_is_left(trial.all):.1f} s after it had ended")
+
+
+def is_on_no_command_line(trial: Trial) -> None:
+    secret = trial.owner.sh(f"cat {PLACE}/run-*/join-secret").strip()
+    for entry in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                if secret.encode() in (entry / name).read_bytes():
+                    raise AssertionError(f"the secret is in {entry / name}: {(entry / 'cmdline').read_bytes()}")
+
+
+def dies(trial: Trial) -> None:
+    """Whoever started it is killed, and everything that it started elsewhere ends."""
+    running = trial.run(WAITS)
+    trial.has_begun(running)
+    (starter,) = [pid for pid in trial.owner.pids("tidefs") if b"\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(starter, signal.SIGKILL)
+    running.wait(timeout=60)
+    print(f"over_ssh: a killed run left nothing on others after {trial.nothing_is_left(trial.others):.1f} s")
+    trial.owner.call("tidefs", "list")
+    trial.nothing_is_left([trial.owner])
+
+
+def stays(trial: Trial) -> None:
+    """`up` keeps its agents until `down`."""
+    trial.owner.call("tidefs", "up", "--hosts", HOSTS, "--mount", MOUNT)
+    seen = trial.status()
+    if len(seen["hosts"]) != len(trial.others) or len(seen["nodes"]) != len(trial.all):
+        raise AssertionError(f"up has {seen}")
+    content = os.urandom(FILE_BYTES)
+    subprocess.run(trial.others[0].words("sh", "-c", f"cat > {MOUNT}/file"), input=content, check=True, timeout=60)
+    hangs_up(trial, trial.others[0])
+    if trial.owner.sh(f"sha256sum < {MOUNT}/file").split()[0] != hashlib.sha256(content).hexdigest():
+        raise AssertionError("what a host held is lost with its connection")
+    trial.owner.call("tidefs", "down")
+    trial.nothing_is_left(trial.all)
+
+
+def hangs_up(trial: Trial, host: Island) -> None:
+    """The connection of a host ends: it gives back what it holds, and is not there any more."""
+    (connection,) = [
+        pid
+        for pid in trial.owner.pids("ssh")
+        if host.name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+    os.kill(connection, signal.SIGKILL)
+    trial.nothing_is_left([host])
+    absent = [it["name"] for it in until("it is missed", lambda: trial.status()["absent_hosts"])]
+    if absent != [host.name] or trial.status()["lost_nodes"]:
+        raise AssertionError(f"a host whose connection ended is {trial.status()}")
+
+
+def is_named(trial: Trial) -> None:
+    """Hosts that are not there, each with its reason; some may be left out."""
+    owner, odd = trial.owner, trial.odd
+    list_before = owner.sh(f"cat {HOSTS}")
+    trial.shells.knows("moved", odd, trial.shells.public)
+    owner.sh("printf 'Host gone\\n  HostName 10.77.0.99\\n  ConnectTimeout 2\\n' >> /root/.ssh/config")
+    odd.sh("umount /opt/tidefs && rm /opt/tidefs")
+    put(owner, HOSTS, f"{list_before}moved\ngone\n{odd.name}\n")
+    said = trial.refused()
+    for words in (
+        "3 of 6 hosts are there",
+        "--hosts-required 3",
+        "moved: it shows another host key",
+        "gone: no connection: ssh: connect to host 10.77.0.99",
+        f"{odd.name}: tidefs is not in the search path there",
+    ):
+        if words not in said:
+            raise AssertionError(f"no {words!r} in {said}")
+    put(odd, "/opt/tidefs", OTHER)
+    odd.sh("chmod +x /opt/tidefs")
+    put(owner, HOSTS, f"{list_before}{odd.name}\n")
+    said = trial.refused()
+    if f"{odd.name}: tidefs 0.0.9 is there" not in said:
+        raise AssertionError(f"another version is not named: {said}")
+    running = trial.run(WAITS, "--hosts-required", "3")
+    trial.has_begun(running)
+    seen = trial.status()
+    absent = [host["name"] for host in seen["absent_hosts"]]
+    if absent != [odd.name] or len(seen["nodes"]) != len(trial.all):
+        raise AssertionError(f"left out: {seen}")
+    owner.call("touch", f"{MOUNT}/go")
+    running.wait(timeout=60)
+    if f"{odd.name} is not there" not in trial.log.read_text():
+        raise AssertionError(f"nobody is told who was left out: {trial.log.read_text()}")
+    put(owner, HOSTS, list_before)
+
+
+def is_undone(trial: Trial) -> None:
+    """One of the hosts cannot have the mount."""
+    last = trial.others[-1]
+    last.sh(f"mkdir -p {MOUNT} && touch {MOUNT}/mine")
+    said = trial.refused()
+    if f"{last.name}: {MOUNT} is not empty" not in said:
+        raise AssertionError(f"it is not said who has no room for a mount: {said}")
+    last.sh(f"rm -r {MOUNT}")
+
+
+def check(tidefs: Path) -> None:
+    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
+    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+        trial = Trial(sea)
+        try:
+            for part in (shares, dies, stays, is_undone, is_named):
+                part(trial)
+        except BaseException:
+            for log in sea.scratch.glob("*.log"):
+                print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
+            raise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tidefs", type=Path, required=True)
+    if os.geteuid() != 0:
+        sys.exit("over_ssh: hosts with roots and networks of their own need root")
+    begun = time.monotonic()
+    check(parser.parse_args().tidefs)
+    print(f"over_ssh: hosts came and went by one command, and those that did not were named, in {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
