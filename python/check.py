@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PLUGIN = HERE / "snakemake-storage-plugin-tidefs"
 # Tests that want more than fsspec.
-ECOSYSTEM = ["test_ecosystem.py", "test_parsl.py"]
+ECOSYSTEM = ["test_ecosystem.py", "test_hdf5.py", "test_parsl.py"]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 # No test waits for longer than its own deadlines; what hangs is ended.
 LIMIT_SECONDS = 600
