@@ -6,12 +6,12 @@ use std::time::Duration;
 use tidefs_model::{NodeClass, NodeId, Time};
 
 use crate::bandwidth::Shift;
+use crate::capacity::Capacity;
 use crate::decision::{Cause, Hold, Verdict};
 use crate::forecast::Advice;
 use crate::in_vain::InVain;
 use crate::observation::{Node, Observation, percent};
 use crate::own_share::OwnShare;
-use crate::planner::Capacity;
 use crate::policy::{ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
 use crate::settings::{Settings, Spreading};

@@ -6,8 +6,8 @@ use tidefs_model::{NodeId, Time};
 
 use crate::inventory::Inventory;
 use crate::observation::Observation;
+use crate::phase::Phase;
 use crate::planner::Step;
-use crate::reconfiguration::Phase;
 use crate::record::{Kind, Record};
 use crate::request::{Refused, Request};
 

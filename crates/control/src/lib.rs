@@ -4,6 +4,7 @@
 //! when is told to it. What decides here therefore decides the same in a simulation.
 
 mod bandwidth;
+mod capacity;
 mod check;
 mod controller;
 mod decide;
@@ -15,6 +16,7 @@ mod inventory;
 mod names;
 mod observation;
 mod own_share;
+mod phase;
 mod planner;
 mod policy;
 mod reconfiguration;
@@ -28,6 +30,7 @@ pub mod workflow;
 pub mod yielding;
 
 pub use bandwidth::{Bandwidths, Shift, Watch};
+pub use capacity::Capacity;
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth, Recovery};
 pub use decide::{May, Quiet, Silence, Situation, Uneven, decide};
@@ -39,12 +42,13 @@ pub use in_vain::InVain;
 pub use inventory::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory};
 pub use observation::{Node, NodeState, Observation};
 pub use own_share::{ByClass, OwnShare, ParseOwnShareError};
+pub use phase::Phase;
 pub use planner::{
-    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Course, DataShare, Move, Plan, Reason, Refusal,
-    Step, Within, class_of, data_shares, node_of, plan, plan_for, plan_on, whole_shares,
+    AimedPlan, Aims, BANDWIDTH_UNKNOWN, Course, DataShare, Move, Plan, Reason, Refusal, Step,
+    Within, class_of, data_shares, node_of, plan, plan_for, plan_on, whole_shares,
 };
 pub use policy::{Basis, ParsePolicyError, Policy, ScaleIn, ScaleOut};
-pub use reconfiguration::{Phase, Reconfiguration};
+pub use reconfiguration::Reconfiguration;
 pub use record::{Kind, Record, RecordError};
 pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};

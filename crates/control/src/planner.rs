@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition};
 
-pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Capacity, Within, plan_for};
+pub use aims::{AimedPlan, Aims, BANDWIDTH_UNKNOWN, Within, plan_for};
 use classes::Weights;
 pub use course::Course;
 pub use data::{DataShare, Reason, data_shares};
@@ -34,6 +34,7 @@ pub use shares::whole_shares;
 use spread::{Item, Range};
 use steps::{Draft, Room};
 
+use crate::capacity::Capacity;
 use crate::inventory::{EMPTY_NODE_BYTES, Inventory};
 use crate::observation::Node;
 use crate::settings::Spreading;

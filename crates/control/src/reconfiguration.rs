@@ -16,7 +16,6 @@ mod giving_way;
 mod least;
 mod moving;
 mod nodes;
-mod phase;
 mod resume;
 mod tasks;
 mod undo;
@@ -34,8 +33,8 @@ use crate::record::{Kind, Record};
 use crate::settings::Settings;
 
 pub use self::giving_way::{Instead, Precedence};
-pub use self::phase::Phase;
 pub use self::tasks::Tasks;
+use crate::phase::Phase;
 
 #[derive(Debug)]
 pub struct Reconfiguration {

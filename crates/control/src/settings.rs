@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidefs_model::ByteSize;
 
 use crate::bandwidth::Watch;
+use crate::capacity::Capacity;
 use crate::own_share::OwnShare;
-use crate::planner::Capacity;
 use crate::policy::{Policy, ScaleIn, ScaleOut};
 
 /// What was observed is decided on for so many intervals.

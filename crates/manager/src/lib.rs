@@ -13,7 +13,6 @@ mod manager;
 mod message;
 mod perform;
 mod status;
-mod turn;
 
 pub use finished::ReportedReconfiguration;
 pub use handle::{AskError, Handle, Ticket};

@@ -5,6 +5,8 @@
 //! time. When the loop is stopped it waits for these threads. What is under way then stays in the
 //! journal, and the next manager goes on with it.
 
+mod turn;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,6 +18,7 @@ use tidefs_control::{Controller, Observation, Settings, SettingsError};
 use tidefs_model::{Clock, NodeClass};
 use tidefs_store::Store;
 
+use self::turn::{TICK, Turn};
 use crate::finished::Finished;
 use crate::handle::{Handle, Shared, lock};
 use crate::hands::{Hands, Provisioner, Wanted};
@@ -23,7 +26,6 @@ use crate::journal::{Journal, JournalError, Opened};
 use crate::message::Message;
 use crate::perform::{Performer, put_right, tell_the_dead};
 use crate::status::{Beside, RecoveryStatus, status};
-use crate::turn::{TICK, Turn};
 
 /// Messages that wait for the loop; it never waits for anything itself.
 const MESSAGES_MOST: usize = 256;

@@ -9,6 +9,7 @@ mod balance;
 mod chart;
 mod error;
 mod facts;
+mod files;
 mod json;
 mod markup;
 mod page;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidefs_model::{Ino, StripeKey};
 
-use crate::table::Held;
+use crate::layout::Held;
 
 const PARTS: usize = 64;
 /// With 64 parts these are the seals of 32 GiB in full stripes, some 25 MiB.

@@ -1,13 +1,13 @@
 //! Changing records of seals: each only if it is what it was thought to be.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidefs_model::StripeKey;
 use tidefs_store::{Batch, Store, StoreError};
 
+use crate::layout::{Held, by_shard, field_of};
 use crate::record::Record;
 use crate::sealed::{Sealed, Seals};
-use crate::table::{Held, by_shard, field_of};
 
 /// A change of one stripe's record.
 #[derive(Clone, Debug)]
@@ -32,27 +32,6 @@ impl Change {
             true => batch.delete(field),
             false => batch.put(field, self.after.record.encode()),
         }
-    }
-}
-
-/// Keeps the threads of this client from changing the same stripes at the same time.
-pub struct Locks(Vec<Mutex<()>>);
-
-const LOCKS: usize = 256;
-
-impl Locks {
-    pub fn new() -> Locks {
-        Locks((0..LOCKS).map(|_| Mutex::default()).collect())
-    }
-
-    pub fn lock(&self, keys: impl IntoIterator<Item = StripeKey>) -> Vec<MutexGuard<'_, ()>> {
-        let number = |key: StripeKey| usize::from(key.partition().number()) % LOCKS;
-        let mut numbers: Vec<_> = keys.into_iter().map(number).collect();
-        // Everybody takes them in the same order.
-        numbers.sort_unstable();
-        numbers.dedup();
-        let lock = |at: usize| self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.into_iter().map(lock).collect()
     }
 }
 

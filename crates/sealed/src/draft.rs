@@ -10,9 +10,9 @@ use tidefs_store::{StoreError, StripeRead, StripeWrite};
 use crate::buffers::{Buffer, Buffers};
 use crate::change::Change;
 use crate::keyring::{Keyring, Place};
+use crate::layout::Held;
 use crate::plan::lost;
 use crate::record::{Geometry, Seal};
-use crate::table::Held;
 
 pub struct Draft<'s> {
     pub key: StripeKey,

@@ -19,6 +19,8 @@ mod change;
 mod draft;
 mod key;
 mod keyring;
+mod layout;
+mod locks;
 mod plan;
 mod read;
 mod record;

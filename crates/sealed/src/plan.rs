@@ -11,8 +11,8 @@ use tidefs_model::StripeKey;
 use tidefs_store::{StoreError, StripeRead};
 
 use crate::keyring::{Keyring, Place};
+use crate::layout::Held;
 use crate::record::{Geometry, Seal};
-use crate::table::Held;
 
 /// One read of a caller.
 pub struct Plan {
@@ -185,7 +185,7 @@ pub fn open_any(
 }
 
 pub fn lost(key: StripeKey) -> StoreError {
-    StoreError::Lost { partition: crate::table::shard_of(key).partition().number() }
+    StoreError::Lost { partition: crate::layout::shard_of(key).partition().number() }
 }
 
 pub fn forged(key: StripeKey) -> StoreError {

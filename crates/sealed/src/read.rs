@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidefs_model::StripeKey;
 use tidefs_store::{Store, StoreError, StripeRead};
 
+use crate::layout::Held;
 use crate::plan::{Plan, forged};
 use crate::sealed::{Sealed, Seals};
-use crate::table::Held;
 
 /// How often bytes that do not open are asked for again while others are changing them.
 const ATTEMPTS: u32 = 200;

@@ -17,9 +17,9 @@ use tidefs_store::{Store, StoreError, StripeRead};
 
 use crate::change::Change;
 use crate::keyring::Place;
+use crate::layout::Held;
 use crate::plan::{forged, open_any};
 use crate::sealed::{Sealed, Seals};
-use crate::table::Held;
 
 const PAUSE: Duration = Duration::from_millis(5);
 /// So often an announcement of others is seen unchanged before it counts as left behind: 20 s, twice

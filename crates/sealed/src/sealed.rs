@@ -12,11 +12,11 @@ use tidefs_store::{
 
 use crate::buffers::Buffers;
 use crate::cache::Cache;
-use crate::change::Locks;
 use crate::key::{Cipher, SALT_BYTES, Sealing};
 use crate::keyring::Keyring;
+use crate::layout::{is_of_seals, stripe_of};
+use crate::locks::Locks;
 use crate::record::{Geometry, NONCE_BYTES, Seal, TAG_BYTES};
-use crate::table::{is_of_seals, stripe_of};
 
 /// What a client that seals must be told of the world around it.
 pub struct Circumstances {

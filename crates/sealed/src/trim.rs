@@ -11,9 +11,9 @@ use tidefs_model::StripeKey;
 use tidefs_store::{Batch, Store, StoreError};
 
 use crate::change::Change;
+use crate::layout::{by_shard, field_of};
 use crate::record::{Geometry, Record, Seal};
 use crate::sealed::{Sealed, Seals};
-use crate::table::{by_shard, field_of};
 
 const ATTEMPTS: u32 = 1_000;
 

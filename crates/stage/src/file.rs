@@ -12,9 +12,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::attributes;
 use crate::contents::{self, Side};
 use crate::error::StageError;
+use crate::options::Options;
 use crate::outcome::Done;
 use crate::progress::Progress;
-use crate::transfer::Options;
 
 /// What a file is called until it is whole. The same file has the same one each time, so the next
 /// transfer uses what one that was killed has left.

@@ -12,6 +12,7 @@ mod contents;
 mod error;
 mod file;
 mod manifest;
+mod options;
 mod outcome;
 mod progress;
 mod remaining;
@@ -20,8 +21,9 @@ mod transfer;
 
 pub use error::{ManifestError, StageError};
 pub use manifest::{Pair, parse_manifest};
+pub use options::Options;
 pub use outcome::{Failed, Outcome};
 pub use progress::Progress;
 pub use remaining::Remaining;
 pub use selection::Selection;
-pub use transfer::{Options, transfer};
+pub use transfer::transfer;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
-use std::num::NonZero;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,20 +13,10 @@ use walkdir::{DirEntry, WalkDir};
 use crate::attributes;
 use crate::error::StageError;
 use crate::file;
+use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::selection::Selection;
-
-/// How a tree is copied.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Threads that copy files.
-    pub workers: NonZero<usize>,
-    /// Read what was written and compare it; compare files that look unchanged byte by byte.
-    pub checksum: bool,
-    /// Have each file on the disk before it gets its name.
-    pub sync: bool,
-}
 
 /// Files that wait for a thread.
 const QUEUED: usize = 256;

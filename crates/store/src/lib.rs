@@ -15,6 +15,7 @@ mod faulty;
 mod line;
 mod overview;
 mod patient;
+mod room;
 mod store;
 
 pub use batch::{Batch, Bytes, Check, Outcome, Read, Update};
@@ -22,5 +23,6 @@ pub use embedded::Embedded;
 pub use error::StoreError;
 pub use faulty::{Fault, Faulty, Operation, Pause, Turn, When};
 pub use overview::{NodeOverview, Overview};
-pub use patient::{Patient, Room};
+pub use patient::Patient;
+pub use room::Room;
 pub use store::{Cursor, Key, KeyPage, Location, Page, Pin, Store, StripeRead, StripeWrite};

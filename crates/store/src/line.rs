@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::caller;
-use crate::patient::Room;
+use crate::room::Room;
 
 /// Those who wait look this often whether they are still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -4,12 +4,12 @@ use tidefs_model::{NodeId, Time};
 
 use super::{Controller, IN_A_ROW_MOST, State};
 use crate::bandwidth::Shift;
+use crate::capacity::Capacity;
 use crate::decide::{May, Situation, decide};
 use crate::decision::{Cause, Decision, Hold, Numbers, Verdict};
 use crate::events::{Action, RequestId};
 use crate::forecast::Forecaster;
 use crate::in_vain::InVain;
-use crate::planner::Capacity;
 use crate::reconfiguration::{Precedence, Reconfiguration};
 use crate::record::{Kind, Record};
 

@@ -3,10 +3,11 @@
 use tidefs_model::{NodeClass, NodeId};
 
 use super::Controller;
+use crate::capacity::Capacity;
 use crate::inventory::EMPTY_NODE_BYTES;
 use crate::observation::Node;
 use crate::own_share::ByClass;
-use crate::planner::{Capacity, DataShare, data_shares};
+use crate::planner::{DataShare, data_shares};
 
 impl Controller {
     /// The parts of the data that the nodes that answer are planned to hold.

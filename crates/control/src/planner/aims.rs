@@ -16,6 +16,7 @@ use super::hashing::{class_of, node_of};
 use super::hosts::{hosts, own_share};
 use super::steps::Draft;
 use super::{Move, Plan, Problem, Refusal, imbalance};
+use crate::capacity::Capacity;
 use crate::inventory::Inventory;
 use crate::own_share::OwnShare;
 use crate::rescaling::{self, Bounds, Bucket, Home, Quality, Weights, rescale};
@@ -23,15 +24,6 @@ use crate::settings::Spreading;
 
 /// Bytes a second of a node whose bandwidth nobody knows: 10 Gbit/s.
 pub const BANDWIDTH_UNKNOWN: f64 = 1.25e9;
-
-/// By what nodes hold more or less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capacity {
-    /// MemEFS, equation 3.2.
-    Memory,
-    /// Network-aware MemEFS, equation 4.1.
-    Bandwidth,
-}
 
 /// How a node is found within its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use tidefs_model::NodeClass;
 
 use super::Problem;
-use super::aims::{Aims, BANDWIDTH_UNKNOWN, Capacity};
+use super::aims::{Aims, BANDWIDTH_UNKNOWN};
+use crate::capacity::Capacity;
 use crate::own_share::ByClass;
 use crate::rescaling::Host;
 

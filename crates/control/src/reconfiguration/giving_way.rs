@@ -3,9 +3,10 @@
 
 use tidefs_model::{NodeClass, NodeId};
 
-use super::{Phase, Reconfiguration, Tasks};
+use super::{Reconfiguration, Tasks};
 use crate::events::{Action, Outcome};
 use crate::inventory::Inventory;
+use crate::phase::Phase;
 use crate::record::Kind;
 
 /// Who waits for a reconfiguration, and so who may end it early.

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use tidefs_model::{NodeId, Time};
 
-use super::{Phase, Reconfiguration, Tasks};
+use super::{Reconfiguration, Tasks};
 use crate::check::check;
 use crate::events::{Failure, Moved, Outcome};
 use crate::inventory::Inventory;
 use crate::observation::Node;
+use crate::phase::Phase;
 use crate::planner::{Course, Plan, Refusal, Step, plan_on};
 use crate::record::Kind;
 use crate::settings::{Settings, Spreading};

@@ -2,8 +2,9 @@
 
 use tidefs_model::{NodeId, Time};
 
-use super::{Phase, Reconfiguration, Tasks};
+use super::{Reconfiguration, Tasks};
 use crate::events::{Done, Failure, Outcome};
+use crate::phase::Phase;
 use crate::settings::Settings;
 
 impl Reconfiguration {

@@ -1,8 +1,9 @@
 //! Goes on with what a predecessor began and wrote down.
 
-use super::{Phase, Precedence, Reconfiguration, Tasks};
+use super::{Precedence, Reconfiguration, Tasks};
 use crate::events::{Action, Outcome};
 use crate::inventory::Inventory;
+use crate::phase::Phase;
 use crate::record::{Kind, Record};
 
 impl Reconfiguration {

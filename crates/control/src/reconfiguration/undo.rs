@@ -1,7 +1,8 @@
 //! Giving up: what can be undone is undone, and what cannot stays as it came to be.
 
-use super::{Phase, Reconfiguration, Tasks};
+use super::{Reconfiguration, Tasks};
 use crate::events::Outcome;
+use crate::phase::Phase;
 use crate::record::Kind;
 
 impl Reconfiguration {

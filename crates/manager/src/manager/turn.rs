@@ -14,9 +14,9 @@ use tidefs_control::{
 use tidefs_model::{Clock, NodeId, Time};
 use tidefs_store::Store;
 
+use super::{Manager, ManagerError};
 use crate::handle::lock;
 use crate::hands::{Hands, Provisioner};
-use crate::manager::{Manager, ManagerError};
 use crate::message::Message;
 use crate::perform::Performer;
 use crate::status::{Beside, Traffic, status};
