@@ -105,11 +105,54 @@ def shares(trial: Trial) -> None:
     if capacities != [120, 120, 184] or any(node["memory_used_bytes"] < FILE_BYTES // 2 for node in nodes):
         raise AssertionError(f"the nodes are {nodes}")
     trial.others[-1].call("tidefs", "fsck")
+    obeys(trial)
     trial.others[-1].call("touch", f"{MOUNT}/go")
     ended = running.wait(timeout=60)
     if ended != 7:
         raise AssertionError(f"it ended with {ended}: {trial.log.read_text()}")
     print(f"over_ssh: nothing was left {trial.nothing_is_left(trial.all):.1f} s after it had ended")
+
+
+def obeys(trial: Trial) -> None:
+    """Commands run on other hosts, end with their status, hear signals, and end with whoever asked."""
+    owner, names = trial.owner, [host.name for host in trial.others]
+    said = owner.call("tidefs", "exec", "--host", names[0], "--", "sh", "-c", 'hostname; cd "$TIDEFS_MOUNT" && ls begun')
+    if said.split() != [names[0], "begun"]:
+        raise AssertionError(f"exec says {said!r}")
+    done = owner.run("tidefs", "exec", "--all", "--", "sh", "-c", f"hostname; test $(hostname) != {names[-1]} || exit 9")
+    if sorted(done.stdout.splitlines()) != [f"{name}: {name}" for name in names] or done.returncode != 9:
+        raise AssertionError(f"exec --all: {done}")
+    if f"{names[-1]}: exit status 9" not in done.stderr:
+        raise AssertionError(f"nobody is told who failed: {done}")
+    if (unknown := owner.run("tidefs", "exec", "--host", "nobody", "--", "true")).returncode != 1:
+        raise AssertionError(f"a host that is not there: {unknown}")
+    hears_signals(trial, names)
+    logs = owner.call("tidefs", "logs")
+    if not all(f"{name}: tidefs: the node is in use" in logs for name in names):
+        raise AssertionError(f"the logs are {logs!r}")
+    if "host" in (own := owner.call("tidefs", "logs", names[0])) or "the node is in use" not in own:
+        raise AssertionError(f"the log of a host is {own!r}")
+
+
+TRAPS = "trap 'echo heard; exit 3' USR1; echo there; while :; do sleep 0.05; done"
+
+
+def hears_signals(trial: Trial, names: list[str]) -> None:
+    for is_killed in (False, True):
+        log = trial.sea.scratch / f"exec-{is_killed}.log"
+        running = trial.owner.start(log, "tidefs", "exec", "--all", "--", "sh", "-c", TRAPS)
+        until("both are there", lambda: log.read_text().count("there") == len(names))
+        (caller,) = [pid for pid in trial.owner.pids("tidefs") if b"\0exec\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(caller, signal.SIGKILL if is_killed else signal.SIGUSR1)
+        ended = running.wait(timeout=60)
+        heard = sorted(line for line in log.read_text().splitlines() if line.endswith("heard"))
+        if not is_killed and (ended, heard) != (3, [f"{name}: heard" for name in names]):
+            raise AssertionError(f"a signal ended it with {ended}: {log.read_text()}")
+        until("none is left", lambda: not any(tasks(host) for host in trial.others), GONE_SECONDS)
+
+
+def tasks(host: Island) -> list[int]:
+    return [pid for pid in host.pids("sh") if b"heard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def is_on_no_command_line(trial: Trial) -> None:

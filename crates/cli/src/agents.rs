@@ -5,6 +5,7 @@
 
 mod absence;
 mod line;
+mod reached;
 mod settling;
 mod wanted;
 mod way;
@@ -22,9 +23,10 @@ use crate::roll::Roll;
 use crate::{say, version};
 use absence::Absence;
 use line::{Event, Line};
+pub use reached::Reached;
 pub use wanted::Wanted;
 pub use way::Way;
-pub use words::{FromAgent, Hello, Order, line, say as say_word};
+pub use words::{FromAgent, Hello, Order, Ready, Task, line, say as say_word};
 
 /// Connections that are being made at the same time.
 const TOGETHER: usize = 32;
@@ -60,8 +62,8 @@ enum State {
     NotCalled,
     Called,
     Here(Hello),
-    Joins,
-    Ready,
+    Joins(Hello),
+    Ready(Reached),
     Absent,
 }
 
@@ -110,17 +112,16 @@ impl Agents {
         goes_on: impl Fn() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         for agent in &mut self.agents {
-            if !matches!(agent.state, State::Here(_)) {
-                continue;
-            }
+            let State::Here(hello) = &agent.state else { continue };
+            let hello = hello.clone();
             // What cannot be said is noticed by the end that follows.
             let said = agent.line.as_mut().map(|line| line.say(&order(&agent.way)));
             tracing::debug!("{} is told to join: {said:?}", agent.way.name());
-            (agent.state, agent.since) = (State::Joins, Instant::now());
+            (agent.state, agent.since) = (State::Joins(hello), Instant::now());
         }
-        while self.agents.iter().any(|it| matches!(it.state, State::Joins)) {
+        while self.agents.iter().any(|it| matches!(it.state, State::Joins(_))) {
             self.hear(&goes_on)?;
-            self.give_up(READY_WITHIN, |state| matches!(state, State::Joins));
+            self.give_up(READY_WITHIN, |state| matches!(state, State::Joins(_)));
         }
         self.are_enough()
     }
@@ -183,6 +184,15 @@ impl Agents {
     /// Other hosts that are there.
     pub fn there(&self) -> usize {
         self.agents.len() - self.roll.absent().len()
+    }
+
+    /// Those that have joined.
+    fn reached(&self) -> Vec<Reached> {
+        let ready = self.agents.iter().filter_map(|agent| match &agent.state {
+            State::Ready(reached) => Some(reached.clone()),
+            _ => None,
+        });
+        ready.collect()
     }
 
     pub fn roll(&self) -> &Roll {
@@ -267,7 +277,9 @@ impl Agent {
                     None => State::Here(hello),
                 }
             }
-            (State::Joins, Event::Said(FromAgent::Ready { .. })) => State::Ready,
+            (State::Joins(Hello { host, .. }), Event::Said(FromAgent::Ready(ready))) => {
+                State::Ready(Reached::new(self.way.clone(), host, ready))
+            }
             (_, Event::Said(FromAgent::Failed(why))) => {
                 return self.is_absent(roll, &Absence::Refuses(why));
             }

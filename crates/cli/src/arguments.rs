@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod number;
 pub mod placement;
 pub mod planning;
+pub mod running;
 pub mod serving;
 pub mod simulation;
 pub mod stage;
@@ -23,7 +24,7 @@ use crate::elasticity::{Elasticity, NodeRange};
 use join::Join;
 use lend::Lend;
 use metrics::Metrics;
-use number::within;
+use running::{Down, Drain, Exec, Fsck, List, Logs, Mount, Scale, Status, Top, Umount};
 use serving::Serving;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
@@ -95,6 +96,16 @@ pub enum Command {
     #[command(after_help = "Example:\n  tidefs drain 2\n\n\
         A node is named by its number or endpoint in `tidefs status`, or by its id.")]
     Drain(Drain),
+    /// Run a command on other hosts of a file system that was started with --hosts
+    #[command(after_help = "Examples:\n  \
+        tidefs exec --host n2 -- hostname\n  \
+        tidefs exec --all -- sh -c 'ls \"$TIDEFS_MOUNT\"'\n\n\
+        It runs in the same directory as this, where there is one, or else in the mount, with nothing on its\n\
+        standard input. Signals go to all of them. Exits with the first status in the list that is not 0.")]
+    Exec(Exec),
+    /// Show what a running file system and its hosts have said
+    #[command(after_help = "Example:\n  tidefs logs n2")]
+    Logs(Logs),
     /// Lend this machine's idle memory to a file system that was started with --listen
     #[command(after_help = "Example:\n  \
         tidefs lend --memory 4GiB --join 10.0.0.1:7400 --secret-file lend-secret\n\n\
@@ -161,6 +172,9 @@ pub enum Command {
     /// Have this host belong to a file system that reached it and gives its order on standard input.
     #[command(hide = true)]
     Agent,
+    /// Run a command for `exec` on another host, which gives its order on standard input.
+    #[command(hide = true)]
+    Task,
     /// Keep a file system running; started by `up` with its order on standard input.
     #[command(hide = true)]
     Daemon,
@@ -266,17 +280,6 @@ impl Sealed {
 }
 
 #[derive(Debug, Args)]
-pub struct Fsck {
-    /// Remove what nobody can reach and put counts right
-    #[arg(long)]
-    pub repair: bool,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
     pub storage: StorageOptions,
@@ -305,73 +308,10 @@ pub struct Up {
 }
 
 #[derive(Debug, Args)]
-pub struct Down {}
-
-#[derive(Debug, Args)]
-pub struct Mount {
-    /// An empty directory
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-
-    #[command(flatten)]
-    pub serving: Serving,
-}
-
-#[derive(Debug, Args)]
-pub struct Umount {
-    /// Where it is mounted
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub struct Status {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct List {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
 pub struct Pages {
     /// The directory of shared data that they go to, such as /usr/share
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub struct Scale {
-    /// How many nodes there are to be
-    #[arg(value_name = "N", value_parser = within(0..=u16::MAX))]
-    pub nodes: u16,
-
-    /// Say what was done as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Drain {
-    /// Number, endpoint or id of the node
-    #[arg(value_name = "NODE")]
-    pub node: String,
-
-    /// Say what was done as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Top {
-    /// Look so many times, then end [default: until it is interrupted]
-    #[arg(short = 'n', long, value_name = "N", value_parser = within(0..=u32::MAX))]
-    pub times: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -5,11 +5,13 @@ mod daemon;
 mod doctor;
 mod down;
 mod drain;
+mod exec;
 mod fsck;
 mod holder;
 mod join;
 mod lend;
 mod list;
+mod logs;
 mod manager;
 mod mount;
 mod pages;
@@ -20,6 +22,7 @@ mod scale;
 mod sim;
 mod stage;
 mod status;
+mod task;
 mod top;
 mod umount;
 mod up;
@@ -45,8 +48,10 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             | Command::Stage(_)
             | Command::Pages(_)
     );
-    let is_ours =
-        matches!(arguments.command, Command::Daemon | Command::Holder | Command::Manager { .. });
+    let is_ours = matches!(
+        arguments.command,
+        Command::Daemon | Command::Holder | Command::Task | Command::Manager { .. }
+    );
     if !computes && !is_ours {
         cleanup::sweep(state);
     }
@@ -70,6 +75,9 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Plan(options) => return plan::plan(options),
         Command::Sim(options) => sim::sim(options)?,
         Command::Doctor(options) => return doctor::doctor(options, state),
+        Command::Exec(options) => return exec::exec(options, state),
+        Command::Logs(options) => logs::logs(options, state)?,
+        Command::Task => return task::task(),
         Command::Agent => agent::agent(state)?,
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),

@@ -197,6 +197,13 @@ pub enum Failure {
     #[error("{0}")]
     WithoutEffect(crate::without_effect::WithoutEffect),
 
+    #[error(
+        "the file system in {} has reached no other host; start it with --hosts, and ask where it was started",
+        .0.display()
+    )]
+    NoHostReached(PathBuf),
+    #[error("there is no host {name}; those that there are: {}", .known.join(", "))]
+    NoSuchHost { name: String, known: Vec<String> },
     #[error("no file system is running in {}; start one: tidefs up", .0.display())]
     NotRunning(PathBuf),
     #[error("{} holds several running file systems; choose one with --state: {}", base.display(), list(found))]

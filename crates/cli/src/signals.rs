@@ -56,6 +56,11 @@ fn post(signal: i32, from_terminal: bool) {
     }
 }
 
+/// Acts as if this process had been sent a signal.
+pub fn forward(signal: i32) {
+    post(signal, false);
+}
+
 /// Acts as if this process had been asked to terminate.
 pub fn ask_to_stop() {
     post(libc::SIGTERM, false);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context;
 
-use super::{Agents, Order, Way};
+use super::{Agents, Order, Reached, Way};
 use crate::arguments::serving::Serving;
 use crate::elasticity::NodeRange;
 use crate::failure::Failure;
@@ -65,6 +65,7 @@ impl Agents {
             serving,
         };
         self.join(&order, goes_on)?;
+        Reached::write(&self.reached(), paths).context("cannot note which hosts are there")?;
         self.watch();
         let (here, there) = (size.nodes_here.unwrap_or(1), self.there() as u16);
         let nodes = match (size.nodes, self.wanted.one_each) {

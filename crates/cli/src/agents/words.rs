@@ -1,6 +1,7 @@
 //! What an agent on another host and whoever started it there say to each other: lines of JSON on the agent's
 //! standard input and output. A line on its input that is not the first, or the end of that, ends it.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,11 +21,8 @@ pub const END: &str = "end";
 #[serde(rename_all = "snake_case")]
 pub enum FromAgent {
     Hello(Hello),
-    /// It has joined, has its mount, and its node waits. Programs there find the file system in that
-    /// directory.
-    Ready {
-        directory: PathBuf,
-    },
+    /// It has joined, has its mount, and its node waits.
+    Ready(Ready),
     /// The host is none of the file system's, for this reason.
     Failed(String),
 }
@@ -41,6 +39,14 @@ pub struct Hello {
     pub caller: Option<IpAddr>,
 }
 
+/// What an agent has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    pub mount: PathBuf,
+    /// Where programs there find the file system.
+    pub directory: PathBuf,
+}
+
 /// What an agent is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -53,6 +59,15 @@ pub struct Order {
     /// Of its node; none: a share of what is free there.
     pub memory_bytes: Option<u64>,
     pub serving: Serving,
+}
+
+/// A command that is run on another host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub words: Vec<OsString>,
+    pub environment: Vec<(String, PathBuf)>,
+    /// It runs in the first that is there.
+    pub directories: Vec<PathBuf>,
 }
 
 impl Hello {

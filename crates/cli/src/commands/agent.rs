@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 
 use tidefs_model::ByteSize;
 
-use crate::agents::{FromAgent, Hello, Order, line, say_word};
+use crate::agents::{FromAgent, Hello, Order, Ready, line, say_word};
 use crate::join::{Host, JOINED, Reach, node_wanted};
 use crate::mount_point::{Missing, MountPoint};
 use crate::signals::Signals;
@@ -30,8 +30,8 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     let is_over = end_with(input);
     match begin(&order, state) {
         Ok(host) => {
-            let directory = host.directory().to_owned();
-            tell(&FromAgent::Ready { directory })?;
+            let (directory, mount) = (host.directory().to_owned(), order.mount.clone());
+            tell(&FromAgent::Ready(Ready { mount, directory }))?;
             let ended = host.serve(&signals, || is_over.load(Ordering::Relaxed));
             if let Err(error) = &ended {
                 // Whoever is told may be gone, too.

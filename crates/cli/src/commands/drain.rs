@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments::Drain;
+use crate::arguments::running::Drain;
 use crate::change::change;
 use crate::control::Request;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use crate::arguments::Fsck;
+use crate::arguments::running::Fsck;
 use crate::control::{self, Answer, CHANGE_WAIT, Request};
 use crate::failure::{FAILED, Failure};
 use crate::say;

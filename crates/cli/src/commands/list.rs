@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::arguments::List;
+use crate::arguments::running::List;
 use crate::control::{self, Answer, Request};
 use crate::mount_table;
 use crate::say;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments::Mount;
+use crate::arguments::running::Mount;
 use crate::commands::holder::Order;
 use crate::control::{self, Request};
 use crate::launch::launch;

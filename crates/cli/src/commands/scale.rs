@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments::Scale;
+use crate::arguments::running::Scale;
 use crate::change::change;
 use crate::control::Request;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::arguments::Status;
+use crate::arguments::running::Status;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::say;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::arguments::Top;
+use crate::arguments::running::Top;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::signals::Signals;

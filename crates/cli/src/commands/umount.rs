@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments::Umount;
+use crate::arguments::running::Umount;
 use crate::cleanup::unmount_left;
 use crate::control::{self, Request};
 use crate::failure::Failure;

@@ -68,6 +68,11 @@ impl Paths {
         self.directory.join("hosts")
     }
 
+    /// The hosts that this one has reached.
+    pub fn reached(&self) -> PathBuf {
+        self.directory.join("hosts.json")
+    }
+
     /// With what stripes are sealed.
     pub fn stripe_key(&self) -> PathBuf {
         self.directory.join("stripe-key")
