@@ -30,6 +30,7 @@ import locks  # noqa: E402
 import names  # noqa: E402
 import rest  # noqa: E402
 import stopped  # noqa: E402
+import together  # noqa: E402
 import trees  # noqa: E402
 import winners  # noqa: E402
 import worked  # noqa: E402
@@ -46,7 +47,20 @@ EARLY_NS = {"embedded": 10_000_000}
 # How many nodes there are at most while they come and go.
 NODES_MAX = 3
 
-FAMILIES = [names, listings, contents, growing, winners, locks, clocks, rest, worked, trees, stopped]
+FAMILIES = [
+    names,
+    listings,
+    contents,
+    growing,
+    together,
+    winners,
+    locks,
+    clocks,
+    rest,
+    worked,
+    trees,
+    stopped,
+]
 TESTS = {f"{f.__name__}.{test.__name__}": test for f in FAMILIES for test in f.TESTS}
 
 

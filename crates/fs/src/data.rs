@@ -67,8 +67,8 @@ pub(crate) use combined_commit::LITTLE_BYTES_MAX;
 pub use errors::ErrorCursor;
 pub use file::OpenFile;
 pub use run::ReadAhead;
-pub use state::Outgrown;
 pub(crate) use state::Stored;
+pub use state::{OldPages, Outgrown};
 
 use crate::write_back::{Nameless, WriteBack};
 use crate::{Config, Error};

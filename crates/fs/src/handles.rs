@@ -32,6 +32,8 @@ pub struct FileHandle<S: Store> {
     pub errors: ErrorCursor,
     /// The term in which it was used last; what came with an earlier one may be lost.
     pub term: AtomicU64,
+    /// Which [old pages](crate::OldPages) of the file the kernel drops while it is opened; 0 when it has, or need not.
+    pub drops: AtomicU64,
     /// It was written to once while the file was new, and not closed or written to since.
     pub wrote_once: AtomicBool,
 }

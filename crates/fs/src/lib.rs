@@ -53,7 +53,7 @@ pub use attr::{Attr, Caller, Kind, SetAttr, SetTime, StatFs};
 pub use check::{CheckReport, Finding, Found, Surroundings, check};
 pub use config::{Config, Format};
 pub use counters::Counters;
-pub use data::{AppendedAt, Outgrown};
+pub use data::{AppendedAt, OldPages, Outgrown};
 pub use error::Error;
 pub use fs::Fs;
 pub use layout::{Layout, PLACEMENT};

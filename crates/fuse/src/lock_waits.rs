@@ -176,7 +176,7 @@ impl<S: Store> LockWaits<S> {
             return None;
         }
         if let Waits::ForDrop = waiting.waits {
-            self.kernel.drop_pages(INodeNo(waiting.request.ino.0));
+            self.drop_old_pages(&waiting.request);
             self.end(waiting, Ok(()));
             return None;
         }
@@ -200,8 +200,8 @@ impl<S: Store> LockWaits<S> {
         let tried = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(nobody), lock)));
         match tried {
             Ok(Ok(Taken { with_company })) => {
-                if with_company && self.fs.has_old_pages(request.handle) {
-                    self.kernel.drop_pages(INodeNo(request.ino.0));
+                if with_company {
+                    self.drop_old_pages(request);
                 }
                 self.end(waiting, Ok(()));
                 None
@@ -216,6 +216,14 @@ impl<S: Store> LockWaits<S> {
                 self.end(waiting, Err(errno::PANICKED));
                 None
             }
+        }
+    }
+
+    /// One that came while another one's were dropped finds none that are left.
+    fn drop_old_pages(&self, request: &Request) {
+        if let Some(old) = self.fs.old_pages(request.handle) {
+            self.kernel.drop_pages(INodeNo(request.ino.0));
+            self.fs.has_dropped_old(request.handle, old);
         }
     }
 

@@ -15,7 +15,7 @@ use super::errors::ErrorCursor;
 use super::pinned::Pinned;
 use super::record::Record;
 use super::run::ReadAhead;
-use super::state::{Outgrown, Stored};
+use super::state::{OldPages, Outgrown, Stored};
 use super::striped::Striped;
 use crate::inode::Inode;
 use crate::membership::Membership;
@@ -293,7 +293,6 @@ impl<S: Store> OpenFile<S> {
     }
 
     /// Counts the changes of the bytes, as far as the record says.
-    #[cfg(test)]
     pub fn version(&self) -> u64 {
         match &self.0 {
             Bytes::Striped(striped) => striped.state().stored.version,
@@ -310,11 +309,25 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    /// The kernel drops its pages now. Answers which version those have that it reads from here on.
-    pub fn drop_pages(&self) -> u64 {
+    /// The kernel may have pages from before changes that are known by now.
+    pub fn doubt_pages(&self) {
+        if let Bytes::Striped(striped) = &self.0 {
+            striped.state().doubt_pages();
+        }
+    }
+
+    /// What the kernel is to drop before somebody relies on what it reads.
+    pub fn old_pages(&self) -> Option<OldPages> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.state().drop_pages(),
-            Bytes::Pinned(pinned) => pinned.version(),
+            Bytes::Striped(striped) => striped.state().old_pages(),
+            Bytes::Pinned(_) => None,
+        }
+    }
+
+    /// The kernel has dropped it.
+    pub fn pages_dropped(&self, old: OldPages) {
+        if let Bytes::Striped(striped) = &self.0 {
+            striped.state().pages_dropped(old);
         }
     }
 

@@ -24,6 +24,8 @@ use crate::terms::EXPELLED;
 mod pages;
 mod places;
 
+pub use pages::OldPages;
+
 /// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
 /// cost of finding a place among them small.
 const RANGES_MAX: usize = 64;
@@ -104,8 +106,7 @@ pub(super) struct State {
     /// When the file was last written, as far as the inode does not say so yet.
     pub changed: Option<Time>,
     pub errors: ErrorLog,
-    /// Others changed the file since the kernel dropped its pages last.
-    foreign: bool,
+    pages: pages::Ages,
     /// How often the file was cut from here, or made longer so.
     cuts: u64,
     /// The store gives nobody else a place before this, as far as this mount asked for that.
@@ -139,7 +140,7 @@ impl State {
             residue_end: 0,
             changed: None,
             errors: ErrorLog::default(),
-            foreign: false,
+            pages: pages::Ages::default(),
             cuts: 0,
             reserved: 0,
             awaited: 0,
@@ -170,7 +171,8 @@ impl State {
     pub fn begin_term<F>(&mut self, term: u64, unsent: &Unsent<F>) {
         self.term = term;
         self.ahead.clear();
-        (self.foreign, self.as_of) = (true, None);
+        self.ages();
+        self.as_of = None;
         if self.is_dirty() {
             let end = self.pending_end();
             self.cut_stripes(0..=u32::MAX, unsent);
@@ -254,7 +256,7 @@ impl State {
         self.stored = stored;
         if by_others {
             self.ahead.clear();
-            self.foreign = true;
+            self.ages();
             self.is_shared |= self.reserved > 0 && stored.size > before;
             self.outgrows(before);
         }

@@ -1,13 +1,13 @@
 //! Opening files, and what goes through a handle.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
 use tidefs_store::{Batch, Store, caller};
 
 use crate::attr::Kind;
-use crate::data::{AppendedAt, ErrorCursor, OpenFile, Outgrown, ReadAhead};
+use crate::data::{AppendedAt, ErrorCursor, OldPages, OpenFile, Outgrown, ReadAhead};
 use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
@@ -128,7 +128,7 @@ impl<S: Store> Fs<S> {
     fn open_file(
         &self,
         node: &Arc<Node<S>>,
-        mut slot: MutexGuard<'_, Slot<S>>,
+        slot: MutexGuard<'_, Slot<S>>,
         file: Arc<OpenFile<S>>,
         alone: Option<u64>,
         mode: OpenMode,
@@ -144,9 +144,14 @@ impl<S: Store> Fs<S> {
             file.count_reader(true);
         }
         let keep_cache = file.version_kept().is_some_and(|kept| slot.version_cached == Some(kept));
-        if !keep_cache {
-            slot.version_cached = Some(file.drop_pages());
-        }
+        // The kernel drops its pages when it is answered, and until it has, others are to drop them, too.
+        let drops = match keep_cache {
+            true => None,
+            false => {
+                file.doubt_pages();
+                file.old_pages().or(Some(OldPages::FIRST))
+            }
+        };
         // The kernel does not end what a file lends when it writes by itself.
         let pinned = file.pinned().filter(|_| !node.inherited().lends_anything());
         drop(slot);
@@ -159,6 +164,7 @@ impl<S: Store> Fs<S> {
             reader: ReadAhead::default(),
             errors,
             term: AtomicU64::new(self.term()),
+            drops: AtomicU64::new(OldPages::to_number(drops)),
             wrote_once: AtomicBool::new(false),
         });
         let uncached = mode.append && !self.is_alone();
@@ -171,12 +177,16 @@ impl<S: Store> Fs<S> {
             file.refresh(inode);
             return file.clone();
         }
+        let version_cached = slot.version_cached;
         let pinned = if self.config.passthrough { self.store.pin(node.ino) } else { None };
         // Another mount may have changed the file and let go of it since its record was read.
         let again = pinned.as_ref().filter(|pin| pin.is_first && !self.is_alone());
         let again = again.and_then(|_| self.record_as_stored(node).ok()?);
         let inode = again.as_ref().unwrap_or(inode);
         let file = OpenFile::new(self.data.clone(), node.ino, node.home, inode, pinned);
+        if version_cached != Some(inode.version) {
+            file.doubt_pages();
+        }
         slot.file.insert(Arc::new(file)).clone()
     }
 
@@ -220,6 +230,7 @@ impl<S: Store> Fs<S> {
             return Err(Error::BadHandle);
         }
         let term = self.term_of(number, &handle)?;
+        self.is_open(&handle);
         let mut bytes = handle.file.read(&handle.reader, offset, length)?;
         if bytes.as_slice().is_empty() && length > 0 && !self.is_alone() {
             // Whoever follows a file that grows elsewhere, and whose kernel does not ask where it ends.
@@ -292,6 +303,7 @@ impl<S: Store> Fs<S> {
     /// not is reported here.
     pub fn flush(&self, handle: Handle) -> Result<(), Error> {
         let handle = self.handles.file(handle)?;
+        self.is_open(&handle);
         if handle.is_written_or_closed() {
             self.close_predictor.was_closed();
         }
@@ -323,6 +335,23 @@ impl<S: Store> Fs<S> {
         let mut slot = handle.node.slot();
         slot.version_cached = handle.file.version_kept();
         Ok(())
+    }
+
+    /// A program uses the descriptor of a handle, so the kernel has done what it does at an open. What it writes
+    /// from maps through any handle of a file is no use of that one.
+    pub(crate) fn is_open(&self, handle: &FileHandle<S>) {
+        if handle.drops.load(Ordering::Relaxed) != 0
+            && let Some(old) = OldPages::from_number(handle.drops.swap(0, Ordering::Relaxed))
+        {
+            self.pages_dropped(handle, old);
+        }
+    }
+
+    /// The kernel has dropped pages of a file.
+    pub(crate) fn pages_dropped(&self, handle: &FileHandle<S>, old: OldPages) {
+        let mut slot = handle.node.slot();
+        handle.file.pages_dropped(old);
+        slot.version_cached = handle.file.version_kept();
     }
 
     /// What the kernel is to drop of an open file before it is told how long that is. To be asked when
@@ -388,7 +417,7 @@ impl<S: Store> Fs<S> {
         slot.file = None;
         self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);
-        if version_known != slot.version_cached || file.is_record_doubtful() || done.is_err() {
+        if version_known != Some(file.version()) || file.is_record_doubtful() || done.is_err() {
             self.record_changed(Some(&mut slot));
         }
         if file.pinned().is_some() {

@@ -6,7 +6,7 @@
 use tidefs_model::Ino;
 use tidefs_store::{Bytes, Store, StoreError, caller};
 
-use crate::data::ErrorCursor;
+use crate::data::{ErrorCursor, OldPages};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
@@ -36,6 +36,7 @@ impl<S: Store> Fs<S> {
     fn try_lock(&self, number: Handle, wanted: &Lock, known: Known) -> Result<Taken, Error> {
         let handle = self.handles.file(number)?;
         let term = self.term_of(number, &handle)?;
+        self.is_open(&handle);
         caller::in_term(term, || self.try_lock_on(number, &handle, wanted, known))
     }
 
@@ -85,15 +86,18 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// Whether others have changed the file since its kernel dropped its pages: to be asked when a lock was
-    /// taken with company. They count as dropped from here on.
-    pub fn has_old_pages(&self, handle: Handle) -> bool {
-        let Ok(handle) = self.handles.file(handle) else { return true };
-        let is_old = handle.file.version_kept().is_none();
-        if is_old {
-            handle.file.drop_pages();
+    /// What the kernel is to drop of a file that others have changed since it did so last, before the program goes
+    /// on: to be asked when a lock was taken with company. Each that asks is told until it
+    /// [has been dropped](Fs::has_dropped_old).
+    pub fn old_pages(&self, handle: Handle) -> Option<OldPages> {
+        self.handles.file(handle).ok()?.file.old_pages()
+    }
+
+    /// The kernel has dropped them.
+    pub fn has_dropped_old(&self, handle: Handle, old: OldPages) {
+        if let Ok(handle) = self.handles.file(handle) {
+            self.pages_dropped(&handle, old);
         }
-        is_old
     }
 
     /// Gives back what an owner has in a lock's range, of either kind.

@@ -210,7 +210,10 @@ fn pages_are_not_kept_that_are_older_than_another_mounts_change() {
     first.fsync(held.handle).expect("stored");
     let after = first.open(found, READ).expect("opened");
     assert!(!after.keep_cache, "the kernel may have the first byte of before");
-    for handle in [after.handle, held.handle] {
+    let together = first.open(found, READ).expect("opened");
+    assert!(!together.keep_cache, "the kernel may not have dropped them for the other one yet");
+    first.read(after.handle, 0, 2).expect("read");
+    for handle in [together.handle, after.handle, held.handle] {
         first.release(handle).expect("closed");
     }
     let last = first.open(found, READ).expect("opened");

@@ -124,7 +124,7 @@ fn a_lock_that_nobody_disputes_costs_a_round_and_so_does_its_end() {
     let give = || first.unlock(mine, &lock).expect("given back");
     for _ in 0..3 {
         assert_eq!((rounds(&take), rounds(&give)), (1, 1));
-        assert!(!first.has_old_pages(mine), "nobody changed the file");
+        assert_eq!(first.old_pages(mine), None, "nobody changed the file");
         // Who had it meanwhile leaves no trace but what was written.
         assert_eq!(second.lock(yours, &lock), TAKEN);
         second.unlock(yours, &lock).expect("given back");
@@ -133,9 +133,17 @@ fn a_lock_that_nobody_disputes_costs_a_round_and_so_does_its_end() {
     assert_eq!(second.lock(yours, &lock), TAKEN);
     second.unlock(yours, &lock).expect("given back");
     assert_eq!(rounds(&take), 1);
-    assert!(first.has_old_pages(mine));
-    assert!(!first.has_old_pages(mine), "once");
-    assert_eq!(first.read(mine, 0, 100).expect("read").as_slice(), b"longer than it was");
+    let old = first.old_pages(mine).expect("the second one changed it");
+    assert_eq!(first.old_pages(mine), Some(old), "whoever comes while they are dropped waits, too");
+    second.write(yours, 0, b"longer again than it was", None, false).expect("written");
+    second.fsync(yours).expect("stored");
+    let later = open(&first);
+    first.has_dropped_old(mine, old);
+    assert!(first.old_pages(mine).is_some(), "the later change is another matter");
+    first.read(later, 0, 1).expect("read");
+    assert_eq!(first.old_pages(mine), None, "the kernel dropped them when it opened the file");
+    first.release(later).expect("closed");
+    assert_eq!(first.read(mine, 0, 100).expect("read").as_slice(), b"longer again than it was");
 }
 
 #[test]

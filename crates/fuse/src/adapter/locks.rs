@@ -64,7 +64,7 @@ impl<S: Store> Adapter<S> {
             match taken {
                 Ok(None) if waits => waiting.wait(request(reply)),
                 Ok(None) => waiting.refuse(request(reply)),
-                Ok(Some(Taken { with_company: true })) if fs.has_old_pages(handle) => {
+                Ok(Some(Taken { with_company: true })) if fs.old_pages(handle).is_some() => {
                     waiting.drop_pages(request(reply));
                 }
                 Ok(Some(_)) => reply.ok(),
