@@ -100,29 +100,38 @@ impl Client {
         }
     }
 
-    /// Leases connections in the order of the nodes' ids; see the pool.
+    /// Whoever waits for a connection holds none: those that are free are used first, and then one of the others at a
+    /// time is waited for, all of them for as long as one. So a node whose connections are all in use keeps nobody
+    /// from other nodes, and no two callers wait for each other.
     fn visit(&self, mut visits: Vec<(&Arc<Node>, &mut Job<'_>)>, asking: bool) {
         // Before any connection is taken.
         visits.retain_mut(|(node, job)| self.may_follow(node, job));
         visits.sort_by_key(|(node, _)| node.id);
-        let mut lanes = Vec::with_capacity(1);
-        let mut visits = visits.into_iter().peekable();
-        while let Some((node, first)) = visits.next() {
-            let mut jobs = vec![first];
-            while let Some((_, job)) = visits.next_if(|(next, _)| next.id == node.id) {
-                jobs.push(job);
+        let reply = self.access.timeouts.reply;
+        let until = Awake::now() + reply;
+        let mut parties = parties(visits);
+        while !parties.is_empty() {
+            let (mut lanes, mut others) = (Vec::with_capacity(1), Vec::new());
+            for (node, jobs) in parties {
+                match node.lease_free() {
+                    Some(lease) => lanes.push(Lane::new(lease, jobs, asking, reply)),
+                    None => others.push((node, jobs)),
+                }
             }
-            jobs.iter_mut().for_each(|job| job.node = Some(Arc::clone(node)));
-            match node.lease() {
-                Ok(lease) => lanes.push(Lane::new(lease, jobs, asking, self.access.timeouts.reply)),
-                Err(fault) => {
-                    for job in jobs {
-                        job.result = JobResult::Unreached(fault.clone());
+            if lanes.is_empty() {
+                let (node, jobs) = others.remove(0);
+                match node.lease_until(until) {
+                    Ok(lease) => lanes.push(Lane::new(lease, jobs, asking, reply)),
+                    Err(fault) => {
+                        for job in jobs {
+                            job.result = JobResult::Unreached(fault.clone());
+                        }
                     }
                 }
             }
+            exchange(lanes);
+            parties = others;
         }
-        exchange(lanes);
     }
 
     /// A change is not sent where an earlier one of its partition may still be carried out elsewhere.
@@ -173,4 +182,20 @@ impl Client {
         self.failures.tell(job, &error, begun);
         job.result = JobResult::Failed(error);
     }
+}
+
+/// A node, and all that is asked of it.
+type Party<'v, 'j, 'a> = (&'v Arc<Node>, Vec<&'j mut Job<'a>>);
+
+/// Of visits in the order of the nodes.
+fn parties<'v, 'j, 'a>(visits: Vec<(&'v Arc<Node>, &'j mut Job<'a>)>) -> Vec<Party<'v, 'j, 'a>> {
+    let mut parties: Vec<Party<'v, 'j, 'a>> = Vec::with_capacity(1);
+    for (node, job) in visits {
+        job.node = Some(Arc::clone(node));
+        match parties.last_mut().filter(|(last, _)| last.id == node.id) {
+            Some((_, jobs)) => jobs.push(job),
+            None => parties.push((node, vec![job])),
+        }
+    }
+    parties
 }

@@ -13,24 +13,28 @@ use crate::lane::Lane;
 /// time-out is given up; the others go on.
 pub fn exchange(mut lanes: Vec<Lane<'_, '_>>) {
     each(&mut lanes, |lane| lane.send());
+    // One that says nothing keeps no others, and with them their connections, for longer than until the next look.
+    let mut all_answer = true;
     while !lanes.is_empty() {
         let at = lanes.len() - 1;
-        if lanes.iter().all(Lane::is_about_to_end) || at == 0 && !lanes[0].wants_to_send() {
+        let is_alone = at == 0 && !lanes[0].wants_to_send();
+        if is_alone || all_answer && lanes.iter().all(Lane::is_about_to_end) {
             // The common case. Waiting in the receive saves the poll.
-            let result = wait_and_receive(&mut lanes[at]);
-            settle(&mut lanes, at, result);
+            let received = wait_and_receive(&mut lanes[at]);
+            all_answer = received.as_ref().is_ok_and(|any| *any);
+            settle(&mut lanes, at, received.map(drop));
         } else {
             wait_and_move(&mut lanes);
         }
     }
 }
 
-/// What other nodes answer in the meantime stays where it arrives: it must be little.
-fn wait_and_receive(lane: &mut Lane<'_, '_>) -> Result<(), Fault> {
+/// Answers whether anything came. What other nodes answer in the meantime stays where it arrives: it must be little.
+fn wait_and_receive(lane: &mut Lane<'_, '_>) -> Result<bool, Fault> {
     match lane.receive(false)? {
-        true => lane.send(),
+        true => lane.send().map(|()| true),
         false if lane.is_late(Awake::now()) => Err(Fault::TimedOut),
-        false => Ok(()),
+        false => Ok(false),
     }
 }
 

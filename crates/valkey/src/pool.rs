@@ -2,8 +2,7 @@
 //!
 //! A node that could not be reached is down: callers are told so at once, and one of them tries
 //! again each second. Connections are made when they are needed and lent to one caller at a time.
-//! Whoever needs several nodes at once takes their connections in the order of the nodes' ids, so
-//! that no two callers wait for each other.
+//! Whoever needs several nodes at once holds no connection while he waits for another one.
 //!
 //! A connection that is given up may have requests on their way, which the network or the node may hold
 //! back for any time. So nothing more is sent to the node before it has ended that connection on its side:
@@ -111,7 +110,32 @@ impl Node {
     /// node on a slow link, for as long as the others get through. Nothing of what was given up before
     /// can be carried out any more.
     pub fn lease(self: &Arc<Node>) -> Result<Lease, Fault> {
-        let mut lease = self.any_connection()?;
+        self.lease_until(Awake::now() + self.access.timeouts.reply)
+    }
+
+    /// The same for as long as nobody waits: a connection that is there, is free, and has nothing before it.
+    pub fn lease_free(self: &Arc<Node>) -> Option<Lease> {
+        self.access.login.for_this_work().ok()?;
+        let mut gate = self.gate();
+        if !gate.given_up.is_empty() {
+            return None;
+        }
+        self.free_connection(&mut gate)
+    }
+
+    fn free_connection(self: &Arc<Node>, gate: &mut Gate) -> Option<Lease> {
+        while let Some(connection) = gate.idle.pop() {
+            if connection.is_quiet() {
+                return Some(Lease::new(self, Some(connection), gate.generation));
+            }
+            gate.open -= 1;
+        }
+        None
+    }
+
+    /// As [`Node::lease`], with another end of the wait.
+    pub fn lease_until(self: &Arc<Node>, until: Awake) -> Result<Lease, Fault> {
+        let mut lease = self.any_connection(until)?;
         let given_up = self.gate().given_up.clone();
         if given_up.is_empty() {
             return Ok(lease);
@@ -148,19 +172,13 @@ impl Node {
         self.tell_a_waiter(gate);
     }
 
-    fn any_connection(self: &Arc<Node>) -> Result<Lease, Fault> {
+    fn any_connection(self: &Arc<Node>, deadline: Awake) -> Result<Lease, Fault> {
         // Also where there is one: what is of another term must not use it.
         self.access.login.for_this_work()?;
-        let deadline = Awake::now() + self.access.timeouts.reply;
         let mut gate = self.gate();
         loop {
-            let generation = gate.generation;
-            while let Some(connection) = gate.idle.pop() {
-                if connection.is_quiet() {
-                    let connection = Some(connection);
-                    return Ok(Lease::new(self, connection, generation));
-                }
-                gate.open -= 1;
+            if let Some(lease) = self.free_connection(&mut gate) {
+                return Ok(lease);
             }
             if gate.may_open(self.access.connections_per_node) {
                 match self.connect(gate) {

@@ -22,6 +22,7 @@ mod moving;
 mod near;
 mod rate;
 mod scripted;
+mod silent;
 mod slow_links;
 mod stale;
 mod strangers;
