@@ -43,7 +43,7 @@ pub use self::unfinished::{Finished, Unfinished};
 use self::limit::Paid;
 use self::strangers::Vouched;
 use crate::cluster::{ClusterDescription, NodeDescription};
-use crate::endpoint::{Account, Pass, Timeouts};
+use crate::endpoint::{Account, Pass, Successor, Timeouts};
 use crate::fault::Fault;
 use crate::function::HEAD_ROOM;
 use crate::login::Login;
@@ -86,7 +86,27 @@ impl Admin {
         pass: impl Into<Pass>,
         timeouts: Timeouts,
     ) -> Result<Admin, AdminError> {
-        let login = Login::lasting(Account::admin(pass));
+        Admin::connect_as(cluster, Account::admin(pass), timeouts)
+    }
+
+    /// The same in place of one that has died, of which nothing is carried out any more by a node that this one has told
+    /// anything.
+    pub fn succeed(
+        cluster: &ClusterDescription,
+        pass: impl Into<Pass>,
+        timeouts: Timeouts,
+        successor: Successor,
+    ) -> Result<Admin, AdminError> {
+        let account = Account::admin(pass).of_successor(Some(successor));
+        Admin::connect_as(cluster, account, timeouts)
+    }
+
+    fn connect_as(
+        cluster: &ClusterDescription,
+        account: Account,
+        timeouts: Timeouts,
+    ) -> Result<Admin, AdminError> {
+        let login = Login::lasting(account);
         let connections_per_node = CONNECTIONS_PER_NODE;
         let access = Arc::new(Access { login, timeouts, connections_per_node });
         let manage = |description: &NodeDescription| Managed::new(description, &access);

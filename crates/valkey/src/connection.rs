@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
 use crate::awake::{Awake, LOOK_EVERY};
-use crate::endpoint::{Account, Endpoint, Secret, Timeouts};
+use crate::endpoint::{Account, Endpoint, Secret, Successor, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
 use crate::stream::Stream;
@@ -54,9 +54,10 @@ impl Connection {
     }
 
     fn introduce(&mut self, account: &Account, secret: &Secret) -> Result<String, Fault> {
+        let called = account.successor.as_ref().map_or(CLIENT_NAME, Successor::name);
         let requests = [
             Request::of(&["AUTH", &account.name, secret.reveal()]),
-            Request::of(&["CLIENT", "SETNAME", CLIENT_NAME]),
+            Request::of(&["CLIENT", "SETNAME", called]),
             Request::of(&["CLIENT", "ID"]),
             Request::of(&["CLUSTER", "MYID"]),
         ];
@@ -94,6 +95,18 @@ impl Connection {
         let requests: Vec<_> = numbers.iter().map(end).collect();
         let replies = self.ask_all(&requests)?;
         replies.into_iter().try_for_each(|reply| accepted(reply).map(drop))
+    }
+
+    /// The same for all connections of those that somebody has taken over from.
+    pub fn end_those_before(&mut self, successor: &Successor) -> Result<(), Fault> {
+        let list = self.ask(&Request::of(&["CLIENT", "LIST", "TYPE", "NORMAL"]))?;
+        let before = |client: &str| {
+            let field = |name: &str| client.split(' ').find_map(|word| word.strip_prefix(name));
+            let number = field("id=")?.parse().ok()?;
+            successor.succeeds(field("name=")?).then_some(number)
+        };
+        let numbers: Vec<u64> = list.lossy()?.lines().filter_map(before).collect();
+        self.end_others(&numbers)
     }
 
     /// Sends one request and waits for its reply; an error reply is a fault.

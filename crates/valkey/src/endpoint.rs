@@ -109,6 +109,33 @@ pub struct Account {
     pub secret: Secret,
     /// How it is reached over a network; none where that is trusted.
     pub(crate) tls: Option<ClientTls>,
+    /// Who changes the cluster alone, and takes over from whoever did so before.
+    pub(crate) successor: Option<Successor>,
+}
+
+/// Who changes a cluster in place of one that has died. What that one had ordered, and a node has not carried out yet, it
+/// never does: each node ends its connections before it is told anything by the successor.
+#[derive(Clone, Debug)]
+pub struct Successor(Box<str>);
+
+/// How all connections of those are called that change a cluster one after the other.
+const SUCCESSORS: &str = "tidefs-manager-";
+
+impl Successor {
+    /// `number` is one that no other one of this cluster has had.
+    pub fn new(number: &str) -> Successor {
+        Successor(format!("{SUCCESSORS}{number}").into())
+    }
+
+    /// What its connections are called.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a connection of this name is one of somebody before.
+    pub(crate) fn succeeds(&self, name: &str) -> bool {
+        name.starts_with(SUCCESSORS) && name != &*self.0
+    }
 }
 
 /// What lets somebody in at the nodes of a file system.
@@ -145,7 +172,7 @@ pub const GIVER_PREFIX: &str = "tidefs-giver-";
 impl Account {
     fn new(name: impl Into<Cow<'static, str>>, pass: Pass) -> Account {
         let tls = pass.credentials.as_ref().map(ClientTls::new);
-        Account { name: name.into(), secret: pass.secret, tls }
+        Account { name: name.into(), secret: pass.secret, tls, successor: None }
     }
 
     /// Of one mount, in one of its terms.
@@ -167,6 +194,10 @@ impl Account {
 
     pub fn admin(pass: impl Into<Pass>) -> Account {
         Account::new(ADMIN_ACCOUNT, pass.into())
+    }
+
+    pub(crate) fn of_successor(self, successor: Option<Successor>) -> Account {
+        Account { successor, ..self }
     }
 
     pub fn check(pass: impl Into<Pass>) -> Account {

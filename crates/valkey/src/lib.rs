@@ -64,7 +64,7 @@ pub use certificates::{Authority, Credentials, Network, NodeKey, PUBLIC_KEY_BYTE
 pub use cluster::{
     Cluster, ClusterDescription, ClusterSpec, NODE_MEMORY_MIN, NODES_MAX, NewNode, NodeDescription,
 };
-pub use endpoint::{Account, Endpoint, Pass, Secret, Timeouts};
+pub use endpoint::{Account, Endpoint, Pass, Secret, Successor, Timeouts};
 pub use error::{ClusterError, ConnectError, ProcessError};
 pub use fault::Fault;
 pub use function::HEAD_ROOM;

@@ -66,6 +66,8 @@ struct Gate {
     /// Connections that were given up, by the node's numbers, and that it may not have ended yet. No more
     /// than there were at a time, since those that only end others are not among them.
     given_up: Vec<u64>,
+    /// Nothing is to be carried out any more of what was ordered by those that this client has taken over from.
+    has_succeeded: bool,
     /// Callers that wait for a connection.
     waiting: usize,
     /// Why the node could not be reached, and until when nobody needs to try again.
@@ -94,7 +96,9 @@ impl Node {
         capacity: ByteSize,
         access: Arc<Access>,
     ) -> Arc<Node> {
-        let (gate, freed, heard) = (Mutex::default(), Condvar::new(), Last::default());
+        let has_succeeded = access.login.account().successor.is_none();
+        let gate = Mutex::new(Gate { has_succeeded, ..Gate::default() });
+        let (freed, heard) = (Condvar::new(), Last::default());
         Arc::new(Node { id, class, endpoint, capacity, access, gate, freed, heard })
     }
 
@@ -117,7 +121,7 @@ impl Node {
     pub fn lease_free(self: &Arc<Node>) -> Option<Lease> {
         self.access.login.for_this_work().ok()?;
         let mut gate = self.gate();
-        if !gate.given_up.is_empty() {
+        if !gate.given_up.is_empty() || !gate.has_succeeded {
             return None;
         }
         self.free_connection(&mut gate)
@@ -136,14 +140,24 @@ impl Node {
     /// As [`Node::lease`], with another end of the wait.
     pub fn lease_until(self: &Arc<Node>, until: Awake) -> Result<Lease, Fault> {
         let mut lease = self.any_connection(until)?;
-        let given_up = self.gate().given_up.clone();
-        if given_up.is_empty() {
+        let (given_up, has_succeeded) = {
+            let gate = self.gate();
+            (gate.given_up.clone(), gate.has_succeeded)
+        };
+        if given_up.is_empty() && has_succeeded {
             return Ok(lease);
         }
         // Others who come meanwhile end them, too, and wait for that themselves.
-        match lease.connection_mut().end_others(&given_up) {
+        let succeeded = match &self.access.login.account().successor {
+            Some(successor) if !has_succeeded => lease.connection_mut().end_those_before(successor),
+            _ => Ok(()),
+        };
+        match succeeded.and_then(|()| lease.connection_mut().end_others(&given_up)) {
             Ok(()) => {
-                self.gate().given_up.retain(|number| !given_up.contains(number));
+                let mut gate = self.gate();
+                gate.has_succeeded = true;
+                gate.given_up.retain(|number| !given_up.contains(number));
+                drop(gate);
                 Ok(lease)
             }
             Err(fault) => {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use tidefs_control::forecast::Pace;
 use tidefs_control::{Answer, Refused, Request, Settings};
 use tidefs_manager::{Handle, Manager, Parts};
-use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Timeouts, Valkey};
+use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Successor, Timeouts, Valkey};
 
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
@@ -18,6 +18,7 @@ use crate::nodes::{
     ClusterHands, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager, Urgency,
     format,
 };
+use crate::process::ProcessId;
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines, log_file, logging, privacy};
@@ -45,7 +46,9 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let store =
         Arc::new(Valkey::follow(ClusterRecord::roster(&paths), data.clone(), Options::default())?);
     let admin = Pass { secret: Secret::from_text(&order.secret), ..data };
-    let admin = Admin::connect(&description, admin, Timeouts::default())?;
+    let ProcessId { pid, started } = ProcessId::current();
+    let successor = Successor::new(&format!("{pid}-{started}"));
+    let admin = Admin::succeed(&description, admin, Timeouts::default(), successor)?;
     let admin = admin.with_head_room(settings.head_room);
     let (urgency, steps) = (Urgency::default(), Steps::from_environment());
     let lenders = urgency.clone();

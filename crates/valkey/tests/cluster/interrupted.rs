@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tidefs_model::{ByteSize, Granted, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
-use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Timeouts};
+use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Successor, Timeouts};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
@@ -43,6 +43,32 @@ fn die_at(admin: &Admin, moves: &[Move], step: usize) -> bool {
     };
     let stop = AtomicBool::new(false);
     catch_unwind(AssertUnwindSafe(|| admin.move_partitions(moves, OPTIONS, &die, &stop))).is_err()
+}
+
+/// What a killed mover had sent, and no node has read yet.
+fn what_a_mover_that_was_killed_had_sent_is_not_carried_out(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let succeed = |number: &str| {
+        let pass = running.pass(&running.cluster().secrets().admin);
+        let (description, successor) = (running.cluster().description(), Successor::new(number));
+        Admin::succeed(description, pass, Timeouts::default(), successor).unwrap()
+    };
+    let (mut before, mut other) = (running.admin(1), running.admin(1));
+    before.say("CLIENT SETNAME tidefs-manager-1");
+    other.say("CLIENT SETNAME tidefs");
+    let mut own = running.admin(1);
+    own.say("CLIENT SETNAME tidefs-manager-2");
+    // Whoever comes tells no node anything before that.
+    let admin = succeed("2");
+    admin.observe();
+    let ended = catch_unwind(AssertUnwindSafe(|| before.say("PING")));
+    assert!(ended.is_err() || ended.is_ok_and(|said| said.is_empty()), "it is heard still");
+    assert!(other.say("PING").contains("PONG"), "another one's");
+    assert!(own.say("PING").contains("PONG"), "its own");
+    let listed = other.say("CLIENT LIST");
+    assert!(listed.contains("name=tidefs-manager-2"), "{listed}");
+    succeed("3").observe();
+    assert!(!other.say("CLIENT LIST").contains("name=tidefs-manager-2"));
 }
 
 fn a_mover_killed_at_any_step_is_succeeded(kind: Kind) {
@@ -245,6 +271,7 @@ fn a_target_that_stands_still_costs_nothing(kind: Kind) {
 }
 
 on_each_server![
+    what_a_mover_that_was_killed_had_sent_is_not_carried_out,
     a_target_that_stands_still_costs_nothing,
     a_target_that_others_fill_keeps_what_it_was_promised,
     a_mover_killed_at_any_step_is_succeeded,
