@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::lines;
 use crate::mount_point::MountPoint;
 use crate::nodes::Hope;
-use crate::state::Paths;
+use crate::state::{Paths, Record};
 use crate::view::StatusView;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,9 +95,19 @@ pub fn ask(paths: &Paths, request: &Request) -> Result<Answer, Failure> {
 
 /// As [`ask`], with another time for the answer.
 pub fn ask_within(paths: &Paths, request: &Request, wait: Duration) -> Result<Answer, Failure> {
+    let directory = || paths.directory.clone();
+    let still = || {
+        let owner = Record::read(paths).ok()?.owner;
+        owner
+            .stands_still()
+            .then(|| Failure::StandsStill { directory: directory(), pid: owner.pid })
+    };
+    if let Some(still) = still() {
+        return Err(still);
+    }
     let answer = lines::ask(&paths.control(), request, wait).map_err(|error| {
         tracing::debug!("no answer on the control socket: {error}");
-        Failure::Silent(paths.directory.clone())
+        still().unwrap_or_else(|| Failure::Silent(directory()))
     })?;
     match answer {
         Answer::Refused(why) => Err(Failure::Refused(why)),

@@ -237,6 +237,11 @@ pub enum Failure {
     RunsOnAnotherHost { directory: PathBuf, pid: i32 },
     #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
     Silent(PathBuf),
+    #[error(
+        "process {pid}, which serves the file system in {}, was stopped and stands still, so it does not answer; \
+         let it go on: kill -CONT {pid}, or end it: tidefs down", directory.display()
+    )]
+    StandsStill { directory: PathBuf, pid: i32 },
     /// What is wrong with the question, and with which item.
     #[error("{0}")]
     Unplannable(String),

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -82,11 +84,18 @@ pub fn ask<Q: Serialize, A: DeserializeOwned>(
     request: &Q,
     wait: Duration,
 ) -> io::Result<A> {
-    let stream = UnixStream::connect(path)?;
+    let stream = connect(path, ASK_WAIT)?;
     stream.set_read_timeout(Some(wait))?;
-    stream.set_write_timeout(Some(ASK_WAIT))?;
     send(&stream, request)?;
     receive(&stream)
+}
+
+/// Whoever does not take connections has room for some that wait; who comes then waits, and not for ever.
+fn connect(path: &Path, wait: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(wait))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
@@ -99,4 +108,24 @@ fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_takes_no_connections_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _silent = UnixListener::bind(&path).unwrap();
+        let mut kept = Vec::new();
+        // Until there is no room for more, which whoever comes next has to wait for.
+        while let Ok(stream) = connect(&path, Duration::from_millis(50)) {
+            kept.push(stream);
+            assert!(kept.len() < 1 << 16, "there is always room");
+        }
+        let refused = connect(&path, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
+    }
 }

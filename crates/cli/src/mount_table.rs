@@ -8,7 +8,7 @@ use tidefs_fuse::mounts::{self, Mount};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mounted {
     Nothing,
-    /// A file system that answers.
+    /// A file system that answers, or one whose process is there and too slow to say so.
     Live,
     /// A mount whose process is gone; all it does is answer errors.
     Stale,
@@ -48,16 +48,12 @@ pub fn holds_ours(path: &Path) -> bool {
     deepest.is_some_and(Mount::is_ours)
 }
 
-/// Asks the mounted file system too. The path must have no symbolic links in it.
+/// Asks the mounted file system too, for two seconds at most. The path must have no symbolic links in it.
 pub fn at(path: &Path) -> Mounted {
-    if !is_mount_point(path) {
-        return Mounted::Nothing;
-    }
-    // Attributes of the root may come from the kernel's cache; totals never do.
-    match rustix::fs::statfs(path) {
-        // The second one where its process ends while it is asked.
-        Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED) => Mounted::Stale,
-        _ => Mounted::Live,
+    match top(path) {
+        None => Mounted::Nothing,
+        Some(_) if tidefs_fuse::is_abandoned(path) => Mounted::Stale,
+        Some(_) => Mounted::Live,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Process {
     pub parent: i32,
     /// It has ended and waits for its parent to ask.
     pub ended: bool,
+    /// It is stopped, by a signal or by a debugger.
+    pub stands_still: bool,
 }
 
 impl ProcessId {
@@ -40,6 +42,11 @@ impl ProcessId {
 
     pub fn is_running(self) -> bool {
         read(self.pid).is_some_and(|process| process.id == self && !process.ended)
+    }
+
+    /// Somebody has stopped it: it does nothing until it is told to go on.
+    pub fn stands_still(self) -> bool {
+        read(self.pid).is_some_and(|process| process.id == self && process.stands_still)
     }
 
     /// Does nothing when the process is gone or belongs to somebody else.
@@ -70,11 +77,13 @@ fn parse(stat: &str) -> Option<Process> {
     let (head, rest) = stat.rsplit_once(')')?;
     let pid = head.split_once(' ')?.0.parse().ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let state = fields.next()?;
+    let ended = matches!(state, "Z" | "X" | "x");
+    let stands_still = matches!(state, "T" | "t");
     let parent = fields.next()?.parse().ok()?;
     // Field 22 of the line; the state was field 3 and the parent field 4.
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { id: ProcessId { pid, started }, parent, ended })
+    Some(Process { id: ProcessId { pid, started }, parent, ended, stands_still })
 }
 
 /// Everything below `roots` in the tree, without them.
@@ -152,7 +161,7 @@ mod tests {
     use std::process::Command;
 
     fn process(pid: i32, parent: i32) -> Process {
-        Process { id: ProcessId { pid, started: 1 }, parent, ended: false }
+        Process { id: ProcessId { pid, started: 1 }, parent, ended: false, stands_still: false }
     }
 
     #[test]

@@ -34,4 +34,4 @@ pub use mounts::FS_TYPE;
 pub use options::{AllowOther, MountOptions, Rings};
 pub use passthrough::passthrough_available;
 pub use session::Session;
-pub use unmount::{Stale, unmount_stale};
+pub use unmount::{Stale, is_abandoned, unmount_stale};

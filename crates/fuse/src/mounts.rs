@@ -28,6 +28,8 @@ pub struct Mount {
     pub fs_type: String,
     /// Of a mount of Tidefs, what tells it from all others.
     pub source: OsString,
+    /// Who made it, where it is one of FUSE.
+    pub user: Option<u32>,
 }
 
 impl Mount {
@@ -79,7 +81,9 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let fs_type = text(fields.next()?)?.to_owned();
     let source = OsString::from_vec(unescape(fields.next()?));
-    Some(Mount { id, device, point, fs_type, source })
+    let mut options = fields.next().unwrap_or_default().split(|&byte| byte == b',');
+    let user = options.find_map(|it| text(it)?.strip_prefix("user_id=")?.parse().ok());
+    Some(Mount { id, device, point, fs_type, source, user })
 }
 
 fn text(field: &[u8]) -> Option<&str> {
@@ -112,10 +116,10 @@ mod tests {
     #[test]
     fn a_line_is_read_with_its_escapes_and_optional_fields() {
         let line =
-            br"95 28 0:52 / /mnt/a\040b\134 rw,nosuid shared:7 master:2 - fuse.tidefs tidefs rw";
+            br"95 28 0:52 / /mnt/a\040b\134 rw,nosuid shared:7 master:2 - fuse.tidefs tidefs rw,user_id=7,group_id=8";
         let mount = parse(line).unwrap();
         assert_eq!(mount.id, 95);
-        assert_eq!(mount.device, (0, 52));
+        assert_eq!((mount.device, mount.user), ((0, 52), Some(7)));
         assert_eq!(mount.point, Path::new(r"/mnt/a b\"));
         assert_eq!((&*mount.fs_type, mount.source.to_str()), (FS_TYPE, Some("tidefs")));
         assert_eq!(parse(b"what is this"), None);

@@ -58,13 +58,14 @@ fn covered(mount: &Mount) -> UnmountError {
     UnmountError::Refused { path: mount.point.clone(), source: Errno::BUSY.into() }
 }
 
-/// Asks the mount for something in a thread of its own, because a server that hangs keeps the
-/// one who asks.
+/// Whether the mount says within two seconds that its server is gone. Asks it in a thread of its own, because a
+/// server that hangs keeps the one who asks.
 pub fn is_abandoned(point: &Path) -> bool {
     let (answer, answered) = mpsc::channel();
     let point = point.to_owned();
     let asked = std::thread::Builder::new().name("tidefs-probe".to_owned()).spawn(move || {
         // The caller may have stopped waiting.
+        // Attributes of the root may come from the kernel's cache; totals never do.
         let _ = answer.send(rustix::fs::statfs(&point).map_err(io::Error::from).map(drop));
     });
     asked.is_ok()

@@ -32,6 +32,8 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     }
     // Looked up while there is something to look at.
     let processes = processes(&running);
+    // One that stands still hears nothing before it goes on.
+    running.record.owner.send(Signal::CONT);
     let stopped = match control::ask(&running.paths, &Request::Stop) {
         Ok(_) => ended_within(&running, STOP_WAIT),
         Err(error) => {

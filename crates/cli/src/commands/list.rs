@@ -1,14 +1,15 @@
 //! `tidefs list`: the file systems that run on this machine.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
 
 use crate::arguments::running::List;
 use crate::control::{self, Answer, Request};
+use crate::failure::Failure;
 use crate::mount_table;
 use crate::say;
 use crate::state::{self, Kind, Running};
@@ -33,12 +34,17 @@ struct Listed {
     started: u64,
     /// What it says of itself; null where it does not answer.
     status: Option<Box<StatusView>>,
+    /// Why it does not answer, and what to do; null where it does.
+    silent: Option<String>,
 }
+
+/// A node that does not answer is waited for ten seconds.
+const STATUS_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Serialize)]
 struct OtherMount {
     mount: PathBuf,
-    /// Who made it; null where that cannot be seen.
+    /// Who made it.
     user: Option<u32>,
 }
 
@@ -62,15 +68,23 @@ fn look(asked: Option<&Path>) -> anyhow::Result<ListView> {
     let others = mount_table::entries()
         .into_iter()
         .filter(|mount| mount.is_ours() && !known.iter().any(|&id| mount.is(id)));
+    // As the kernel has it: a mount that is asked itself may not answer.
     let other_mounts =
-        others.map(|mount| OtherMount { user: owner(&mount.point), mount: mount.point }).collect();
-    Ok(ListView { file_systems: running.into_iter().map(listed).collect(), other_mounts })
+        others.map(|mount| OtherMount { user: mount.user, mount: mount.point }).collect();
+    // All at once, so that one that is silent is waited for once.
+    let file_systems = std::thread::scope(|scope| {
+        let asked: Vec<_> = running.into_iter().map(|it| scope.spawn(|| listed(it))).collect();
+        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+    });
+    Ok(ListView { file_systems, other_mounts })
 }
 
 fn listed(running: Running) -> Listed {
-    let status = match control::ask(&running.paths, &Request::Status) {
-        Ok(Answer::Status(status)) => Some(status),
-        _ => None,
+    let (status, silent) = match control::ask_within(&running.paths, &Request::Status, STATUS_WAIT)
+    {
+        Ok(Answer::Status(status)) => (Some(status), None),
+        Ok(_) => (None, Some(Failure::Silent(running.paths.directory.clone()).to_string())),
+        Err(why) => (None, Some(why.to_string())),
     };
     let record = running.record;
     Listed {
@@ -79,12 +93,8 @@ fn listed(running: Running) -> Listed {
         process: record.owner.pid,
         started: record.started_unix_seconds,
         status,
+        silent,
     }
-}
-
-/// Of the mount's root; other users' mounts may not be looked into.
-fn owner(mount: &Path) -> Option<u32> {
-    mount.metadata().ok().map(|found| found.uid())
 }
 
 fn print(list: &ListView) {
@@ -104,7 +114,7 @@ fn print(list: &ListView) {
             it.process
         ));
         let Some(status) = &it.status else {
-            say::answer("  does not answer; see its log there, or stop it: tidefs down");
+            it.silent.iter().for_each(|why| say::answer(format!("  {why}")));
             continue;
         };
         let nodes = match status.nodes.len() {

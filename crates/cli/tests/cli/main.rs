@@ -28,6 +28,7 @@ mod sealed;
 mod settings;
 mod signals;
 mod staging;
+mod standing_still;
 mod stopped;
 mod terminal;
 mod user;
