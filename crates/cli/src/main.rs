@@ -28,6 +28,7 @@ mod fresh;
 mod history;
 mod hosts;
 mod join;
+mod judged_file;
 mod kept_logs;
 mod launch;
 mod lend;

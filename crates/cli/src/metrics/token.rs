@@ -9,6 +9,8 @@ use std::{fmt, str};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
+use crate::judged_file;
+
 /// Fewer characters could be guessed.
 const LENGTH_MIN: usize = 16;
 /// It stands in one line of a request.
@@ -37,18 +39,17 @@ impl Token {
     /// # Errors
     /// Says why the file cannot be used, and what to do.
     pub fn read(path: &Path) -> Result<Token, String> {
-        let found = path.metadata().map_err(|error| error.to_string())?;
-        if !found.is_file() {
-            return Err("it is no file".to_owned());
-        }
-        if found.mode() & 0o007 != 0 {
-            let path = path.display();
-            return Err(format!("everybody may read it or write to it; chmod o= {path}"));
-        }
-        if found.len() > 2 * LENGTH_MAX as u64 {
-            return Err(format!("it has more than {LENGTH_MAX} characters"));
-        }
-        Token::of(&fs::read(path).map_err(|error| error.to_string())?)
+        let is_own = |found: &fs::Metadata| {
+            if found.mode() & 0o007 != 0 {
+                let why = "everybody may read it or write to it; chmod o=";
+                return Err(io::Error::other(format!("{why} {}", path.display())));
+            }
+            if found.len() > 2 * LENGTH_MAX as u64 {
+                return Err(io::Error::other(format!("it has more than {LENGTH_MAX} characters")));
+            }
+            Ok(())
+        };
+        Token::of(&judged_file::read(path, is_own).map_err(|error| error.to_string())?)
     }
 
     fn of(bytes: &[u8]) -> Result<Token, String> {

@@ -2,7 +2,7 @@
 //! common. A key is an option without its dashes, and whatever the option takes is its value.
 
 use std::fmt;
-use std::fs;
+use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+use crate::judged_file;
 
 /// The tables, and the commands that each is for.
 const TABLES: [(&str, &[&str]); 4] =
@@ -79,16 +81,35 @@ impl Setting {
     }
 }
 
+/// Why a file is not parsed.
+enum Refusal {
+    Foreign,
+    Unreadable(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(cause: io::Error) -> Refusal {
+        Refusal::Unreadable(cause)
+    }
+}
+
 /// What the file sets of the options of `program`.
 pub fn read(path: &Path, program: &Command) -> Result<Vec<Setting>, Wrong> {
     let unreadable = |cause| Wrong::Unreadable { path: path.to_owned(), cause };
     let user = rustix::process::geteuid().as_raw();
-    let found = path.metadata().map_err(unreadable)?;
     // It names the program that nodes run.
-    if ![user, 0].contains(&found.uid()) || found.mode() & 0o022 != 0 {
-        return Err(Wrong::Foreign { path: path.to_owned(), user });
-    }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let is_believed =
+        |found: &Metadata| [user, 0].contains(&found.uid()) && found.mode() & 0o022 == 0;
+    let read = judged_file::read(path, |found| match is_believed(found) {
+        true => Ok(()),
+        false => Err(Refusal::Foreign),
+    });
+    let bytes = read.map_err(|refusal| match refusal {
+        Refusal::Foreign => Wrong::Foreign { path: path.to_owned(), user },
+        Refusal::Unreadable(cause) => unreadable(cause),
+    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     parse(&text, path, program).map_err(|(at, why)| {
         let line = text[..at.start.min(text.len())].matches('\n').count() + 1;
         Wrong::Line { path: path.to_owned(), line, why }
@@ -203,6 +224,7 @@ fn in_one_line(refusal: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use clap::CommandFactory;

@@ -1,9 +1,11 @@
 //! Whether root may run a program that was found: nobody else can have put it there, nor put another
 //! one in its place between the look and the start.
 
+use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::process::geteuid;
 
@@ -31,30 +33,51 @@ pub fn check(program: &Path) -> Result<(), Distrust> {
 /// The file, the directories above it, and the same of all that it is a link to belong to `root`, and
 /// nobody else may change them.
 fn only_roots(program: &Path, root: u32) -> Result<(), Distrust> {
-    let unknown = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Distrust::Unknown { path, source }
-    };
-    let mut at = std::path::absolute(program).map_err(unknown(program))?;
-    for _ in 0..LINKS_MAX {
-        let above = at.parent().unwrap_or(Path::new("/"));
-        let real = above.canonicalize().map_err(unknown(above))?;
-        // Links among the directories are entries of directories that have to be looked at as well.
-        let directories = real.ancestors().chain(above.ancestors());
-        directories.into_iter().try_for_each(|directory| one(directory, root))?;
-        at = real.join(at.file_name().unwrap_or_default());
-        one(&at, root)?;
-        match std::fs::read_link(&at) {
-            Ok(target) => at = real.join(target),
-            Err(_) => return Ok(()),
+    let absolute = std::path::absolute(program).map_err(|source| unknown(program, source))?;
+    // As the kernel goes: a name at a time, so that no link on the way is left out, wherever it leads.
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    let mut names = Vec::new();
+    push(&mut names, &absolute);
+    one(&at, root)?;
+    while let Some(name) = names.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
         }
+        let path = at.join(name);
+        if !one(&path, root)?.is_symlink() {
+            at = path;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Distrust::Links { path: program.to_owned() });
+        }
+        let target = std::fs::read_link(&path).map_err(|source| unknown(&path, source))?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        push(&mut names, &target);
     }
-    Err(Distrust::Links { path: program.to_owned() })
+    Ok(())
 }
 
-fn one(path: &Path, root: u32) -> Result<(), Distrust> {
-    let found = path.symlink_metadata();
-    let found = found.map_err(|source| Distrust::Unknown { path: path.to_owned(), source })?;
+/// Puts a path's names where the first of them comes first.
+fn push(names: &mut Vec<OsString>, path: &Path) {
+    let parts = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    names.extend(parts);
+}
+
+fn unknown(path: &Path, source: io::Error) -> Distrust {
+    Distrust::Unknown { path: path.to_owned(), source }
+}
+
+fn one(path: &Path, root: u32) -> Result<Metadata, Distrust> {
+    let found = path.symlink_metadata().map_err(|source| unknown(path, source))?;
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);
     if owner != root && owner != 0 {
         return Err(Distrust::Owner { path: path.to_owned(), owner });
@@ -64,7 +87,7 @@ fn one(path: &Path, root: u32) -> Result<(), Distrust> {
     if mode & 0o022 != 0 && !is_sticky && !found.is_symlink() {
         return Err(Distrust::Mode { path: path.to_owned(), mode });
     }
-    Ok(())
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -100,6 +123,15 @@ mod tests {
         assert_eq!(judged(&link), Ok(()), "nobody takes away a file of mine");
         let why = only_roots(&link, me + 1);
         assert!(me == 0 || matches!(why, Err(Distrust::Owner { .. })), "{why:?}");
+        // A link of somebody else's in the middle of the way is as good as any other place to change it.
+        let (open, top) = (folder.path().join("open"), folder.path().join("top"));
+        fs::create_dir(&open).unwrap();
+        symlink("../bin", open.join("middle")).unwrap();
+        symlink("open/middle", &top).unwrap();
+        mode(&open, 0o755);
+        assert_eq!(judged(&top.join("server")), Ok(()));
+        mode(&open, 0o777);
+        assert!(judged(&top.join("server")).unwrap_err().contains("mode 777"));
         symlink("circle", folder.path().join("circle")).unwrap();
         assert!(judged(&folder.path().join("circle")).unwrap_err().contains("too many links"));
         assert!(judged(&folder.path().join("nothing")).is_err());
