@@ -2,6 +2,7 @@
 //! file system's side of it. The lender's side is in `lend`, a host's in `join`.
 
 mod channel;
+mod door;
 mod host_words;
 mod hosts;
 mod listening;

@@ -1,8 +1,7 @@
 //! Listens for lenders, and has the manager take their nodes in and give them back.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
@@ -14,15 +13,12 @@ use tidefs_valkey::{
 };
 
 use super::channel::{Channel, ChannelError, ChannelKey};
+use super::door::Door;
 use super::offers::Offers;
 use super::sessions::{Answers, Session};
 use super::words::{Certificate, FromBorrower, LEASE, State, ToBorrower, secret_of};
 use crate::nodes::{LocalNodes, Supervision};
 
-/// Lenders at the same time.
-const LENDERS_MOST: usize = 256;
-/// After a connection that could not be accepted: what is short may come back.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at whether a lender is there again whose connection broke.
 pub(super) const RESUME_LOOK: Duration = Duration::from_millis(200);
 
@@ -60,53 +56,22 @@ struct Joining {
 impl Service {
     /// Serves lenders for the rest of this process's life.
     pub fn serve(self, listener: TcpListener) {
+        let secrets = self.secrets.clone();
         let service = Arc::new(self);
-        let loans = move || {
-            let served = Arc::new(AtomicUsize::new(0));
-            for stream in listener.incoming() {
-                match stream {
-                    Ok(stream) => service.begin(stream, &served),
-                    Err(error) => {
-                        tracing::warn!("a lender, or a host that joins, cannot connect: {error}");
-                        sleep(ACCEPT_PAUSE);
-                    }
-                }
-            }
-        };
-        if Builder::new().name("lenders".to_owned()).spawn(loans).is_err() {
+        let door = Door::new(secrets, move |channel| service.loan(channel));
+        if door.keep(listener).is_err() {
             tracing::warn!("no thread that listens to lenders");
         }
     }
 
-    fn begin(self: &Arc<Self>, stream: TcpStream, served: &Arc<AtomicUsize>) {
-        let Some(place) = Place::take(served) else {
-            tracing::warn!(
-                "a lender, or a host that joins, is turned away: {LENDERS_MOST} are there already"
-            );
-            return;
-        };
-        let service = Arc::clone(self);
-        let loan = move || {
-            let _place = place;
-            service.loan(stream);
-        };
-        if Builder::new().name("lender".to_owned()).spawn(loan).is_err() {
-            tracing::warn!("no thread for a lender, or a host that joins");
-        }
-    }
-
     /// One lender, from its first word to its last.
-    fn loan(self: &Arc<Self>, stream: TcpStream) {
+    fn loan(self: &Arc<Self>, channel: Channel) {
         let (mut lent, mut session) = (None, None);
-        let peer = stream.peer_addr().ok();
-        let ended = Channel::accept(stream, &self.secrets).and_then(|channel| {
-            let peer = channel.addresses()?.1;
-            self.converse(channel, peer, &mut lent, &mut session)
-        });
+        let ended = channel
+            .addresses()
+            .map_err(ChannelError::from)
+            .and_then(|(_, peer)| self.converse(channel, peer, &mut lent, &mut session));
         let is_broken = ended.as_ref().is_err_and(ChannelError::is_broken);
-        if let (Err(ChannelError::WrongSecret), Some(peer)) = (&ended, peer) {
-            tracing::warn!(%peer, "a lender, or a host that joins, does not know the secret");
-        }
         if let Err(error) = ended {
             tracing::info!("a lender, or a host that joins: {error}");
         }
@@ -265,22 +230,6 @@ impl Service {
         if Builder::new().spawn(move || act(&service, id)).is_err() {
             self.offers.note(id, "no thread is free".to_owned());
         }
-    }
-}
-
-/// One of those that are served at the same time; free again when it is dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(served: &Arc<AtomicUsize>) -> Option<Place> {
-        let place = Place(Arc::clone(served));
-        (served.fetch_add(1, Ordering::Relaxed) < LENDERS_MOST).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,17 +1,21 @@
 //! As much of an HTTP server as metrics need: one request a connection, parsed by `httparse`, with bounds on
 //! everything that a client could draw out.
 //!
-//! A fixed number of threads take connections, so what the rest of the world wants waits in the kernel's queue,
-//! which is bounded as well. A request has little time to arrive, and an answer to be taken.
+//! Connections whose request has not been answered well are strangers: they are few, have little time, and the oldest
+//! of them gives way to a newcomer. So is the number of answers bounded that are being taken.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of Prometheus there are one or two.
-const SERVED_MOST: usize = 8;
+use crate::rarely::Rarely;
+use crate::strangers::{Stranger, Strangers};
+
+/// Answers that are being taken; of Prometheus there are one or two.
+const SERVED_MOST: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 /// A request of Prometheus has some 300 bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -65,45 +69,83 @@ impl Answer {
 }
 
 /// Answers for the rest of this process's life.
+///
+/// # Errors
+/// When there is no thread for that.
 pub fn serve(
     listener: TcpListener,
     answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let shared = Arc::new((listener, answer));
-    for _ in 0..SERVED_MOST {
-        let shared = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("metrics".to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(move || {
-            loop {
-                match shared.0.accept() {
-                    Ok((stream, _)) => {
-                        if let Err(error) = serve_one(stream, &shared.1) {
-                            tracing::debug!("a request for metrics was not answered: {error}");
-                        }
-                    }
-                    Err(error) => {
-                        tracing::debug!("nobody can ask for metrics: {error}");
-                        thread::sleep(PAUSE);
-                    }
-                }
+    let server = Arc::new(Server {
+        answer,
+        strangers: Arc::default(),
+        served: AtomicUsize::new(0),
+        failed: Rarely::default(),
+    });
+    spawn(move || {
+        for stream in listener.incoming() {
+            if let Err(error) = stream.and_then(|stream| server.take(stream)) {
+                server.failed.say(Instant::now(), |more| {
+                    tracing::warn!("nobody can ask for metrics: {error}{more}");
+                });
+                thread::sleep(PAUSE);
             }
-        })?;
-    }
-    Ok(())
+        }
+    })
 }
 
-fn serve_one(mut stream: TcpStream, answer: impl Fn(&Asked) -> Answer) -> io::Result<()> {
-    let asked = receive(&mut stream, Instant::now() + HEAD_WAIT)?;
-    let (said, with_body) = match &asked {
-        Ok(asked) => (answer(asked), asked.method != "HEAD"),
-        Err(refusal) => (Answer::refusal(refusal.0, refusal.1), true),
-    };
-    send(&mut stream, &said.bytes(with_body), Instant::now() + ANSWER_WAIT)?;
-    stream.shutdown(Shutdown::Write)?;
-    // Closing with bytes unread would take the answer away from who has not read it yet.
-    match asked {
-        Ok(_) => Ok(()),
-        Err(_) => skip_rest(&mut stream, Instant::now() + REST_WAIT),
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name("metrics".to_owned()).stack_size(STACK_BYTES);
+    thread.spawn(work).map(drop)
+}
+
+struct Server<F> {
+    answer: F,
+    strangers: Arc<Strangers>,
+    served: AtomicUsize,
+    failed: Rarely,
+}
+
+impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Server<F> {
+    fn take(self: &Arc<Self>, stream: TcpStream) -> io::Result<()> {
+        // One that has gone already is no want of anything.
+        let Ok(stranger) = self.strangers.enter(&stream) else { return Ok(()) };
+        let server = Arc::clone(self);
+        spawn(move || {
+            if let Err(error) = server.serve_one(stream, stranger) {
+                tracing::debug!("a request for metrics was not answered: {error}");
+            }
+        })
+    }
+
+    fn serve_one(&self, mut stream: TcpStream, stranger: Stranger) -> io::Result<()> {
+        let asked = receive(&mut stream, Instant::now() + HEAD_WAIT)?;
+        let (said, with_body) = match &asked {
+            Ok(asked) => ((self.answer)(asked), asked.method != "HEAD"),
+            Err(refusal) => (Answer::refusal(refusal.0, refusal.1), true),
+        };
+        let until = Instant::now() + ANSWER_WAIT;
+        if said.status.starts_with('2') {
+            drop(stranger);
+            return self.tell(&mut stream, &said.bytes(with_body), until);
+        }
+        send(&mut stream, &said.bytes(with_body), until)?;
+        stream.shutdown(Shutdown::Write)?;
+        // Closing with bytes unread would take the answer away from who has not read it yet.
+        skip_rest(&mut stream, Instant::now() + REST_WAIT)
+    }
+
+    /// Of those who may ask there are few, and each takes what it is told.
+    fn tell(&self, stream: &mut TcpStream, said: &[u8], until: Instant) -> io::Result<()> {
+        let told = match self.served.fetch_add(1, Ordering::Relaxed) < SERVED_MOST {
+            true => send(stream, said, until),
+            false => {
+                let busy = Answer::refusal("503 Service Unavailable", "too many ask at a time");
+                send(stream, &busy.bytes(true), until)
+            }
+        };
+        self.served.fetch_sub(1, Ordering::Relaxed);
+        told.and_then(|()| stream.shutdown(Shutdown::Write))
     }
 }
 
