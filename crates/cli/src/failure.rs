@@ -206,6 +206,16 @@ pub enum Failure {
     NoSuchHost { name: String, known: Vec<String> },
     #[error("no file system is running in {}; start one: tidefs up", .0.display())]
     NotRunning(PathBuf),
+    #[error(
+        "no file system is running in {}; start one: tidefs up (the log of the last one that died there is kept in {})",
+        directory.display(), log.display()
+    )]
+    NoneSinceDeath { directory: PathBuf, log: PathBuf },
+    #[error(
+        "this was started by a `tidefs run`, and so a file system that is started here would end with that run; use \
+         the run's own ({}), or start it from elsewhere", .0.display()
+    )]
+    UpInRun(PathBuf),
     #[error("{} holds several running file systems; choose one with --state: {}", base.display(), list(found))]
     SeveralRunning { base: PathBuf, found: Vec<PathBuf> },
     #[error(

@@ -34,6 +34,14 @@ pub fn keep(paths: &Paths) -> Option<PathBuf> {
     Some(directory.join(kept_name(&stem, latest)))
 }
 
+/// The log of the one that died last in a base, if one is kept.
+pub fn last(base: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(base.join(DIRECTORY)).ok()?.flatten();
+    let logs =
+        entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("log".as_ref()));
+    logs.max_by_key(|log| changed(log))
+}
+
 fn kept_name(stem: &str, log: &Path) -> String {
     format!("{stem}.{}", log.file_name().unwrap_or_default().to_string_lossy())
 }
@@ -73,6 +81,7 @@ mod tests {
         }
         let kept = fs::read_dir(base.path().join(DIRECTORY)).unwrap().count();
         assert_eq!(kept, KEPT_MAX);
-        assert!(last.unwrap().exists());
+        assert!(last.as_ref().unwrap().exists());
+        assert_eq!(super::last(base.path()), last);
     }
 }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use crate::arguments::Up;
+use crate::cleanup::{MARK, STATE};
 use crate::commands::daemon::Order;
 use crate::control::{self, Answer, Request};
+use crate::failure::Failure;
 use crate::launch::launch;
 use crate::metrics;
 use crate::mount_point::{Missing, MountPoint};
@@ -13,6 +15,11 @@ use crate::say;
 use crate::state::{Base, Paths, in_the_way};
 
 pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
+    // What carries a run's mark is ended with the run, whatever it serves.
+    if std::env::var_os(MARK).is_some() {
+        let run = std::env::var_os(STATE).unwrap_or_default();
+        return Err(Failure::UpInRun(run.into()).into());
+    }
     let base = Base::named(state)?;
     let paths = Paths::new(base.path.join(super::daemon::NAME));
     // What a killed one left has been cleared by now.

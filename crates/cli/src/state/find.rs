@@ -8,6 +8,7 @@ use super::lock::Lock;
 use super::origin::Whose;
 use super::record::Record;
 use crate::failure::Failure;
+use crate::kept_logs;
 
 /// A running file system that another process owns.
 #[derive(Clone, Debug)]
@@ -85,7 +86,14 @@ fn none_of_ours(asked: Option<&Path>, base: &Base) -> Failure {
     // A base is locked for a moment whenever something is made in it.
     let is_owned = |at: &&PathBuf| at.join("record.json").exists() && Lock::is_taken(at);
     let owned = || instances.iter().find(is_owned).cloned();
-    let none = || Failure::NotRunning(asked.clone().unwrap_or(base.path.clone()));
+    let none = || {
+        let directory = asked.clone().unwrap_or(base.path.clone());
+        // The command that cleaned up may have said it to nobody.
+        match kept_logs::last(&base.path) {
+            Some(log) => Failure::NoneSinceDeath { directory, log },
+            None => Failure::NotRunning(directory),
+        }
+    };
     elsewhere.next().or_else(|| owned().map(Failure::Unreachable)).unwrap_or_else(none)
 }
 

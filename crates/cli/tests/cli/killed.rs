@@ -84,8 +84,11 @@ fn a_killed_daemon_is_cleared_its_log_is_kept_and_the_next_command_says_so() {
     says(&format!("the process {pid} of a `tidefs up`, started 20"));
     says("was killed, or crashed; its last sign of life is of 20");
     let log = ran.stderr.split("its log is kept in ").nth(1).expect("where the log is");
-    let log = std::fs::read_to_string(log.lines().next().unwrap()).expect("the log");
-    assert!(log.ends_with("the last words\n"), "{log}");
+    let log = log.lines().next().unwrap();
+    let words = std::fs::read_to_string(log).expect("the log");
+    assert!(words.ends_with("the last words\n"), "{words}");
+    // Whoever asks later finds it, too.
+    world.run(["status"]).refused(1, &["no file system is running", log]);
     world.note();
     world.run(["up", "--node-memory", "64MiB"]).succeeded();
     world.run(["down"]).succeeded();
@@ -99,6 +102,19 @@ pub fn kill_the_owner(world: &World) -> i64 {
     let pid = record["owner"]["pid"].as_i64().unwrap();
     world.shell(&format!("kill -9 {pid}; while kill -0 {pid}; do sleep 0.01; done")).succeeded();
     pid
+}
+
+/// It would end with the run, and with it all that is in it.
+#[test]
+fn a_run_starts_no_file_system_that_is_to_stay() {
+    let Some(world) = World::new() else { return };
+    let tidefs = world.binary().display().to_string();
+    let ran =
+        world.run_script(&[], &format!("{tidefs} up --mount other; echo $?; echo $TIDEFS_STATE"));
+    let said = ran.stdout.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(said[0], "1");
+    ran.refused(0, &["would end with that run", &said[1]]);
+    world.is_as_before();
 }
 
 /// A shell in which somebody has exported the documented variable is nobody's to end.
