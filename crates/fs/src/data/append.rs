@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidefs_store::{Store, caller};
 
 use super::errors::ErrorCursor;
+use super::state::Placed;
 use super::striped::Striped;
 use crate::names::ATTEMPTS;
 use crate::sync::{Mutex, MutexGuard};
@@ -14,7 +15,7 @@ use crate::{Error, FILE_BYTES_MAX};
 
 /// Where one append goes. It is found once: an append that is begun again from the start goes to where
 /// it went before, and nobody else goes there meanwhile. Where this mount cuts the file in between,
-/// another place is found: the end is where it was cut.
+/// another place is found: the end is where it was cut. Of a record of which a cut left a part, the rest is cut off.
 #[derive(Debug, Default)]
 pub struct AppendedAt(Mutex<Option<Place>>);
 
@@ -22,15 +23,13 @@ impl AppendedAt {
     /// Where it went, once that was found.
     pub fn offset(&self) -> Option<u64> {
         let place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        place.as_ref().map(|place| place.offset)
+        place.as_ref().map(|place| place.placed.offset)
     }
 }
 
 #[derive(Debug)]
 struct Place {
-    offset: u64,
-    /// How often the file had been cut.
-    cuts: u64,
+    placed: Placed,
     /// Until the bytes are where everybody looks for the end.
     promise: Option<Promise>,
     /// The store was asked for it.
@@ -123,24 +122,20 @@ impl<S: Store> Striped<S> {
     ) -> Result<Range<u64>, Error> {
         // Each time a place is found, and then taken.
         for _ in 0..2 * ATTEMPTS {
-            let (offset, cuts, is_asked) = match place {
-                Some(place) => {
-                    if place.is_asked {
-                        self.wait_for_earlier(&mut place.waited)?;
-                    }
-                    (place.offset, place.cuts, place.is_asked)
-                }
-                None => {
-                    *place = Some(self.ask_for_place(bytes.len() as u64)?);
-                    continue;
-                }
+            let Some(Place { placed, is_asked, waited, .. }) = place else {
+                *place = Some(self.ask_for_place(bytes.len() as u64)?);
+                continue;
             };
+            if *is_asked {
+                self.wait_for_earlier(waited)?;
+            }
+            let offset = placed.offset;
             if offset + bytes.len() as u64 > FILE_BYTES_MAX {
                 return Err(Error::FileTooLarge);
             }
-            match self.write_unless_cut(errors, offset, bytes, Some(cuts))? {
+            match self.write_unless_cut(errors, offset, bytes, Some(placed))? {
                 Some(taken) => {
-                    if is_asked {
+                    if *is_asked {
                         self.send_shared()?;
                     }
                     return Ok(offset..offset + taken as u64);
@@ -167,7 +162,8 @@ impl<S: Store> Striped<S> {
         appends.promises += 1;
         appends.made += 1;
         let promise = Some(Promise(Arc::clone(&self.appends)));
-        *place = Some(Place { offset, cuts, promise, is_asked: false, waited: Duration::ZERO });
+        let placed = Placed { offset, cuts, is_begun: false };
+        *place = Some(Place { placed, promise, is_asked: false, waited: Duration::ZERO });
     }
 
     /// The store hands out a place behind all that any mount has written or promised.
@@ -176,7 +172,8 @@ impl<S: Store> Striped<S> {
         let _asking = Asking(&self.appends);
         self.tell_appends()?;
         let (offset, cuts) = self.reserve(bytes)?;
-        Ok(Place { offset, cuts, promise: None, is_asked: true, waited: Duration::ZERO })
+        let placed = Placed { offset, cuts, is_begun: false };
+        Ok(Place { placed, promise: None, is_asked: true, waited: Duration::ZERO })
     }
 
     /// The store knows how far the file is promised, or cannot be told.

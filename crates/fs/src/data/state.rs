@@ -21,9 +21,11 @@ use crate::Error;
 use crate::inode::Inode;
 use crate::terms::EXPELLED;
 
+mod cuts;
 mod pages;
 mod places;
 
+pub(super) use cuts::{Left, Placed};
 pub use pages::OldPages;
 
 /// Ranges that one buffer holds at most. Scattered writes beyond that are sent, which keeps the
@@ -107,8 +109,7 @@ pub(super) struct State {
     pub changed: Option<Time>,
     pub errors: ErrorLog,
     pages: pages::Ages,
-    /// How often the file was cut from here, or made longer so.
-    cuts: u64,
+    cuts: cuts::Cuts,
     /// The store gives nobody else a place before this, as far as this mount asked for that.
     reserved: u64,
     /// Other mounts were given places before this, and may not have counted all of their bytes.
@@ -141,7 +142,7 @@ impl State {
             changed: None,
             errors: ErrorLog::default(),
             pages: pages::Ages::default(),
-            cuts: 0,
+            cuts: cuts::Cuts::default(),
             reserved: 0,
             awaited: 0,
             is_shared: false,
@@ -193,10 +194,6 @@ impl State {
 
     pub fn reserved(&mut self, end: u64) {
         self.reserved = self.reserved.max(end);
-    }
-
-    pub fn cuts(&self) -> u64 {
-        self.cuts
     }
 
     pub fn has_uncommitted(&self) -> bool {
@@ -399,7 +396,7 @@ impl State {
         self.arrived = Arrived::default();
         self.committing = Arrived::default();
         self.residue_end = 0;
-        self.cuts += 1;
+        self.cuts.cut(self.stored.size);
         (self.reserved, self.awaited) = (0, 0);
         self.changed = self.changed.map(|_| now);
         self.settle_time(self.changed);

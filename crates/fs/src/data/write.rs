@@ -6,6 +6,7 @@ use tidefs_model::{Piece, pieces};
 use tidefs_store::{Store, StoreError, caller};
 
 use super::errors::ErrorCursor;
+use super::state::{Left, Placed};
 use super::striped::Striped;
 use crate::Error;
 use crate::sync::RwLockReadGuard;
@@ -22,14 +23,14 @@ impl<S: Store> Striped<S> {
         Ok(self.write_unless_cut(errors, offset, bytes, None)?.unwrap_or(0))
     }
 
-    /// `None`: the file has been cut more often than `cuts`, and what was written of this is to be written
-    /// anew, elsewhere.
+    /// `placed`: of an append. `None`: the file has been cut since its place was found, and all of it is to be
+    /// written anew, elsewhere.
     pub fn write_unless_cut(
         self: &Arc<Self>,
         errors: &ErrorCursor,
         offset: u64,
         bytes: &[u8],
-        cuts: Option<u64>,
+        mut placed: Option<&mut Placed>,
     ) -> Result<Option<usize>, Error> {
         self.state().errors.report(errors)?;
         if bytes.is_empty() {
@@ -40,7 +41,7 @@ impl<S: Store> Striped<S> {
         for piece in pieces(self.path.stripe_size, offset, bytes.len()) {
             let length = piece.within.len();
             let bytes = &bytes[piece.at..piece.at + length];
-            match self.write_piece(&piece, bytes, cuts, &mut shared) {
+            match self.write_piece(piece.clone(), bytes, placed.as_deref_mut(), &mut shared) {
                 Err(error) if piece.at > 0 && is_taken(&error) => return Ok(Some(piece.at)),
                 Ok(false) => return Ok(None),
                 done => done?,
@@ -63,9 +64,9 @@ impl<S: Store> Striped<S> {
     /// `false`: as with [`Striped::write_unless_cut`].
     fn write_piece<'a>(
         self: &'a Arc<Self>,
-        piece: &Piece,
-        bytes: &[u8],
-        cuts: Option<u64>,
+        mut piece: Piece,
+        mut bytes: &[u8],
+        mut placed: Option<&mut Placed>,
         shared: &mut Option<RwLockReadGuard<'a, ()>>,
     ) -> Result<bool, Error> {
         let mut spare = None;
@@ -74,8 +75,13 @@ impl<S: Store> Striped<S> {
         let send = loop {
             let mut state = self.state();
             self.check_term(&state)?;
-            if cuts.is_some_and(|cuts| cuts != state.cuts()) {
-                return Ok(false);
+            if let Some(placed) = &placed {
+                match state.left_of(placed, start, bytes.len() as u64) {
+                    Left::Elsewhere => return Ok(false),
+                    Left::Bytes(0) => return Ok(true),
+                    Left::Bytes(left) => bytes = &bytes[..left as usize],
+                }
+                piece.within.end = piece.within.start + bytes.len() as u32;
             }
             // A buffer without bytes would count up to its beginning.
             let leaves_gap = start > state.size();
@@ -97,7 +103,10 @@ impl<S: Store> Striped<S> {
             if leaves_gap {
                 self.record.set_sparse(true);
             }
-            break state.put(piece, bytes, self.path.clock.now());
+            if let Some(placed) = &mut placed {
+                placed.is_begun = true;
+            }
+            break state.put(&piece, bytes, self.path.clock.now());
         };
         if send {
             self.hand_over([piece.index]);

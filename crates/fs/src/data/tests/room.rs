@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidefs_store::{Embedded, Fault, Faulty, Operation, Patient, Room};
 
-use super::rig::{Rig, STRIPE, config, embedded, full, pattern, rig_over};
+use super::rig::{Rig, STRIPE, append, config, embedded, full, new_end, pattern, rig_over};
 use crate::{Error, SpaceMode};
 
 const S: usize = STRIPE as usize;
@@ -115,4 +115,28 @@ fn a_file_is_emptied_while_its_writer_waits_to_go_on() {
     assert_eq!(bytes[8 * S..], expected[8 * S..], "what was written after it");
     let is_right = |(at, byte): (usize, &u8)| *byte == 0 || *byte == expected[at];
     assert!(bytes.iter().enumerate().all(is_right));
+}
+
+/// A record of which a cut leaves a part was written before the cut: the rest is cut off, and nothing comes again.
+#[test]
+fn a_record_is_cut_in_its_middle_while_its_writer_waits_to_go_on() {
+    for left in [0, STRIPE + 100] {
+        let rig = full_rig();
+        scope(|scope| {
+            let rig = &rig;
+            let (record, place) = (pattern(0, 12 * S, 1), new_end());
+            let write =
+                scope.spawn(move || append(&rig.file, &rig.cursor(), &record, false, &place));
+            until("all buffers are in use", || rig.file.size() == 8 * STRIPE);
+            let cut = scope.spawn(|| rig.file.truncate(left));
+            until("it is cut while the writer waits", || cut.is_finished());
+            rig.store.inner().heal();
+            until("the writer goes on", || write.is_finished());
+            cut.join().unwrap().unwrap();
+            write.join().unwrap().unwrap();
+        });
+        rig.flush();
+        let there = if left == 0 { 12 * S } else { left as usize };
+        assert!(rig.other_mount().all() == pattern(0, there, 1), "cut to {left}");
+    }
 }
