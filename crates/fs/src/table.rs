@@ -79,6 +79,8 @@ pub struct Slot<S: Store> {
     pub version_cached: Option<u64>,
     /// What the record said when the file was closed last.
     pub left: Option<Stored>,
+    /// Up to where failed writes may have left something beyond its end then; 0 where nothing is.
+    pub residue_end: u64,
     /// Of a sparse file: a version of it, and how many bytes were stored then.
     pub stored: Option<Box<(u64, u64)>>,
     /// The file's record, where it was read lately.
@@ -93,6 +95,7 @@ impl<S: Store> Node<S> {
             removals: 0,
             version_cached: None,
             left: None,
+            residue_end: 0,
             stored: None,
             known: None,
         };

@@ -127,7 +127,11 @@ impl<S: Store> OpenFile<S> {
     /// inode. Reports the failure of an earlier write that this handle had not been told of.
     pub fn flush(&self, errors: &ErrorCursor) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.in_a_term(|| striped.flush(errors, None)),
+            Bytes::Striped(striped) => striped.in_a_term(|| {
+                let flushed = striped.flush(errors, None);
+                striped.leave_no_residue();
+                flushed
+            }),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }
@@ -139,9 +143,11 @@ impl<S: Store> OpenFile<S> {
         membership: &Membership,
     ) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => {
-                striped.in_a_term(|| striped.flush(errors, Some(membership)))
-            }
+            Bytes::Striped(striped) => striped.in_a_term(|| {
+                let flushed = striped.flush(errors, Some(membership));
+                striped.leave_no_residue();
+                flushed
+            }),
             Bytes::Pinned(pinned) => pinned.commit(),
         }
     }
@@ -149,8 +155,28 @@ impl<S: Store> OpenFile<S> {
     /// The same without a handle to report to: nobody hears what the last close of all answers.
     pub fn settle(&self, membership: &Membership) -> Result<(), Error> {
         match &self.0 {
-            Bytes::Striped(striped) => striped.in_a_term(|| striped.settle_at_once(membership)),
+            Bytes::Striped(striped) => striped.in_a_term(|| {
+                let settled = striped.settle_at_once(membership);
+                striped.leave_no_residue();
+                settled
+            }),
             Bytes::Pinned(pinned) => pinned.commit(),
+        }
+    }
+
+    /// Up to where failed writes may have left something beyond the end; 0 where nothing is.
+    pub fn residue_end(&self) -> u64 {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().residue_end,
+            Bytes::Pinned(_) => 0,
+        }
+    }
+
+    /// So it was when the file was open before.
+    pub fn has_residue(&self, end: u64) {
+        if let Bytes::Striped(striped) = &self.0 {
+            let mut state = striped.state();
+            state.residue_end = state.residue_end.max(end);
         }
     }
 

@@ -95,6 +95,11 @@ impl<S: Store> Striped<S> {
         if !self.state().has_residue_before(offset) {
             return Ok(());
         }
+        if self.path.has_company() {
+            // Others may have written there since.
+            let (stored, _) = self.record.look()?;
+            self.learn(&mut self.state(), stored);
+        }
         let _alone = self.alone();
         let residue = {
             let state = self.state();
@@ -103,6 +108,18 @@ impl<S: Store> Striped<S> {
         self.trim(residue)?;
         self.state().residue_end = 0;
         Ok(())
+    }
+
+    /// Where a write failed, what the store may have of it beyond the end goes while somebody knows that it may be
+    /// there: whoever makes the file longer, after it was closed, does not. With company it stays, for others may be
+    /// writing there.
+    pub fn leave_no_residue(self: &Arc<Self>) {
+        if self.path.has_company() || !self.state().has_residue_before(u64::MAX) {
+            return;
+        }
+        if let Err(error) = self.clear_residue_before(u64::MAX) {
+            tracing::debug!(%error, ino = %self.ino(), "what a failed write left is still there");
+        }
     }
 
     /// Forgets buffered bytes from `size` on and waits for those on their way.

@@ -187,6 +187,7 @@ impl<S: Store> Fs<S> {
         if version_cached != Some(inode.version) {
             file.doubt_pages();
         }
+        file.has_residue(slot.residue_end);
         slot.file.insert(Arc::new(file)).clone()
     }
 
@@ -414,6 +415,7 @@ impl<S: Store> Fs<S> {
         };
         slot.version_cached = file.version_kept();
         slot.left = file.stored();
+        slot.residue_end = file.residue_end();
         slot.file = None;
         self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);

@@ -77,6 +77,36 @@ fn what_a_failed_write_left_in_the_store_does_not_turn_up_when_the_file_grows() 
     }
 }
 
+/// Whoever closed the file knew of it, and nobody does any more.
+#[test]
+fn what_a_failed_write_left_does_not_turn_up_when_another_mount_makes_the_file_longer() {
+    let lost_reply = Fault::nth(Operation::Write, 1, gone()).after();
+    let rig = rig(vec![lost_reply]);
+    rig.write(0, &[7; 100]).unwrap();
+    assert!(rig.file.flush(&rig.cursor()).is_err());
+    let other = rig.other_mount();
+    other.file.truncate(2 * STRIPE).unwrap();
+    assert!(other.read(0, 2 * S) == vec![0; 2 * S]);
+}
+
+/// With company it stays, for others may have written there since; who had failed finds out before he writes behind it.
+#[test]
+fn what_others_wrote_where_a_write_failed_is_not_taken_for_what_it_left() {
+    let lost_reply = Fault::nth(Operation::Write, 1, gone()).after();
+    let rig = rig(vec![lost_reply]);
+    rig.path.set_others(vec![tidefs_model::MountId(2)]);
+    rig.write(0, &[7; 100]).unwrap();
+    assert!(rig.file.flush(&rig.cursor()).is_err());
+    let other = rig.other_mount();
+    other.write(0, &[8; 100]).unwrap();
+    other.flush();
+    rig.write(2 * STRIPE, b"x").unwrap();
+    rig.flush();
+    let mut wanted = vec![0; 2 * S];
+    wanted[..100].fill(8);
+    assert!(rig.other_mount().read(0, 2 * S) == wanted);
+}
+
 #[test]
 fn one_failing_stripe_among_several_sent_together_is_the_only_one_lost() {
     // The call for all five fails, then each is sent alone, and the second of those fails.
