@@ -100,6 +100,11 @@ pub fn aborted(transaction: u64) -> Vec<u8> {
     prefixed(b'f', &transaction.to_be_bytes())
 }
 
+/// The rename under way that gives a directory another parent; beside its record. See [`crate::rename_lock`].
+pub fn moving(ino: Ino) -> Vec<u8> {
+    prefixed(b'g', &ino.0.to_be_bytes())
+}
+
 /// A mount's answer in the census.
 pub fn answer(mount: MountId) -> Vec<u8> {
     prefixed(b'w', &mount.0.to_be_bytes())

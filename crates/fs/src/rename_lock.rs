@@ -10,6 +10,8 @@
 //! directory that arrived goes only after its new parent was written, so who reads the lock and does not
 //! find the rename there knows that its parents are right.
 
+mod moving;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -23,9 +25,11 @@ use crate::entry::{
 };
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::inode::{self, Inode, Parent, u64_at};
+use crate::inode::{self, Parent, u64_at};
 use crate::keys::{self, RENAME_LOCK, RENAME_TERM};
-use crate::names::UNFINISHED_AGE_MAX;
+use crate::names::{ATTEMPTS, UNFINISHED_AGE_MAX};
+
+use moving::Standing;
 
 /// How long a rename waits for others, by the clock and, where that stands still, by tries.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -63,7 +67,7 @@ impl Intent {
         record
     }
 
-    fn decode(record: &[u8]) -> Option<Intent> {
+    pub(crate) fn decode(record: &[u8]) -> Option<Intent> {
         let (fixed, rest) = record.split_at_checked(8 + 4 * SHARD_BYTES)?;
         let shard = |number: usize| entry::shard_of(&fixed[8 + number * SHARD_BYTES..]);
         let (from, rest) = take_name(rest)?;
@@ -84,11 +88,11 @@ impl Intent {
         })
     }
 
-    fn old_parent(&self) -> Ino {
+    pub(crate) fn old_parent(&self) -> Ino {
         self.from.shard.directory
     }
 
-    fn new_parent(&self) -> Ino {
+    pub(crate) fn new_parent(&self) -> Ino {
         self.to.shard.directory
     }
 }
@@ -120,9 +124,14 @@ impl<S: Store> Fs<S> {
         work: impl FnOnce(u64) -> Result<bool, Error>,
     ) -> Result<bool, Error> {
         let term = self.lock_renames(intent)?;
-        let allowed =
-            self.check_ancestry(intent).and_then(|()| self.above_known_terms(intent, term));
-        let term = allowed.inspect_err(|_| self.unlock_renames(intent))?;
+        let allowed = self.mark_moving(intent, term).and_then(|known| {
+            self.check_ancestry(intent, term)?;
+            self.above_known_terms(intent, term, known)
+        });
+        let term = allowed.inspect_err(|_| {
+            self.unmark_all(intent);
+            self.unlock_renames(intent);
+        })?;
         let done = work(term);
         let mut tries = 0..ENDINGS_MAX;
         let ended = loop {
@@ -133,6 +142,9 @@ impl<S: Store> Fs<S> {
         };
         match ended {
             Ok(happened) => {
+                if !happened {
+                    self.unmark_all(intent);
+                }
                 self.unlock_renames(intent);
                 if happened { Ok(true) } else { done }
             }
@@ -163,7 +175,8 @@ impl<S: Store> Fs<S> {
         let term = self.lock_renames(&intent)?;
         let attached = is_so().and_then(|is_so| {
             if is_so {
-                let term = self.above_known_terms(&intent, term)?;
+                let known = self.standing_of(directory)?.term();
+                let term = self.above_known_terms(&intent, term, known)?;
                 self.set_parent(directory, &Parent { term, ino, home })?;
                 self.add_entry(place, directory, |batch| batch)?;
             }
@@ -276,7 +289,7 @@ impl<S: Store> Fs<S> {
 
     /// Finishes a rename that has happened, or sees to it that it never does. Answers which, as far as
     /// nobody else has finished it.
-    fn end_left(&self, intent: &Intent, term: u64) -> Result<bool, Error> {
+    pub(crate) fn end_left(&self, intent: &Intent, term: u64) -> Result<bool, Error> {
         let Intent { transaction, from, to, .. } = intent;
         let fence = Batch::new().put(keys::aborted(*transaction), b"").reclaims();
         self.store.batch(to.shard, &fence)?;
@@ -291,6 +304,9 @@ impl<S: Store> Fs<S> {
             if transaction_of(&record) == Some(*transaction) {
                 self.clear_mark(place, &record)?;
             }
+        }
+        if !happened {
+            self.unmark_all(intent);
         }
         Ok(happened)
     }
@@ -309,25 +325,38 @@ impl<S: Store> Fs<S> {
             Some(intent) if intent.transaction == *transaction => {
                 self.set_parents(&intent, held.term)
             }
-            // It was ended before the lock went.
-            _ => Ok(()),
+            // It was ended before the lock went, unless that was lost.
+            _ => [Some(record.reference), *instead]
+                .into_iter()
+                .flatten()
+                .filter(|it| it.kind == Kind::Directory)
+                .try_for_each(|directory| self.finish_moving(directory, *transaction)),
         }
     }
 
-    /// Writes the new parents of what a rename has moved, unless a later one has moved it again.
+    /// Writes the new parents of what a rename has moved, unless that was done already.
     pub(crate) fn set_parents(&self, intent: &Intent, term: u64) -> Result<(), Error> {
-        let to = Parent { term, ino: intent.new_parent(), home: intent.to_home };
-        let from = Parent { term, ino: intent.old_parent(), home: intent.from_home };
-        for (moved, parent) in [(Some(intent.moved), to), (intent.instead, from)] {
-            let moved = moved.filter(|moved| moved.kind == Kind::Directory);
-            moved.map_or(Ok(()), |moved| self.set_parent(moved, &parent))?;
+        let mark = intent.encode();
+        for (moved, parent) in intent.directories() {
+            let marked = keys::moving(moved.ino);
+            let batch = Batch::new().equals(marked.clone(), mark.clone()).delete(marked);
+            self.write_parent(moved, &Parent { term, ..parent }, batch)?;
         }
         Ok(())
     }
 
     pub(crate) fn set_parent(&self, directory: Reference, parent: &Parent) -> Result<(), Error> {
+        self.write_parent(directory, parent, Batch::new())
+    }
+
+    fn write_parent(
+        &self,
+        directory: Reference,
+        parent: &Parent,
+        batch: Batch,
+    ) -> Result<(), Error> {
         let field = keys::inode(directory.ino);
-        let batch = Batch::new()
+        let batch = batch
             .present(field.clone())
             .at_most(field.clone(), inode::PARENT, parent.term.saturating_sub(1))
             .patch(field, inode::PARENT, parent.encode())
@@ -341,14 +370,7 @@ impl<S: Store> Fs<S> {
 
     /// The term, or a later one where the directories' records have later ones already: the count of terms was
     /// lost with a node.
-    fn above_known_terms(&self, intent: &Intent, term: u64) -> Result<u64, Error> {
-        let mut known = 0;
-        for moved in [Some(intent.moved), intent.instead].into_iter().flatten() {
-            let read = Batch::new().read(keys::inode(moved.ino));
-            let record = self.store.batch(moved.home, &read)?.take(0).ok_or(Error::NotFound)?;
-            let parent = Inode::decode(moved.ino, &record)?.parent;
-            known = known.max(parent.map_or(0, |parent| parent.term));
-        }
+    fn above_known_terms(&self, intent: &Intent, term: u64, known: u64) -> Result<u64, Error> {
         if known < term {
             return Ok(term);
         }
@@ -367,42 +389,45 @@ impl<S: Store> Fs<S> {
     }
 
     /// No directory ends below itself. Right as long as the lock is held.
-    fn check_ancestry(&self, intent: &Intent) -> Result<(), Error> {
-        let Intent { moved, instead, .. } = intent;
-        let to = (intent.new_parent(), intent.to_home);
-        let from = (intent.old_parent(), intent.from_home);
-        for (moved, parent) in [(Some(*moved), to), (*instead, from)] {
-            let moved = moved.filter(|moved| moved.kind == Kind::Directory);
-            if let Some(moved) = moved
-                && self.is_at_or_below(parent, moved.ino)?
-            {
+    fn check_ancestry(&self, intent: &Intent, term: u64) -> Result<(), Error> {
+        let mine = intent.encode();
+        for (moved, Parent { ino, home, .. }) in intent.directories() {
+            let parent = Reference { kind: Kind::Directory, ino, home };
+            if self.is_at_or_below(parent, moved.ino, (&mine, term))? {
                 return Err(Error::Invalid);
             }
         }
         Ok(())
     }
 
-    /// Whether the way from a directory up to the root leads through `above`. [`Error::NotFound`]: it does
-    /// not lead to the root.
+    /// Whether the way from a directory up to the root leads through `above`; what others have begun to move on it, and
+    /// lost the lock, is ended first. [`Error::NotFound`]: it does not lead to the root.
     fn is_at_or_below(
         &self,
-        (mut ino, mut home): (Ino, ShardKey),
+        mut at: Reference,
         above: Ino,
+        (mine, term): (&[u8], u64),
     ) -> Result<bool, Error> {
-        let mut passed = HashSet::new();
-        while ino != above {
-            if ino == Ino::ROOT {
+        let (mut passed, mut ended) = (HashSet::new(), 0);
+        while at.ino != above {
+            if at.ino == Ino::ROOT {
                 return Ok(false);
             }
-            let read = Batch::new().read(keys::inode(ino));
-            let record = self.store.batch(home, &read)?.take(0).ok_or(Error::NotFound)?;
-            let Inode { nlink, parent, .. } = Inode::decode(ino, &record)?;
-            if nlink == 0 || !passed.insert(ino) {
+            let Standing { inode, moving } = self.standing_of(at)?;
+            if let Some(moving) = moving.filter(|moving| moving != mine) {
+                ended += 1;
+                if ended > ATTEMPTS {
+                    return Err(Error::Contended);
+                }
+                self.end_moving(at, &moving, term)?;
+                continue;
+            }
+            if inode.nlink == 0 || !passed.insert(at.ino) {
                 return Err(Error::NotFound);
             }
-            let parent =
-                parent.ok_or(Error::Corrupt { what: "the parent of inode", ino: ino.0 })?;
-            (ino, home) = (parent.ino, parent.home);
+            let missing = Error::Corrupt { what: "the parent of inode", ino: at.ino.0 };
+            let Parent { ino, home, .. } = inode.parent.ok_or(missing)?;
+            at = Reference { ino, home, ..at };
         }
         Ok(true)
     }

@@ -110,7 +110,7 @@ impl<S: Store> Check<'_, S> {
 pub fn ino_of(field: &[u8]) -> Option<Ino> {
     let (kind, number) = field.split_first()?;
     let number = match kind {
-        b'i' | b'a' | b'l' | b'o' => number.try_into().ok()?,
+        b'i' | b'a' | b'l' | b'o' | b'g' => number.try_into().ok()?,
         b'r' if number.len() == 12 => *number.first_chunk()?,
         _ => return None,
     };

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidefs_model::Ino;
-use tidefs_store::Store;
+use tidefs_store::{Batch, Store};
 
 use super::bed::{Bed, ME};
 use super::stepping::Order;
-use crate::{Error, Fs, Kind, RenameMode};
+use crate::{Error, Fs, Kind, RenameMode, keys};
 
 /// Longer than any operation is waited for.
 const SLOW: Duration = Duration::from_millis(900);
@@ -98,8 +98,19 @@ const SWAPS: [Swap; 4] = [
     },
 ];
 
+/// What happens besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    /// Each takes the other for dead.
+    Patience,
+    /// The lock goes when the second one begins.
+    Lock,
+}
+
 /// Both renames in one order; answers how many calls each made.
-fn play(swap: &Swap, per_call: Duration, first: usize, plan: &[usize]) -> [usize; 2] {
+fn play(swap: &Swap, lost: Lost, first: usize, plan: &[usize]) -> [usize; 2] {
+    let per_call = if lost == Lost::Patience { SLOW } else { Duration::ZERO };
     let bed = Bed::new();
     let order = Order::new(&bed, per_call);
     let mounts = [order.mount(&bed, 0), order.mount(&bed, 1)];
@@ -119,6 +130,12 @@ fn play(swap: &Swap, per_call: Duration, first: usize, plan: &[usize]) -> [usize
     });
     let name = |path: &'static str| path.rsplit_once('/').expect("a path").1.as_bytes();
     let go = |number: usize| {
+        if number == 1 && lost == Lost::Lock {
+            // The node that has it is given up, and others begin to count anew.
+            let anew =
+                Batch::new().delete(keys::RENAME_LOCK).put(keys::RENAME_TERM, 0_u64.to_be_bytes());
+            bed.store.batch(keys::SUPERBLOCK, &anew).expect("lost");
+        }
         let (from, to, mode) = swap.moves[number];
         let (parent, new_parent) = ways[number];
         mounts[number].rename(parent, name(from), new_parent, name(to), mode)
@@ -135,14 +152,14 @@ fn play(swap: &Swap, per_call: Duration, first: usize, plan: &[usize]) -> [usize
 }
 
 /// Every order in which each changes places with the other one at most once, or twice.
-fn explore(per_call: Duration) {
+fn explore(lost: Lost) {
     for swap in &SWAPS {
-        let most = play(swap, per_call, 0, &[]);
+        let most = play(swap, lost, 0, &[]);
         let most = most[0].max(most[1]) + 2;
         for first in [0, 1] {
             for run in 0..=most {
                 for other in 0..=most {
-                    play(swap, per_call, first, &[run, other]);
+                    play(swap, lost, first, &[run, other]);
                 }
             }
         }
@@ -151,10 +168,15 @@ fn explore(per_call: Duration) {
 
 #[test]
 fn two_mounts_that_move_directories_below_each_other_make_no_loop() {
-    explore(Duration::ZERO);
+    explore(Lost::Nothing);
 }
 
 #[test]
 fn nor_do_they_where_each_takes_the_other_for_dead() {
-    explore(SLOW);
+    explore(Lost::Patience);
+}
+
+#[test]
+fn nor_do_they_where_the_lock_goes_with_its_node() {
+    explore(Lost::Lock);
 }

@@ -83,6 +83,7 @@ fn a_rename_of_a_directory_that_stopped_is_ended_with_its_lock() {
             instead: None,
         };
         put(&bed, keys::SUPERBLOCK, keys::RENAME_LOCK.to_vec(), intent.encode());
+        put(&bed, top.home, keys::moving(top.ino), intent.encode());
         bed.store.batch(keys::SUPERBLOCK, &Batch::new().add(keys::RENAME_TERM, 0, 1)).expect("put");
         let leaving = Passage::Leaving { transaction, to: to.clone(), instead: None };
         let record = EntryRecord { reference: top, passage: Some(leaving) };
