@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lived lent joined reached suites package level
+	$(MAKE) --no-print-directory killed crashed lived lent joined reached slurm suites package level
 
 lint:
 	cargo fmt --all --check
@@ -167,6 +167,12 @@ joined:
 reached:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/over_ssh.py --tidefs $(TIDEFS)
+
+# In jobs of a real Slurm, on hosts that share nothing but the network.
+.PHONY: slurm
+slurm: ## jobs of a real Slurm on three hosts of this machine have a file system on all their nodes
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS)
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test

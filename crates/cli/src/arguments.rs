@@ -327,7 +327,7 @@ pub struct Doctor {
 }
 
 /// Below this a server has no room beside its own bookkeeping.
-const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
+pub const NODE_MEMORY_MIN: ByteSize = ByteSize::mib(32);
 
 /// What one batch of metadata and the buffers of those who send it take.
 const HEAD_ROOM_MIN: ByteSize = ByteSize::mib(1);

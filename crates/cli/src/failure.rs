@@ -102,6 +102,27 @@ pub enum Failure {
          or go on with fewer: --hosts-required {there}\n{}", lines(.absent)
     )]
     HostsAbsent { absent: Vec<(String, String)>, there: usize, all: usize, required: usize },
+    #[error(
+        "this is no job of Slurm; start it in one, such as in a script for: sbatch --nodes=4 --mem=8G"
+    )]
+    NoAllocation,
+    #[error(
+        "this is no node of job {job}; start it on one of them: in the job's script, or from a shell there: srun \
+         --jobid={job} --overlap --pty bash"
+    )]
+    NotOnANodeOfTheJob { job: String },
+    #[error("scontrol does not say which nodes the job has: {why}")]
+    SlurmSilent { why: String },
+    #[error(
+        "the job has {has} of memory on each node, and {asked} are asked for; have more with --mem of the job, or ask \
+         for less with --node-memory"
+    )]
+    MoreThanTheJobHas { asked: ByteSize, has: ByteSize },
+    #[error(
+        "the job has {has} of memory on each node, of which half is for the file system, and a node of it needs \
+         {least} at least; have more with --mem of the job"
+    )]
+    JobOfLittleMemory { has: ByteSize, least: ByteSize },
     #[error("the list has {hosts} hosts, and {most} are the most; leave some out")]
     TooManyHosts { hosts: usize, most: usize },
     #[error(
@@ -314,6 +335,10 @@ impl Failure {
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory
             | Failure::TooManyHosts { .. }
+            | Failure::NoAllocation
+            | Failure::NotOnANodeOfTheJob { .. }
+            | Failure::MoreThanTheJobHas { .. }
+            | Failure::JobOfLittleMemory { .. }
             | Failure::MoreHostsRequired { .. }
             | Failure::TooMuchMemory { .. }
             | Failure::Contradiction(_)

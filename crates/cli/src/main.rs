@@ -60,6 +60,7 @@ mod say;
 mod scarcity;
 mod settings;
 mod signals;
+mod slurm;
 mod ssh;
 mod staging;
 mod state;

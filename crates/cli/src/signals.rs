@@ -21,6 +21,11 @@ pub struct Received {
 }
 
 impl Received {
+    /// The wish that something ends.
+    pub fn to_end() -> Received {
+        Received { signal: libc::SIGTERM, from_terminal: false }
+    }
+
     /// Signals that carry no wish to end are there for the command of a run.
     pub fn asks_to_stop(self) -> bool {
         !matches!(self.signal, libc::SIGUSR1 | libc::SIGUSR2)

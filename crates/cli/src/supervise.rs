@@ -17,7 +17,7 @@ use rustix::process::{
 
 use crate::failure::{Failure, signalled};
 use crate::process::{self, Process, ProcessId};
-use crate::signals::Signals;
+use crate::signals::{Received, Signals};
 
 /// What the command is given.
 pub struct Order<'a> {
@@ -70,10 +70,12 @@ fn end_with(parent: Pid) -> io::Result<()> {
     }
 }
 
-/// Waits for the command. `tick` is called from time to time.
+/// Waits for the command. `tick` is called from time to time; the signal `notice`, where there is one, has the command
+/// end in order.
 pub fn wait(
     child: &mut Child,
     signals: &Signals,
+    notice: Option<i32>,
     mut tick: impl FnMut(),
 ) -> io::Result<ExitStatus> {
     let pid = Pid::from_child(child);
@@ -84,6 +86,8 @@ pub fn wait(
             return Ok(status);
         }
         if let Some(received) = signals.wait(Some(std::os::fd::AsFd::as_fd(&ended)), TICK) {
+            let is_notice = notice == Some(received.signal);
+            let received = if is_notice { Received::to_end() } else { received };
             // What the terminal sends has reached the command already.
             if !received.from_terminal
                 && let Some(signal) = Signal::from_named_raw(received.signal)

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use tidefs_model::ByteSize;
 
 use super::way::Way;
-use crate::arguments::StorageOptions;
+use crate::arguments::{NODE_MEMORY_MIN, StorageOptions};
 use crate::failure::Failure;
+use crate::slurm::Allocation;
 use crate::ssh::{self, Listed};
+use crate::without_effect::WithoutEffect;
 
 /// As many as their sessions and nodes are served at the same time.
 const OTHERS_MOST: usize = 120;
@@ -34,27 +36,43 @@ pub struct Other {
 }
 
 impl Wanted {
-    /// `None`: no list is given.
+    /// `None`: no other host is asked for.
     pub fn of(options: &StorageOptions) -> Result<Option<Wanted>, Failure> {
-        let Some(path) = &options.hosts.hosts else { return Ok(None) };
-        let listed = ssh::read(path)?;
-        let (here, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_this_host);
-        let bytes = |memory: Option<ByteSize>| memory.map(|size| size.0);
-        let here_bytes = here.iter().find_map(|it| bytes(it.memory));
-        let other = |it: Listed| Other { way: Way::Ssh(it.host), node_bytes: bytes(it.memory) };
-        let others: Vec<_> = others.into_iter().map(other).collect();
-        if others.len() > OTHERS_MOST {
-            return Err(Failure::TooManyHosts { hosts: others.len() + 1, most: OTHERS_MOST + 1 });
-        }
         let required = options.hosts.hosts_required.map(usize::from);
-        let all = others.len() + 1;
+        let one_each = options.nodes.is_none();
+        let wanted = match (&options.hosts.hosts, options.hosts.slurm) {
+            (Some(path), _) => Wanted::of_list(ssh::read(path)?, options.node_memory),
+            (None, true) => Wanted::of_job(&Allocation::here()?, options.node_memory)?,
+            (None, false) => match required {
+                Some(required) => return Err(without_effect(required)),
+                None => return Ok(None),
+            },
+        };
+        let all = wanted.others.len() + 1;
+        if all > OTHERS_MOST + 1 {
+            return Err(Failure::TooManyHosts { hosts: all, most: OTHERS_MOST + 1 });
+        }
         match required {
             Some(required) if required > all => Err(Failure::MoreHostsRequired { required, all }),
-            _ => {
-                let (each_bytes, one_each) = (bytes(options.node_memory), options.nodes.is_none());
-                Ok(Some(Wanted { others, required, here_bytes, each_bytes, one_each }))
-            }
+            _ => Ok(Some(Wanted { required, one_each, ..wanted })),
         }
+    }
+
+    fn of_list(listed: Vec<Listed>, each: Option<ByteSize>) -> Wanted {
+        let bytes = |memory: Option<ByteSize>| memory.map(|size| size.0);
+        let (here, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_this_host);
+        let here_bytes = here.iter().find_map(|it| bytes(it.memory));
+        let other = |it: Listed| Other { way: Way::Ssh(it.host), node_bytes: bytes(it.memory) };
+        let others = others.into_iter().map(other).collect();
+        Wanted { others, required: None, here_bytes, each_bytes: bytes(each), one_each: false }
+    }
+
+    fn of_job(job: &Allocation, asked: Option<ByteSize>) -> Result<Wanted, Failure> {
+        let each_bytes = job.share(asked, NODE_MEMORY_MIN)?.map(|size| size.0);
+        let way = |node: &String| Way::Srun { job: job.job.clone(), node: node.clone() };
+        let other = |node: &String| Other { way: way(node), node_bytes: None };
+        let others = job.others.iter().map(other).collect();
+        Ok(Wanted { others, required: None, here_bytes: each_bytes, each_bytes, one_each: false })
     }
 
     /// Of the node of another host.
@@ -62,6 +80,14 @@ impl Wanted {
         let other = self.others.iter().find(|other| other.way == *way);
         other.and_then(|other| other.node_bytes).or(self.each_bytes)
     }
+}
+
+fn without_effect(required: usize) -> Failure {
+    Failure::WithoutEffect(WithoutEffect {
+        option: format!("--hosts-required {required}"),
+        beside: "without --hosts or --slurm, for this host is the only one".to_owned(),
+        advice: "give a list of hosts, or leave it out".to_owned(),
+    })
 }
 
 /// By the name that it calls itself, or by an address of its own.

@@ -1,4 +1,4 @@
-//! How a program is started on another host: by the user's own `ssh`.
+//! How a program is started on another host: by the user's own `ssh`, or in a job by Slurm's `srun`.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,11 +15,30 @@ const CONNECT_SECONDS: u32 = 10;
 /// A connection over which nothing comes for three times this has ended.
 const ALIVE_SECONDS: u32 = 5;
 
+const SRUN: &str = "srun";
+/// What a job asks for, which a step of one task would ask for as well.
+const OF_THE_JOB: [&str; 9] = [
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_DISTRIBUTION",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+];
+
 /// What reaches a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     Ssh(SshHost),
+    /// A node of a job that this host belongs to as well.
+    Srun {
+        job: String,
+        node: String,
+    },
 }
 
 impl Way {
@@ -27,6 +46,7 @@ impl Way {
     pub fn name(&self) -> &str {
         match self {
             Way::Ssh(host) => host.name(),
+            Way::Srun { node, .. } => node,
         }
     }
 
@@ -34,6 +54,7 @@ impl Way {
     pub fn program(&self) -> String {
         match self {
             Way::Ssh(_) => ssh::program().to_string_lossy().into_owned(),
+            Way::Srun { .. } => SRUN.to_owned(),
         }
     }
 
@@ -50,7 +71,24 @@ impl Way {
                 ] {
                     command.args(["-o", &option]);
                 }
-                command.args(["-T", "--", &host.0, &this_program(words)]);
+                let words = format!("sh -c '{}'", this_program(words));
+                command.args(["-T", "--", &host.0, &words]);
+                command
+            }
+            Way::Srun { job, node } => {
+                let mut command = Command::new(SRUN);
+                OF_THE_JOB.iter().for_each(|name| {
+                    command.env_remove(name);
+                });
+                command.args([
+                    "--quiet",
+                    "--overlap",
+                    "--nodes=1",
+                    "--ntasks=1",
+                    "--cpu-bind=none",
+                ]);
+                command.args(["--mem=0", &format!("--jobid={job}"), &format!("--nodelist={node}")]);
+                command.args(["/bin/sh", "-c", &this_program(words)]);
                 command
             }
         };
@@ -72,17 +110,13 @@ impl Way {
     }
 }
 
-/// In a shell of another host: the program in the same place as here, where there is one, and otherwise the
-/// one on the search path.
+/// For a shell of another host, without quotes: the program in the same place as here, where there is one, and
+/// otherwise the one on the search path.
 fn this_program(words: &str) -> String {
     let here = std::env::current_exe().ok();
     let here = here.as_deref().and_then(Path::to_str).filter(|path| is_plain(path));
-    match here {
-        Some(here) => {
-            format!("sh -c 'if test -x {here}; then exec {here} {words}; fi; exec tidefs {words}'")
-        }
-        None => format!("exec tidefs {words}"),
-    }
+    let same = here.map(|here| format!("if test -x {here}; then exec {here} {words}; fi; "));
+    format!("{}exec tidefs {words}", same.unwrap_or_default())
 }
 
 /// It means the same in any shell.

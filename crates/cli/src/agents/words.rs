@@ -88,11 +88,12 @@ fn machine() -> String {
     format!("{} {}", boot.trim(), space.display())
 }
 
-/// As `sshd` says it to what it starts: address and port of both ends.
+/// As `srun` says it, or `sshd` to what it starts: address and port of both ends. What a job has from `sshd` is about
+/// whoever submitted it.
 fn caller(variable: impl Fn(&str) -> Option<String>) -> Option<IpAddr> {
-    let of_ssh = variable("SSH_CONNECTION")?;
+    let said = variable("SLURM_LAUNCH_NODE_IPADDR").or_else(|| variable("SSH_CONNECTION"))?;
     // A link-local address is followed by the name of an interface here.
-    let address = of_ssh.split_whitespace().next()?.split('%').next()?;
+    let address = said.split_whitespace().next()?.split('%').next()?;
     address.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
@@ -133,6 +134,10 @@ mod tests {
         assert_eq!(from("::ffff:10.0.0.1 1 ::1 22"), Some("10.0.0.1".parse().unwrap()));
         assert_eq!(from("fe80::1%eth0 1 fe80::2%eth0 22"), Some("fe80::1".parse().unwrap()));
         assert_eq!((from(""), from("here 1"), caller(|_| None)), (None, None, None));
+        let in_a_job = caller(|name| {
+            Some(if name.starts_with("SLURM") { "10.0.0.7" } else { "::1 9" }.into())
+        });
+        assert_eq!(in_a_job, Some("10.0.0.7".parse().unwrap()));
     }
 
     #[test]

@@ -14,8 +14,13 @@ pub struct Hosts {
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
 
+    /// In a job of Slurm, have each of its nodes be such a host, reached by srun; nodes take half of the job's memory,
+    /// or --node-memory; SIGUSR1 says that the job is about to end, and has the command end
+    #[arg(long, conflicts_with_all = ["hosts", "host_commands"])]
+    pub slurm: bool,
+
     /// Start when at least so many hosts are there, this one counted, and leave the others out
     /// [default: all]
-    #[arg(long, value_name = "N", requires = "hosts", value_parser = within(1..=u16::MAX))]
+    #[arg(long, value_name = "N", value_parser = within(1..=u16::MAX))]
     pub hosts_required: Option<u16>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::Rlimit;
+use rustix::process::{Rlimit, Signal};
 
 use crate::agents::Agents;
 use crate::arguments::Run;
@@ -156,7 +156,9 @@ fn supervised(
         file_system.collect_orphans(command);
         file_system.beat();
     };
-    supervise::wait(&mut child, signals, tick).context("cannot wait for the command")
+    // So Slurm says that the time of a job is over soon, where it is asked to.
+    let notice = options.storage.hosts.slurm.then_some(Signal::USR1.as_raw());
+    supervise::wait(&mut child, signals, notice, tick).context("cannot wait for the command")
 }
 
 fn announce(size: &Size, point: &MountPoint) {

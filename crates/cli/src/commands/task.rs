@@ -30,7 +30,8 @@ pub fn task() -> anyhow::Result<ExitCode> {
     let order = Order { words: &task.words, environment: &environment, open_files };
     let mut child = supervise::start(&order)?;
     std::thread::spawn(move || pass_on(&mut input));
-    let status = supervise::wait(&mut child, &signals, || {}).context("cannot wait for it")?;
+    let status =
+        supervise::wait(&mut child, &signals, None, || {}).context("cannot wait for it")?;
     supervise::end_descendants(&[]);
     Ok(ExitCode::from(supervise::exit_status(status)))
 }

@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""One command in a job of a real Slurm, on hosts that share nothing but the network.
+
+`tidefs run --slurm` has each node of the job join with a node and a mount, within the memory of the job, and leaves
+nothing on any of them: at the command's end, when the job is told that its time is over, and when it is cancelled.
+Where there is no job, or one with too little memory, that is said.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from islands import Island, Sea, until
+from joined import left
+from slurm_cluster import Slurm
+
+MOUNT = "/mnt/tide"
+NODES = 3
+JOB_MEMORY_MIB = 600
+GONE_SECONDS = 15
+RUN = f"exec tidefs run --slurm --mount {MOUNT}"
+OF_ALL = ("-N", str(NODES), "-n", str(NODES), f"--mem={JOB_MEMORY_MIB}")
+# On the nodes by srun, and by exec; what is there in the end is told.
+SHARES = f"""{RUN} -- sh -ec '
+srun --overlap sh -c "hostname > {MOUNT}/\\$(hostname)"
+tidefs exec --all -- sh -c "ls {MOUNT} | wc -l"
+tidefs status --json
+exit 5'
+"""
+# What ends it is what Slurm's warning is made of, and not that signal.
+WAITS = f"""trap : USR1; mkdir -p {MOUNT}/kept && echo result > {MOUNT}/kept/file && touch {MOUNT}/begun && while :; do sleep 0.1; done"""
+
+
+def nothing_is_left(hosts: list[Island]) -> None:
+    def remains() -> dict[str, str]:
+        return {host.name: kept for host in hosts if (kept := left(host))}
+
+    until(f"nothing is left: {remains()}", lambda: not remains(), GONE_SECONDS)
+
+
+def shares(slurm: Slurm) -> None:
+    began = time.monotonic()
+    job = slurm.submit(SHARES, *OF_ALL)
+    ended, said = slurm.ended(job), slurm.output(job)
+    if ended != "FAILED 5:0":
+        raise AssertionError(f"the job is {ended}: {said}")
+    for host in slurm.hosts[1:]:
+        if f"{host.name}: {NODES}" not in said.splitlines():
+            raise AssertionError(f"{host.name} does not see what all have written: {said}")
+    seen, _ = json.JSONDecoder().raw_decode(said[said.index("{\n") :])
+    capacities = [node["memory_capacity_bytes"] >> 20 for node in seen["nodes"]]
+    # Half of what the job has, without the head-room.
+    if capacities != [JOB_MEMORY_MIB // 2 - 8] * NODES or len(seen["hosts"]) != NODES - 1:
+        raise AssertionError(f"in the job there is {seen}")
+    nothing_is_left(slurm.hosts)
+    print(f"under_slurm: a job of {NODES} nodes came and went in {time.monotonic() - began:.1f} s")
+
+
+def begins(slurm: Slurm, *options: str) -> int:
+    job = slurm.submit(f"{RUN} {' '.join(options)} -- sh -c '{WAITS}'", *OF_ALL)
+    until("it has begun", lambda: slurm.head.run("test", "-e", f"{MOUNT}/begun").returncode == 0)
+    return job
+
+
+def is_warned(slurm: Slurm) -> None:
+    """As with `--signal=B:USR1@120`: the command ends, and what was to be kept is copied."""
+    job = begins(slurm, "--stage-out kept:/home/user/out", "--stage-out-deadline 60")
+    slurm.call("scancel", "--batch", "--signal=USR1", str(job))
+    ended = slurm.ended(job, 30)
+    if "FAILED" not in ended or slurm.head.sh("cat /home/user/out/file") != "result\n":
+        raise AssertionError(f"a job that was warned is {ended}: {slurm.output(job)}")
+    nothing_is_left(slurm.hosts)
+
+
+def is_cancelled(slurm: Slurm) -> None:
+    job = begins(slurm)
+    slurm.call("scancel", str(job))
+    if not (ended := slurm.ended(job)).startswith("CANCELLED"):
+        raise AssertionError(f"a job that was cancelled is {ended}")
+    for host in slurm.hosts:
+        # What was killed left its place, which the next command finds.
+        host.call("tidefs", "list")
+    nothing_is_left(slurm.hosts)
+
+
+def is_refused(slurm: Slurm) -> None:
+    refused = slurm.head.run("tidefs", "run", "--slurm", "--", "true")
+    if refused.returncode != 2 or "this is no job of Slurm" not in refused.stderr:
+        raise AssertionError(f"without a job: {refused}")
+    for options, memory, words in (("", 60, "half is for the file system"), ("--node-memory 1GiB", 600, "1 GiB are asked for")):
+        job = slurm.submit(f"{RUN} {options} -- touch /home/user/ran", "-N", "2", f"--mem={memory}")
+        ended, said = slurm.ended(job), slurm.output(job)
+        if ended != "FAILED 2:0" or words not in said:
+            raise AssertionError(f"a job of {memory} MiB is {ended}: {said}")
+    nothing_is_left(slurm.hosts)
+
+
+def check(tidefs: Path) -> None:
+    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
+    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+        hosts = [sea.island(number) for number in range(1, NODES + 1)]
+        try:
+            slurm = Slurm(sea, hosts)
+            for part in (is_refused, shares, is_warned, is_cancelled):
+                part(slurm)
+        except BaseException:
+            for log in sea.scratch.glob("*.log"):
+                print(f"{log.name}:\n{log.read_text()[-2000:]}", file=sys.stderr)
+            for host in hosts:
+                said = host.run("sh", "-c", "tail -n 30 /run/slurm/*.log /home/user/*.out")
+                print(f"{host.name}:\n{said.stdout}", file=sys.stderr)
+            raise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tidefs", type=Path, required=True)
+    if os.geteuid() != 0:
+        sys.exit("under_slurm: hosts with roots and networks of their own need root")
+    begun = time.monotonic()
+    check(parser.parse_args().tidefs)
+    print(f"under_slurm: jobs had a file system on all their nodes, and left nothing, in {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
