@@ -25,6 +25,11 @@ pub enum Failure {
         .0.display()
     )]
     MountPointNotEmpty(PathBuf),
+    #[error(
+        "nothing answers on the way to {} within {seconds} s; what it lies in may be a mount whose process stands still; \
+         see which: tidefs list, or choose another place", path.display()
+    )]
+    MountPointSilent { path: PathBuf, seconds: u64 },
     #[error("{} is a mount point already; unmount it or choose another place", .0.display())]
     MountPointTaken(PathBuf),
     #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::cleanup::unmount_left;
 use crate::failure::Failure;
 use crate::mount_table;
+
+/// A network file system may take its time; more is none that a command waits for.
+const LOOK_WAIT: Duration = Duration::from_secs(10);
 
 /// A directory that is fit to be mounted on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +58,23 @@ pub enum Missing {
 }
 
 impl MountPoint {
-    /// Checks `path`. Changes nothing, but for a mount of ours that nobody serves any more.
+    /// Checks `path`. Changes nothing, but for a mount of ours that nobody serves any more. The way to it may lead
+    /// through a mount that does not answer, which is not waited for without end.
     pub fn check(path: &Path, missing: Missing) -> Result<MountPoint, Failure> {
+        let (answer, answered) = channel();
+        let asked = path.to_owned();
+        let look = move || {
+            // The caller may have stopped waiting.
+            let _ = answer.send(MountPoint::look(&asked, missing));
+        };
+        let unusable = |cause| Failure::MountPointUnusable { path: path.to_owned(), cause };
+        std::thread::Builder::new().spawn(look).map_err(unusable)?;
+        let silent =
+            |_| Failure::MountPointSilent { path: path.to_owned(), seconds: LOOK_WAIT.as_secs() };
+        answered.recv_timeout(LOOK_WAIT).map_err(silent)?
+    }
+
+    fn look(path: &Path, missing: Missing) -> Result<MountPoint, Failure> {
         let path = absolute(path)?;
         unmount_left(&path, None);
         if mount_table::is_mount_point(&path) {

@@ -43,6 +43,10 @@ fn commands_beside_a_file_system_that_stands_still_end_and_name_its_process() {
     world.run(["status"]).refused(1, &[&advice]);
     world.run(["mount", "other"]).refused(1, &[&advice]);
     world.run(["mount", "tide"]).refused(1, &["is a mount point already"]);
+    let beside = world.work().join("tide/below");
+    world
+        .run(["mount", beside.to_str().unwrap()])
+        .refused(1, &["nothing answers on the way", "tide/below"]);
     // For one who knows nothing of it, it is a mount of somebody.
     let elsewhere = world.work().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
