@@ -174,6 +174,12 @@ slurm: ## jobs of a real Slurm on three hosts of this machine have a file system
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS)
 
+.PHONY: cluster
+cluster: ## a Montage mosaic on four hosts that share nothing but the network, over SSH, as on the disk
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/cluster.py --tidefs $(TIDEFS)
+
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
