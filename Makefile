@@ -174,11 +174,16 @@ slurm: ## jobs of a real Slurm on three hosts of this machine have a file system
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS)
 
-.PHONY: cluster
+.PHONY: cluster vanished
 cluster: ## a Montage mosaic on four hosts that share nothing but the network, over SSH, as on the disk
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/cluster.py --tidefs $(TIDEFS)
+
+vanished: ## a host vanishes with its network, and is given up; one whose cable is out for a moment is not
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/vanished.py --tidefs $(TIDEFS) --within 20
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test

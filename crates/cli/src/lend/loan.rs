@@ -201,6 +201,8 @@ impl Loan {
                 self.heard = Awake::now();
                 self.heard(word)
             }
+            // Its machine does not answer: it takes the node for lost soon.
+            Err(error) if error.is_unanswered() => Err(Ended::OutOfTouch),
             Err(error) if error.is_silence() => {
                 let silent = self.asked.front().map(|asked| Awake::now().since(*asked));
                 // The node is ended before the borrower takes it for lost.

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use ring::hmac;
+use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidefs_valkey::{Awake, Countersign, LOOK_EVERY, PeerError, PeerSecrets, PeerStream, Secret};
@@ -17,6 +18,13 @@ use super::words::Purpose;
 
 /// For a connection, then for the proof of the secret, and then for the first word.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// After this without a word of the other kernel, which answers also for a process that stands still, a connection
+/// is over: there is no machine at its end any more. Who listens waits longer than who has called, so that a host
+/// has ended what it had before that is given up.
+const UNANSWERED_CALLER: Duration = Duration::from_secs(8);
+const UNANSWERED_LISTENER: Duration = Duration::from_secs(10);
+/// Between two questions of the kernel where nothing else is on its way.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 /// A socket that waits for no time at all waits for ever.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
@@ -50,6 +58,11 @@ impl ChannelError {
     pub fn is_silence(&self) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         matches!(self, ChannelError::Io(error) if matches!(error.kind(), TimedOut | WouldBlock))
+    }
+
+    /// There is no machine at the other end any more.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, ChannelError::Io(error) if is_unanswered(error))
     }
 
     /// The connection has gone, and nobody has hung up.
@@ -111,14 +124,14 @@ impl Channel {
         secret: &[u8; 32],
     ) -> Result<Channel, ChannelError> {
         let socket = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
-        prepare(&socket)?;
+        prepare(&socket, UNANSWERED_CALLER)?;
         let until = Awake::now() + CONNECT_WAIT;
         Channel::new(PeerStream::connect(socket, purpose.name(), secret, until)?, purpose)
     }
 
     /// As who listens.
     pub fn accept(socket: TcpStream, secrets: &PeerSecrets) -> Result<Channel, ChannelError> {
-        prepare(&socket)?;
+        prepare(&socket, UNANSWERED_LISTENER)?;
         let (stream, name) = PeerStream::accept(socket, secrets, Awake::now() + CONNECT_WAIT)?;
         let purpose = Purpose::named(name).expect("one that is listened for");
         Channel::new(stream, purpose)
@@ -214,15 +227,24 @@ impl Channel {
     }
 }
 
-fn prepare(socket: &TcpStream) -> io::Result<()> {
+fn prepare(socket: &TcpStream, unanswered: Duration) -> io::Result<()> {
     socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, ASK_EVERY)?;
+    sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
+    sockopt::set_tcp_user_timeout(socket, unanswered.as_millis() as u32)?;
     socket.set_write_timeout(Some(CONNECT_WAIT))
 }
 
 /// Nothing has come since the last look; also where the process was stopped and goes on.
 fn is_pause(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock) && !is_unanswered(error)
+}
+
+/// The other machine's kernel has said nothing for too long.
+fn is_unanswered(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
 fn digits(bytes: &[u8]) -> String {
