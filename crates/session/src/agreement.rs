@@ -20,6 +20,14 @@ const PAGE_BYTES: u32 = 4096;
 /// Requests of fewer bytes the kernel does not make.
 const WRITE_BYTES_MIN: u32 = 4096;
 
+/// What was agreed on, for whoever goes on with a session that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    pub flags: InitFlags,
+    /// The most bytes of one write, and of one read.
+    pub write_bytes_max: u32,
+}
+
 /// What the kernel offers, and what is asked for of it.
 #[derive(Debug)]
 pub struct KernelConfig {
@@ -81,13 +89,8 @@ impl KernelConfig {
         self.stack_depth_max = depth;
     }
 
-    /// All of these were offered and asked for.
-    pub(crate) fn has(&self, agreed: InitFlags) -> bool {
-        self.asked.contains(agreed)
-    }
-
-    pub(crate) fn write_bytes_max(&self) -> usize {
-        self.write_bytes_max as usize
+    pub(crate) fn agreed(&self) -> Agreed {
+        Agreed { flags: self.asked, write_bytes_max: self.write_bytes_max }
     }
 
     /// `struct fuse_init_out`.

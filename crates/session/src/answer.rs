@@ -63,6 +63,11 @@ impl Answer {
         }
     }
 
+    /// The request stays unanswered, for whoever has the kernel send it again.
+    pub fn leave(mut self) {
+        self.way = None;
+    }
+
     fn send(&mut self, error: i32, parts: &[&[u8]]) {
         match self.way.take() {
             Some(Way::Device(device)) => self.write(&device, error, parts),
@@ -124,6 +129,14 @@ mod tests {
         assert_eq!(kernel.answer(), (7, 0, b"abcde".to_vec()));
         Answer::new(8, device).error(Errno::NOENT);
         assert_eq!(kernel.answer(), (8, -2, Vec::new()));
+    }
+
+    #[test]
+    fn what_is_left_to_be_sent_again_has_no_answer() {
+        let (kernel, device) = Kernel::beside();
+        Answer::new(1, device.clone()).leave();
+        Answer::new(2, device).ok(&[]);
+        assert_eq!(kernel.answer(), (2, 0, Vec::new()));
     }
 
     #[test]

@@ -15,6 +15,16 @@ const PATH: &str = "/dev/fuse";
 /// Of the kernel's numbers for device controls.
 pub(crate) const GROUP: u8 = 229;
 
+/// What came of an attempt to read a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    Request,
+    /// What had been asked for is not wanted any more, or the thread was called away.
+    Nothing,
+    /// The mount is gone.
+    Gone,
+}
+
 #[derive(Debug)]
 pub(crate) struct Device(OwnedFd);
 
@@ -23,18 +33,20 @@ impl Device {
         Device(connection)
     }
 
-    /// Reads one request, over what the buffer has. `false`: the mount is gone.
-    pub fn read(&self, buffer: &mut Vec<u8>) -> Result<bool, SessionError> {
-        loop {
-            buffer.clear();
-            match rustix::io::read(&self.0, spare_capacity(buffer)) {
-                Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(false),
-                Ok(_) => return Ok(true),
-                // What had been asked for is not wanted any more.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                Err(source) => return Err(SessionError::Read { source }),
-            }
+    /// Reads one request, over what the buffer has.
+    pub fn read(&self, buffer: &mut Vec<u8>) -> Result<Read, SessionError> {
+        buffer.clear();
+        match rustix::io::read(&self.0, spare_capacity(buffer)) {
+            Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Read::Gone),
+            Ok(_) => Ok(Read::Request),
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(Read::Nothing),
+            Err(source) => Err(SessionError::Read { source }),
         }
+    }
+
+    /// One more name of the same descriptor, with the same requests under way.
+    pub fn connection(&self) -> Result<OwnedFd, SessionError> {
+        self.0.try_clone().map_err(|source| SessionError::Descriptor { source })
     }
 
     /// One message, of several parts.

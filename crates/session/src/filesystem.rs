@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 
 use rustix::io::Errno;
 
-use crate::agreement::KernelConfig;
+use crate::agreement::{Agreed, KernelConfig};
 use crate::listing::{ReplyDirectory, ReplyDirectoryPlus};
 use crate::reply::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
@@ -32,6 +32,11 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Before the first request: what is asked of the kernel.
     fn init(&mut self, config: &mut KernelConfig) {
         let _ = config;
+    }
+
+    /// Instead of [`Filesystem::init`], where somebody else has begun the session and agreed with the kernel.
+    fn go_on(&mut self, agreed: &Agreed) {
+        let _ = agreed;
     }
 
     /// The kernel has dropped an inode that it was told of so many times. It has no answer.

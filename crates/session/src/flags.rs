@@ -38,6 +38,8 @@ bitflags! {
         const DIRECT_IO_ALLOW_MMAP = 1 << 36;
         /// The kernel reads and writes files by itself that it is handed.
         const PASSTHROUGH = 1 << 37;
+        /// Requests that were read and not answered can be asked for again (Linux 6.9).
+        const HAS_RESEND = 1 << 39;
         /// Requests come by rings.
         const OVER_IO_URING = 1 << 41;
     }

@@ -18,6 +18,7 @@ mod encode;
 mod error;
 mod filesystem;
 mod flags;
+mod halt;
 mod listing;
 mod notices;
 mod operation;
@@ -30,11 +31,12 @@ mod values;
 #[cfg(test)]
 mod testing;
 
-pub use agreement::KernelConfig;
+pub use agreement::{Agreed, KernelConfig};
 pub use backing::BackingId;
 pub use error::SessionError;
 pub use filesystem::Filesystem;
 pub use flags::{FopenFlags, InitFlags, LockFlags, WriteFlags};
+pub use halt::Halt;
 pub use listing::{ReplyDirectory, ReplyDirectoryPlus};
 pub use notices::Notifier;
 pub use reply::{

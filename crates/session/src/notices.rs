@@ -16,6 +16,7 @@ const HEAD_BYTES: usize = 16;
 const INVALIDATE_INODE: u32 = 2;
 const INVALIDATE_ENTRY: u32 = 3;
 const STORE: u32 = 4;
+const RESEND: u32 = 7;
 const PRUNE: u32 = 9;
 
 /// Of an entry: it is to be looked at again, and nothing else happens to it (Linux 6.2).
@@ -71,6 +72,14 @@ impl Notifier {
         self.send(PRUNE, &[Layout::new().u32s(&[count, 0, 0, 0]).bytes(), &numbers])
     }
 
+    /// Has every request that was read and not answered sent again, on whatever descriptor that was. Answers
+    /// to what was read before go to nobody then. Only where [`InitFlags::HAS_RESEND`] was agreed on.
+    ///
+    /// [`InitFlags::HAS_RESEND`]: crate::InitFlags::HAS_RESEND
+    pub fn resend(&self) -> Result<(), Errno> {
+        self.send(RESEND, &[])
+    }
+
     fn invalidate(&self, number: INodeNo, offset: i64, length: i64) -> Result<(), Errno> {
         // The kernel reads them as numbers with a sign.
         let what = Layout::new().u64s(&[number.0, offset as u64, length as u64]);
@@ -116,6 +125,11 @@ mod tests {
         assert_eq!((&rest[8..10], &rest[16..18]), (&[0, 16][..], &[0, 16][..]));
         let (_, rest) = notice(|it| it.drop_pages(INodeNo(5)));
         assert_eq!(rest[8..], [0; 16]);
+    }
+
+    #[test]
+    fn that_requests_are_to_come_again_is_a_head_alone() {
+        assert_eq!(notice(Notifier::resend), (7, Vec::new()));
     }
 
     #[test]

@@ -126,6 +126,13 @@ impl ReplyEmpty {
     pub fn ok(self) {
         self.0.ok(&[]);
     }
+
+    /// Left unanswered, for whoever has the kernel send it again ([`Notifier::resend`]). Not by rings.
+    ///
+    /// [`Notifier::resend`]: crate::Notifier::resend
+    pub fn leave(self) {
+        self.0.leave();
+    }
 }
 
 impl ReplyLock {

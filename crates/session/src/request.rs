@@ -6,6 +6,9 @@ use crate::arguments::Numbers;
 use crate::flags::{LockFlags, WriteFlags};
 use crate::values::{FileHandle, INodeNo, LockOwner, Moment, OpenFlags, TimeOrNow};
 
+/// In the number of a request that the kernel sends again.
+const SENT_AGAIN: u64 = 1 << 63;
+
 /// The head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -33,6 +36,11 @@ impl Request {
         let (opcode, unique, node) = (numbers.u32()?, numbers.u64()?, numbers.u64()?);
         let (uid, gid, pid) = (numbers.u32()?, numbers.u32()?, numbers.u32()?);
         Some(Request { opcode, unique, node, uid, gid, pid })
+    }
+
+    /// It was read before, and not answered by whoever read it.
+    pub fn is_sent_again(&self) -> bool {
+        self.unique & SENT_AGAIN != 0
     }
 
     /// Tells it from all others that are under way.

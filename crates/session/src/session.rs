@@ -4,14 +4,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::agreement::{KernelConfig, agree};
+use crate::agreement::{Agreed, KernelConfig, agree};
 use crate::answer::Answer;
 use crate::arguments::Body;
-use crate::device::Device;
+use crate::device::{Device, Read};
 use crate::dispatch::dispatch;
 use crate::error::SessionError;
 use crate::filesystem::Filesystem;
 use crate::flags::InitFlags;
+use crate::halt::Halt;
 use crate::notices::Notifier;
 use crate::operation::{DESTROY, INIT};
 use crate::request::Request;
@@ -38,8 +39,8 @@ pub struct Options {
 pub struct Session<F> {
     layer: F,
     device: Arc<Device>,
-    write_bytes_max: usize,
-    by_rings: bool,
+    agreed: Agreed,
+    halt: Halt,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -53,8 +54,10 @@ impl<F: Filesystem> Session<F> {
         let device = Arc::new(Device::new(connection));
         let mut buffer = Vec::with_capacity(INTRODUCTION_BYTES);
         loop {
-            if !device.read(&mut buffer)? {
-                return Err(SessionError::Gone);
+            match device.read(&mut buffer)? {
+                Read::Gone => return Err(SessionError::Gone),
+                Read::Nothing => continue,
+                Read::Request => {}
             }
             let (by, body) = parse(&buffer)?;
             let answer = Answer::new(by.unique, device.clone());
@@ -69,11 +72,32 @@ impl<F: Filesystem> Session<F> {
                 }
             };
             if let Some(config) = agree(body, answer, init)? {
-                let by_rings = config.has(InitFlags::OVER_IO_URING);
-                let write_bytes_max = config.write_bytes_max();
-                return Ok(Session { layer, device, write_bytes_max, by_rings });
+                let (agreed, halt) = (config.agreed(), Halt::default());
+                return Ok(Session { layer, device, agreed, halt });
             }
         }
+    }
+
+    /// Goes on with a session that somebody else has begun, on its connection. Whoever served it must have
+    /// stopped, and what it left unanswered be [sent again](Notifier::resend). Not where requests come by rings.
+    pub fn go_on(mut layer: F, connection: OwnedFd, agreed: Agreed) -> Session<F> {
+        layer.go_on(&agreed);
+        let device = Arc::new(Device::new(connection));
+        Session { layer, device, agreed, halt: Halt::default() }
+    }
+
+    pub fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// The kernel's connection, for somebody who is to go on with it.
+    pub fn connection(&self) -> Result<OwnedFd, SessionError> {
+        self.device.connection()
+    }
+
+    /// The way to stop its threads, and to have them go on.
+    pub fn halt(&self) -> Halt {
+        self.halt.clone()
     }
 
     pub fn notifier(&self) -> Notifier {
@@ -82,15 +106,17 @@ impl<F: Filesystem> Session<F> {
 
     /// Requests come by rings.
     pub fn is_by_rings(&self) -> bool {
-        self.by_rings
+        self.agreed.flags.contains(InitFlags::OVER_IO_URING)
     }
 
     /// Serves until the mount is gone. The layer is dropped then, when what is under way has ended.
     pub fn run(self, options: Options) -> Result<(), SessionError> {
+        let by_rings = self.is_by_rings();
         let layer = Arc::new(self.layer);
-        let buffer_bytes = self.write_bytes_max + BESIDE_BYTES;
-        let rings = match self.by_rings {
-            true => Some(start_rings(&layer, &self.device, self.write_bytes_max)?),
+        let write_bytes_max = self.agreed.write_bytes_max as usize;
+        let buffer_bytes = write_bytes_max + BESIDE_BYTES;
+        let rings = match by_rings {
+            true => Some(start_rings(&layer, &self.device, write_bytes_max)?),
             false => None,
         };
         let count = if rings.is_some() { options.threads_beside_rings } else { options.threads };
@@ -102,9 +128,9 @@ impl<F: Filesystem> Session<F> {
             });
         }
         let serve = |(number, device): (usize, Arc<Device>)| {
-            let layer = layer.clone();
+            let (layer, halt) = (layer.clone(), self.halt.clone());
             let thread = std::thread::Builder::new().name(format!("tidefs-fuse-{number}"));
-            let serve = move || serve(&*layer, &device, buffer_bytes);
+            let serve = move || serve(&*layer, &device, buffer_bytes, &halt);
             thread.spawn(serve).map_err(|source| SessionError::Thread { source })
         };
         let threads: Vec<_> = devices.into_iter().enumerate().map(serve).collect();
@@ -133,9 +159,16 @@ fn serve<F: Filesystem>(
     layer: &F,
     device: &Arc<Device>,
     buffer_bytes: usize,
+    halt: &Halt,
 ) -> Result<(), SessionError> {
     let mut buffer = Vec::with_capacity(buffer_bytes);
-    while device.read(&mut buffer)? {
+    let thread = halt.enter();
+    while thread.may_ask() {
+        match thread.asking(|| device.read(&mut buffer))? {
+            Read::Gone => return Ok(()),
+            Read::Nothing => continue,
+            Read::Request => {}
+        }
         let (by, body) = parse(&buffer)?;
         let answer = Answer::new(by.unique, device.clone());
         if by.opcode == DESTROY {

@@ -69,6 +69,20 @@ struct Served {
     kernel: Kernel,
     heard: Receiver<String>,
     end: JoinHandle<Result<(), SessionError>>,
+    handed: Handed,
+}
+
+/// What goes to whoever goes on with the session.
+struct Handed {
+    halt: Halt,
+    connection: OwnedFd,
+    agreed: Agreed,
+}
+
+impl Handed {
+    fn clone_parts(&self) -> (Halt, OwnedFd, Agreed) {
+        (self.halt.clone(), self.connection.try_clone().unwrap(), self.agreed)
+    }
 }
 
 impl Served {
@@ -81,8 +95,10 @@ impl Served {
         let session = Session::begin(layer, connection, false).unwrap();
         assert_eq!(kernel.answer().1, 0);
         let options = Options { threads: 1, descriptor_per_thread: false, threads_beside_rings: 1 };
+        let connection = session.connection().unwrap();
+        let handed = Handed { halt: session.halt(), connection, agreed: session.agreed() };
         let end = std::thread::spawn(move || session.run(options));
-        Served { kernel, heard: hears, end }
+        Served { kernel, heard: hears, end, handed }
     }
 
     fn hear(&self) -> String {
@@ -168,6 +184,7 @@ fn a_session_ends_with_the_kernels_word_or_its_connection() {
     assert!(served.end.join().unwrap().is_ok());
     let served = Served::begin();
     drop(served.kernel);
+    drop(served.handed);
     assert!(served.end.join().unwrap().is_ok());
 }
 
@@ -182,4 +199,29 @@ fn a_message_that_is_no_request_ends_the_session_and_says_so() {
     let (heard, _) = channel();
     let session = Session::begin(Layer { heard, kept: Mutex::default() }, connection, false);
     assert!(matches!(session, Err(SessionError::NoIntroduction { opcode: op::LOOKUP })));
+}
+
+#[test]
+fn a_session_goes_on_with_what_another_one_agreed_on_and_left() {
+    let served = Served::begin();
+    let (session_halt, connection, agreed) = served.handed.clone_parts();
+    let lock = Layout::new().u64s(&[1, 2, 0, 9]).u32s(&[1, 30, 1, 0]);
+    served.kernel.ask(op::SETLKW, 21, 5, lock.bytes());
+    assert_eq!(served.hear(), "setlk 5 1 true true");
+    assert!(session_halt.stop(Duration::from_secs(20)));
+    let (heard, hears) = channel();
+    let layer = Layer { heard, kept: Mutex::default() };
+    let session = Session::go_on(layer, connection, agreed);
+    assert_eq!(session.agreed(), agreed);
+    let options = Options { threads: 2, descriptor_per_thread: false, threads_beside_rings: 1 };
+    let end = std::thread::spawn(move || session.run(options));
+    served.kernel.ask(op::LOOKUP, 1 << 63 | 22, 5, b"again\0");
+    let again = hears.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(again, "lookup 5 again by 10 20 30");
+    assert_eq!(served.kernel.answer().0, 1 << 63 | 22, "by the number under which it came");
+    session_halt.end();
+    assert!(served.end.join().unwrap().is_ok());
+    assert_eq!(served.kernel.answer().0, 21, "to nobody, where the request was sent again");
+    drop(served.kernel);
+    assert!(end.join().unwrap().is_ok());
 }
