@@ -96,7 +96,7 @@ impl<S: Store> Fs<S> {
         if alone {
             return self.clear_shards(directory);
         }
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = self.closed();
         closed.push_back((self.steady(), directory));
         let oldest = (closed.len() > CLOSED_MAX).then(|| closed.pop_front()).flatten();
         drop(closed);

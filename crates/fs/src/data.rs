@@ -290,6 +290,11 @@ impl<S: Store> DataPath<S> {
         let (unused, _left_to_others) = self.parted(left);
         unused.into_iter().for_each(|removed| self.delete_removed(removed));
         self.free_removed();
+        self.end_threads();
+    }
+
+    /// Stops the threads, which have nothing left to do.
+    pub fn end_threads(&self) {
         self.senders.close();
         self.helpers.close();
     }

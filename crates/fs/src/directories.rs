@@ -55,6 +55,18 @@ impl<S: Store> Node<S> {
     }
 }
 
+impl<S: Store> Node<S> {
+    /// Of a directory that this mount removed: its record.
+    pub(crate) fn removed_record(&self) -> Option<Bytes> {
+        let memory = self.memory.get()?;
+        memory.lock().unwrap_or_else(PoisonError::into_inner).removed.clone()
+    }
+
+    pub(crate) fn was_removed(&self, record: Bytes) {
+        self.memory().removed = Some(record);
+    }
+}
+
 impl<S: Store> Fs<S> {
     /// What is remembered of a directory; and what to hand to [`Fs::remember`] with a new reading.
     pub(crate) fn recall(&self, directory: Ino) -> (Option<Parts>, Generation) {

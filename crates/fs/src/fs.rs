@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Granted, Ino, MountId, Partition, ShardKey, Time};
@@ -61,7 +61,7 @@ pub struct Fs<S: Store> {
     pub(crate) serials: NumberSource,
     /// Counts local files that this mount set out to make.
     pub(crate) local_files: AtomicU64,
-    transactions: AtomicU64,
+    pub(crate) transactions: AtomicU64,
     /// Directories removed by this mount whose shards are still closed, oldest first.
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
     pub(crate) unfinished: Unfinished,
@@ -152,11 +152,22 @@ impl<S: Store> Fs<S> {
         clock: Arc<dyn Clock>,
         admission: Option<Arc<dyn Admission>>,
     ) -> Result<Fs<S>, Error> {
+        Fs::mount_by(store, config, clock, admission, Membership::join)
+    }
+
+    /// `enter`: how it becomes one of the mounts.
+    pub(crate) fn mount_by(
+        store: Arc<S>,
+        config: Config,
+        clock: Arc<dyn Clock>,
+        admission: Option<Arc<dyn Admission>>,
+        enter: impl FnOnce(&Arc<S>, MountId, Time) -> Result<Membership, Error>,
+    ) -> Result<Fs<S>, Error> {
         let format = superblock::read(&store)?;
         if format.cipher.is_some() && config.sealing.is_none() {
             return Err(Error::NoKey);
         }
-        let membership = Membership::join(&store, config.mount, clock.steady())?;
+        let membership = enter(&store, config.mount, clock.steady())?;
         let membership = if admission.is_some() { membership.owned() } else { membership };
         if let Err(error) = delegations::forget_gone(&store) {
             tracing::debug!(%error, "what mounts left that are gone stays in the store");
@@ -416,7 +427,7 @@ impl<S: Store> Fs<S> {
         self.end_all_locks();
         self.leave_open_files();
         self.data.close();
-        while !self.closed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        while !self.closed().is_empty() {
             if let Err(error) = self.clear_closed(Duration::ZERO) {
                 tracing::info!(%error, "what removed directories left could not be cleared");
             }
@@ -425,6 +436,10 @@ impl<S: Store> Fs<S> {
             tracing::info!(%error, "the mount is still on the list of mounts");
         }
         first_error
+    }
+
+    pub(crate) fn closed(&self) -> MutexGuard<'_, VecDeque<(Time, Ino)>> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No other mount is there, and none takes this one for dead.

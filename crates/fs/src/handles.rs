@@ -59,6 +59,16 @@ impl<S: Store> DirectoryHandle<S> {
         *self.missed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
+    /// There is something to tell.
+    pub fn has_missed(&self) -> bool {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The entries, where reading has begun.
+    pub fn taken(&self) -> Option<Arc<Listing>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Tells once what was missed.
     pub fn tell(&self) -> Result<(), Error> {
         let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -103,6 +113,47 @@ impl<S: Store> Handles<S> {
         #[cfg(test)]
         self.gone_through.fetch_add(all.len() as u64, Ordering::Relaxed);
         all
+    }
+
+    /// Every open file by its number.
+    pub fn files_by_number(&self) -> Vec<(Handle, Arc<FileHandle<S>>)> {
+        let stripes = self.files.iter();
+        let all = stripes.flat_map(|stripe| {
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let each = stripe.iter().map(|(number, file)| (Handle(*number), file.clone()));
+            each.collect::<Vec<_>>()
+        });
+        all.collect()
+    }
+
+    pub fn directories_by_number(&self) -> Vec<(Handle, Arc<DirectoryHandle<S>>)> {
+        let directories = self.directories();
+        directories.iter().map(|(number, open)| (Handle(*number), open.clone())).collect()
+    }
+
+    /// Of the next one; no handle has it, nor a higher one.
+    pub fn next_number(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    pub fn begin_at(&self, number: u64) {
+        self.next.store(number, Ordering::Relaxed);
+    }
+
+    /// One whose number the kernel has already.
+    pub fn restore_file(&self, Handle(number): Handle, file: FileHandle<S>) {
+        self.stripe(number).insert(number, Arc::new(file));
+    }
+
+    /// The same of a directory, with the entries that were read of it.
+    pub fn restore_directory(
+        &self,
+        number: u64,
+        node: Arc<Node<S>>,
+        listing: Option<Arc<Listing>>,
+    ) {
+        let (listing, missed) = (Mutex::new(listing), Mutex::default());
+        self.directories().insert(number, Arc::new(DirectoryHandle { node, listing, missed }));
     }
 
     pub fn add_directory(&self, node: Arc<Node<S>>) -> Handle {

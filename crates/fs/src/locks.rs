@@ -194,6 +194,23 @@ impl Locks {
         file.map_or(Vec::new(), |file| file.state().held.clone())
     }
 
+    /// All that programs of this mount hold, file by file.
+    pub fn held_by_file(&self) -> Vec<(Ino, ShardKey, Vec<Held>)> {
+        let all = self.all().into_iter();
+        let each = all.map(|file| (file.ino, file.home, file.state().held.clone()));
+        each.filter(|(_, _, held)| !held.is_empty()).collect()
+    }
+
+    /// Locks that the store has as this mount's already.
+    pub fn restore(&self, ino: Ino, home: ShardKey, held: Vec<Held>) {
+        self.with(ino, home, |_, state| (state.held, state.is_flushed) = (held, true));
+    }
+
+    /// A handle whose lock was lost before.
+    pub fn restore_lost(&self, ino: Ino, home: ShardKey, handle: Handle) {
+        self.with(ino, home, |_, state| state.lost.push(handle));
+    }
+
     /// No file has any.
     #[cfg(test)]
     pub fn all_are_free(&self) -> bool {

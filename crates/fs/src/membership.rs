@@ -29,6 +29,7 @@ use tidefs_store::{Batch, Store};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::keys;
+use crate::terms::EXPELLED;
 pub(crate) use admission::admitted;
 pub use admission::{Admission, Admitted};
 use others::{Company, Others};
@@ -92,6 +93,20 @@ impl Membership {
             ticked: AtomicU64::new(now.0),
             ..Membership::outside(mount)
         })
+    }
+
+    /// Goes on under the registration of a mount that is handed over. Its heartbeat goes on as well: whoever watches
+    /// it would take one that begins again and again for one that stands still.
+    ///
+    /// # Errors
+    /// When it is not registered: it was expelled, or has left.
+    pub fn go_on(store: &impl Store, mount: MountId, now: Time) -> Result<Membership, Error> {
+        let membership = Membership {
+            state: State { last_beat: now, others: Others::from(now), ..State::default() }.into(),
+            ..Membership::outside(mount)
+        };
+        membership.share(store, now)?;
+        Ok(membership)
     }
 
     /// Of one who is no mount, and no other mount knows of: never alone.
@@ -262,6 +277,23 @@ impl Membership {
         self.look(&members(store)?, now);
         self.must_acknowledge.store(!has_said, Ordering::SeqCst);
         Ok(!has_said)
+    }
+
+    /// Says that this mount shares, and that it lives. What the kernel kept has ended, and the store has what
+    /// others must find there.
+    pub fn share(&self, store: &impl Store, now: Time) -> Result<(), Error> {
+        self.assume_company();
+        let mount = keys::mount(self.me());
+        let batch =
+            Batch::new().present(mount.clone()).patch(mount.clone(), SHARES, 1_u64.to_be_bytes());
+        if !store.batch(keys::MOUNTS, &batch.add(mount, BEATS, 1).reclaims())?.applied() {
+            // The next heartbeat finds that, too.
+            return Err(EXPELLED);
+        }
+        self.says_it_shares.store(true, Ordering::SeqCst);
+        self.must_acknowledge.store(false, Ordering::SeqCst);
+        self.ticked.store(now.0, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Ends the registration.

@@ -80,6 +80,15 @@ impl OpenFiles {
         }
     }
 
+    /// The files in whose records this mount stands.
+    pub fn all(&self) -> Vec<(Ino, ShardKey)> {
+        self.files().iter().map(|(ino, home)| (*ino, *home)).collect()
+    }
+
+    pub fn restore(&self, files: Vec<(Ino, ShardKey)>) {
+        self.files().extend(files);
+    }
+
     fn noted(&self) -> MutexGuard<'_, HashMap<Ino, ShardKey>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }

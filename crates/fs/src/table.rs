@@ -159,6 +159,16 @@ impl<S: Store> Node<S> {
         Ino(self.parent.load(Ordering::Relaxed))
     }
 
+    /// How often the kernel was told of it, less what it has forgotten.
+    pub fn lookups(&self) -> u64 {
+        self.lookups.load(Ordering::Relaxed)
+    }
+
+    /// What [`Node::saw`] keeps, for [`Table::restore`].
+    pub fn seen(&self) -> u64 {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
     pub fn set_parent(&self, parent: Ino) {
         self.parent.store(parent.0, Ordering::Relaxed);
     }
@@ -212,6 +222,21 @@ impl<S: Store> Table<S> {
         let node = stripe.entry(reference.ino).or_insert_with(|| Arc::new(Node::new(reference)));
         node.lookups.fetch_add(1, Ordering::Relaxed);
         node.clone()
+    }
+
+    /// An inode that the kernel knows already, as somebody else has seen it.
+    pub fn restore(&self, reference: Reference, lookups: u64, parent: Ino, seen: u64) {
+        let node = Node::new(reference);
+        node.lookups.store(lookups, Ordering::Relaxed);
+        node.inherited.store(seen, Ordering::Relaxed);
+        node.set_parent(parent);
+        self.stripe(reference.ino).insert(reference.ino, Arc::new(node));
+    }
+
+    /// The nodes of all inodes that the kernel knows now.
+    pub fn all(&self) -> Vec<Arc<Node<S>>> {
+        let stripes = self.stripes.iter();
+        stripes.flat_map(|stripe| lock(stripe).values().cloned().collect::<Vec<_>>()).collect()
     }
 
     /// The kernel gave up some look-ups. `true`: it has the inode no more.

@@ -65,7 +65,7 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    fn stale_pages(&self) -> MutexGuard<'_, BTreeSet<Ino>> {
+    pub(crate) fn stale_pages(&self) -> MutexGuard<'_, BTreeSet<Ino>> {
         self.stale_pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

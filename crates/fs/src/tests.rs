@@ -15,6 +15,7 @@ mod entering;
 mod expelled;
 mod following;
 mod full;
+mod hand_over;
 mod hostile;
 mod housekeeping;
 mod interrupted;

@@ -161,6 +161,11 @@ impl<S: Store> WriteBack<S> {
         }
     }
 
+    /// A program has yet to hear that a name could not be made or removed.
+    pub fn has_untold(&self) -> bool {
+        self.has_failed_creates.load(Ordering::SeqCst) || self.lock(&self.sticky_error).is_some()
+    }
+
     /// The inode lost its last name, and has not been freed.
     pub fn is_nameless(&self, ino: Ino) -> bool {
         self.lock(&self.nameless).contains_key(&ino)

@@ -73,6 +73,12 @@ impl Deletions {
         !state.called && !state.waiting.is_empty()
     }
 
+    /// Nothing waits or is being freed.
+    pub fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.waiting.is_empty() && state.under_way.is_empty()
+    }
+
     /// Hands out what waits, to be freed by the caller; it is under way until the answer is
     /// dropped, also by a panic.
     pub fn take(&self) -> Group<'_> {

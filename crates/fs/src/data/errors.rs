@@ -43,6 +43,11 @@ impl ErrorLog {
         ErrorCursor(AtomicU64::new(self.told))
     }
 
+    /// A failure is left for this handle to report.
+    pub fn owes(&self, cursor: &ErrorCursor) -> bool {
+        cursor.told() != self.failures
+    }
+
     /// The failure that this handle has to report, once.
     pub fn report(&mut self, cursor: &ErrorCursor) -> Result<(), Error> {
         if cursor.0.swap(self.failures, Ordering::Relaxed) == self.failures {

@@ -152,6 +152,14 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// A handle has yet to hear that something was lost.
+    pub fn owes(&self, errors: &ErrorCursor) -> bool {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.state().errors.owes(errors),
+            Bytes::Pinned(_) => false,
+        }
+    }
+
     /// The same without a handle to report to: nobody hears what the last close of all answers.
     pub fn settle(&self, membership: &Membership) -> Result<(), Error> {
         match &self.0 {

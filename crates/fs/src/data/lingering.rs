@@ -77,6 +77,12 @@ impl Lingering {
         each.map(|(_, removed)| removed).collect()
     }
 
+    /// All, which stay.
+    pub fn list(&self) -> Vec<Removed> {
+        let state = self.state();
+        state.inodes.values().chain(state.held.values()).map(|(_, removed)| *removed).collect()
+    }
+
     /// Takes one that is opened again. `false`: it is not here.
     pub fn claim(&self, ino: Ino) -> bool {
         let mut state = self.state();

@@ -45,6 +45,32 @@ impl<S: Store> DataPath<S> {
         }
     }
 
+    /// Every inode without a name that is to be freed from here, and whether it waits for the kernel.
+    pub fn to_be_freed(&self) -> Vec<(ShardKey, Ino, u64, bool)> {
+        let lists = [(self.lingering.list(), false), (self.unforgotten.list(), true)];
+        let each = |(list, waits): (Vec<Removed>, bool)| {
+            list.into_iter().map(move |Removed { home, ino, size }| (home, ino, size, waits))
+        };
+        lists.into_iter().flat_map(each).collect()
+    }
+
+    /// One that another mount was to free.
+    pub fn free_later(&self, home: ShardKey, ino: Ino, size: u64, waits_for_kernel: bool) {
+        if waits_for_kernel {
+            let gone = self.unforgotten.add(Removed { home, ino, size }, self.clock.steady());
+            gone.into_iter().for_each(|removed| self.delete_or_wait(removed, true));
+        } else {
+            self.delete_later(home, ino, size);
+        }
+    }
+
+    /// Frees what is freed without a wait for anybody. `false`: that is still under way.
+    pub fn finish_freeing(&self) -> bool {
+        self.free_removed();
+        self.deletions.wait(self.deletions.freed());
+        self.deletions.is_empty()
+    }
+
     fn kernel_has(&self, ino: Ino) -> bool {
         self.kernel_has.get().is_some_and(|has| has(ino))
     }

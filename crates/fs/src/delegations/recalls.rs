@@ -105,6 +105,11 @@ impl<S: Store> WriteBack<S> {
         self.let_go(kept);
     }
 
+    /// Keeps something again after [`end_delegations`](Self::end_delegations), where this mount does.
+    pub(crate) fn resume_delegations(&self, keeps: bool) {
+        self.delegations.keeps.store(keeps, Ordering::SeqCst);
+    }
+
     /// Adds the shards that others want to change, of which this mount keeps nothing from here on, also
     /// where it fails.
     fn poll_recalls(&self, begun: Time, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {

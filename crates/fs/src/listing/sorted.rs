@@ -25,6 +25,13 @@ struct Entry {
 }
 
 impl Listing {
+    /// Of names in their order.
+    pub fn of(names: Vec<(Vec<u8>, Reference)>) -> Listing {
+        let mut listing = Listing::default();
+        names.iter().for_each(|(name, reference)| listing.push(name, *reference));
+        listing
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

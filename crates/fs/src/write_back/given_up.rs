@@ -55,6 +55,12 @@ impl<S: Store> WriteBack<S> {
         }
     }
 
+    /// The same; `true`: nothing that was given up can be carried out any more.
+    pub fn has_fenced_given_up(&self) -> bool {
+        self.fence_given_up();
+        !self.given_up.any.load(Ordering::Acquire)
+    }
+
     /// Returns when nothing that was given up of a file can be carried out any more.
     ///
     /// # Errors
