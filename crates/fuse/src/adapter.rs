@@ -18,6 +18,7 @@ mod names;
 mod opening;
 mod reply;
 mod requests;
+mod resting;
 mod waiting;
 mod writing;
 

@@ -19,11 +19,13 @@ use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use crate::error::MountError;
-use crate::mounts::{self, FS_TYPE};
+use crate::mounts::{self, FS_TYPE, Mount};
 use crate::options::{AllowOther, MountOptions};
 use crate::unmount::is_abandoned;
 
 const DEVICE: &str = "/dev/fuse";
+/// Its major and minor number.
+const DEVICE_NUMBERS: (u32, u32) = (10, 229);
 /// The kind of file at the root of every mount, in octal as the kernel reads it.
 const ROOT_MODE: &str = "40000";
 const FUSERMOUNT_WAIT: Duration = Duration::from_secs(10);
@@ -153,6 +155,21 @@ fn mount_directly(
     };
     let settings = CString::new(settings).map_err(|_| Errno::INVAL)?;
     rustix::mount::mount(mounts::source(options.number), point.held(), FS_TYPE, flags, &*settings)
+}
+
+/// Whether a descriptor is the kernel's connection of a mount, as far as the kernel says.
+pub fn is_connection_of(descriptor: &OwnedFd, mount: &Mount) -> bool {
+    let Ok(stat) = rustix::fs::fstat(descriptor) else { return false };
+    let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+    let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    if kind != rustix::fs::FileType::CharacterDevice || numbers != DEVICE_NUMBERS {
+        return false;
+    }
+    // Newer kernels say which mount it is.
+    let said = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    let said = std::fs::read_to_string(said).unwrap_or_default();
+    let connection = said.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
+    connection.is_none_or(|number| number.trim().parse() == Ok(mount.device.1))
 }
 
 /// fusermount3 sends the connection over a socket, which it is given as its standard input.

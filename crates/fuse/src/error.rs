@@ -66,6 +66,15 @@ pub enum MountError {
         "another mount of this file system did not make room within {seconds} s; try again when it answers"
     )]
     NotAdmitted { seconds: u64 },
+    #[error("this mount is not what is mounted on {} any more; nothing was taken over", .path.display())]
+    NotThere { path: PathBuf },
+    #[error(
+        "what was handed over is not the kernel's connection of the mount on {}; nothing was taken over",
+        .path.display()
+    )]
+    NotItsConnection { path: PathBuf },
+    #[error("the kernel cannot be asked to send requests again; nothing was taken over")]
+    NoResend { source: io::Error },
     #[error("a thread could not be started")]
     Thread { source: io::Error },
     #[error("the file system could not be joined")]

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,10 +54,20 @@ enum Waits {
 }
 
 struct Waiting {
+    _counted: Counted,
     request: Request,
     waits: Waits,
     due: Instant,
     pause: Duration,
+}
+
+/// One of those who wait, until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 pub struct LockWaits<S: Store> {
@@ -65,6 +75,9 @@ pub struct LockWaits<S: Store> {
     kernel: Arc<Kernel>,
     arrived: Mutex<Arrived>,
     over: AtomicBool,
+    count: Arc<AtomicUsize>,
+    /// Whoever waits for a lock is left unanswered.
+    leaves: AtomicBool,
 }
 
 #[derive(Default)]
@@ -76,7 +89,19 @@ struct Arrived {
 impl<S: Store> LockWaits<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>) -> Arc<LockWaits<S>> {
         let (arrived, over) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(LockWaits { fs, kernel, arrived, over })
+        let (count, leaves) = (Arc::default(), AtomicBool::new(false));
+        Arc::new(LockWaits { fs, kernel, arrived, over, count, leaves })
+    }
+
+    /// Requests that wait for locks are left unanswered while that is so, for whoever has the kernel send
+    /// them again.
+    pub fn leave_all(&self, leaves: bool) {
+        self.leaves.store(leaves, Ordering::SeqCst);
+    }
+
+    /// Somebody waits.
+    pub fn are_used(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
     }
 
     /// No request waits any more.
@@ -109,7 +134,10 @@ impl<S: Store> LockWaits<S> {
 
     fn push(self: &Arc<Self>, request: Request, waits: Waits) {
         let ino = request.ino;
-        let waiting = Waiting { request, waits, due: Instant::now(), pause: FIRST_PAUSE };
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let counted = Counted(self.count.clone());
+        let (due, pause) = (Instant::now(), FIRST_PAUSE);
+        let waiting = Waiting { _counted: counted, request, waits, due, pause };
         let mut arrived = self.arrived();
         arrived.waiting.push(waiting);
         if !arrived.is_running {
@@ -175,6 +203,12 @@ impl<S: Store> LockWaits<S> {
             self.end(waiting, Err(errno::MOUNT_OVER));
             return None;
         }
+        if self.leaves.load(Ordering::SeqCst)
+            && let Waits::ForLock(_) = waiting.waits
+        {
+            self.leave(waiting);
+            return None;
+        }
         if let Waits::ForDrop = waiting.waits {
             self.drop_old_pages(&waiting.request);
             self.end(waiting, Ok(()));
@@ -237,6 +271,13 @@ impl<S: Store> LockWaits<S> {
         waiting.due = Instant::now() + waiting.pause;
         waiting.pause = (waiting.pause + waiting.pause / GROWTH).min(PAUSE_MAX);
         Some(waiting)
+    }
+
+    fn leave(&self, waiting: Waiting) {
+        if let Waits::ForLock(wait) = waiting.waits {
+            self.fs.end_wait(wait);
+        }
+        waiting.request.reply.leave();
     }
 
     fn end(&self, waiting: Waiting, answer: Result<(), Errno>) {

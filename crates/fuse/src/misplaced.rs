@@ -36,6 +36,8 @@ struct State {
     /// Answers to programs, which wait for it.
     answers: Vec<Answer>,
     is_running: bool,
+    /// Something that was here is being dropped, or answered.
+    is_at_work: bool,
 }
 
 pub type Answer = Box<dyn FnOnce() + Send>;
@@ -84,6 +86,12 @@ impl Misplaced {
         unanswered.into_iter().for_each(|answer| answer());
     }
 
+    /// There are pages that are still to be dropped.
+    pub fn is_used(&self) -> bool {
+        let state = self.state();
+        !state.is_idle() || state.is_at_work
+    }
+
     fn see_to_it(self: &Arc<Self>, state: &mut State) {
         if state.is_running {
             return self.more.notify_one();
@@ -118,6 +126,7 @@ impl Misplaced {
             }
             let ranges = std::mem::take(&mut state.ranges);
             let answers = std::mem::take(&mut state.answers);
+            state.is_at_work = true;
             drop(state);
             for (ino, range) in ranges {
                 self.kernel.drop_range(ino, range);
@@ -126,6 +135,7 @@ impl Misplaced {
                 let Some(_under_way) = self.kernel.begin() else { continue };
                 answer();
             }
+            self.state().is_at_work = false;
         }
     }
 

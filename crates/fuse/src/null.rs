@@ -32,7 +32,7 @@ pub fn mount(options: &MountOptions) -> Result<Session, MountError> {
     let kernel = Arc::new(Kernel::default());
     let layer =
         Layer { kernel: kernel.clone(), tree: RwLock::new(Tree::new()), listed: Mutex::default() };
-    Session::start((layer, options.threads), None, Arc::new(Nothing), kernel, options)
+    Session::start(layer, None, Arc::new(Nothing), kernel, (options, None))
 }
 
 struct Nothing;

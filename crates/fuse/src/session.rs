@@ -5,6 +5,7 @@
 //! be it [`Session::unmount`], a drop, or somebody else's `umount`, what was written is written
 //! back before the file system is left.
 
+mod hand_over;
 mod ticker;
 mod worker;
 
@@ -29,6 +30,8 @@ use crate::mounts::{self, Mount};
 use crate::options::{MountOptions, Rings};
 use crate::turns::Turns;
 use crate::unmount::{self, Left, Switch};
+use hand_over::{Givable, Reins};
+pub use hand_over::{GiveError, Handed, TakenOver, kernel_sends_again};
 use ticker::Ticker;
 use worker::Worker;
 
@@ -120,6 +123,7 @@ impl<S: Store> Served for Fs<S> {
 /// A file system that is mounted. Dropping it unmounts.
 pub struct Session {
     mount: Mount,
+    reins: Reins,
     busy_wait: Duration,
     by_rings: bool,
     kernel: Arc<Kernel>,
@@ -147,15 +151,10 @@ impl Session {
     /// Mounts a file system and serves it. When it cannot be mounted it is left again.
     pub fn mount<S: Store>(fs: Arc<Fs<S>>, options: &MountOptions) -> Result<Session, MountError> {
         let kernel = Arc::new(Kernel::default());
-        if forgets_attributes() {
-            fs.set_kernel_cache(kernel.clone());
-        }
-        fs.keep_what_kernel_has();
-        let threads = options.threads_max.max(options.threads);
-        let turns = Arc::new(Turns::new(threads, options.threads));
-        let adapter = Adapter::new(fs.clone(), kernel.clone(), turns.clone(), options);
+        let (adapter, turns) = adapter(&fs, &kernel, options);
+        let givable = Givable { fs: fs.clone(), rests: adapter.quiet() };
         let mounted = wait_for_admission(&*fs).and_then(|()| {
-            Session::start((adapter, threads), Some(turns), fs.clone(), kernel, options)
+            Session::start(adapter, Some(turns), fs.clone(), kernel, (options, Some(givable)))
         });
         if mounted.is_err()
             && let Err(error) = fs.unmount()
@@ -166,11 +165,11 @@ impl Session {
     }
 
     pub(crate) fn start(
-        (layer, threads): (impl Filesystem, usize),
+        layer: impl Filesystem,
         turns: Option<Arc<Turns>>,
         served: Arc<dyn Served>,
         kernel: Arc<Kernel>,
-        options: &MountOptions,
+        (options, givable): (&MountOptions, Option<Givable>),
     ) -> Result<Session, MountError> {
         let point = device::check_mountpoint(&options.mountpoint)?;
         let connection = device::mount(&point, options)?;
@@ -186,16 +185,39 @@ impl Session {
         if place != point.path {
             return Err(MountError::Moved { path: point.path });
         }
-        let watched = connection.try_clone().map_err(|source| MountError::Device { source })?;
-        keep_stripes_in_heaps();
         let rings = options.rings != Rings::Off;
         let session = tidefs_session::Session::begin(layer, connection, rings)
             .map_err(|source| MountError::Handshake { source })?;
-        let by_rings = session.is_by_rings();
-        if options.rings == Rings::On && !by_rings {
+        if options.rings == Rings::On && !session.is_by_rings() {
             return Err(MountError::NoRings);
         }
         kernel.set_notifier(session.notifier());
+        let served =
+            Session::serve(session, turns, served, kernel, mount.clone(), (options, givable));
+        if served.is_ok() {
+            undo.0 = None;
+        }
+        served
+    }
+
+    /// Serves what was agreed on with the kernel. On failure nobody serves the mount.
+    fn serve(
+        session: tidefs_session::Session<impl Filesystem>,
+        turns: Option<Arc<Turns>>,
+        served: Arc<dyn Served>,
+        kernel: Arc<Kernel>,
+        mount: Mount,
+        (options, givable): (&MountOptions, Option<Givable>),
+    ) -> Result<Session, MountError> {
+        keep_stripes_in_heaps();
+        let connection = || session.connection().map_err(|source| MountError::Handshake { source });
+        let (watched, by_rings) = (connection()?, session.is_by_rings());
+        let (halt, agreed) = (session.halt(), session.agreed());
+        let reins = Reins { halt, connection: connection()?, agreed, givable };
+        let threads = match turns {
+            Some(_) => options.threads_max.max(options.threads),
+            None => options.threads,
+        };
         match turns {
             Some(turns) if by_rings => turns.never_rest(),
             Some(turns) => {
@@ -217,9 +239,9 @@ impl Session {
         raise_read_ahead(&mount, options.read_ahead_kib);
         let ticker = Ticker::start(served.clone(), kernel.clone())
             .map_err(|source| MountError::Thread { source })?;
-        undo.0 = None;
         Ok(Session {
-            mount: mount.clone(),
+            mount,
+            reins,
             busy_wait: options.busy_wait,
             by_rings,
             kernel,
@@ -342,6 +364,22 @@ impl Drop for Session {
             tracing::warn!(%error, "the mount did not end in order");
         }
     }
+}
+
+/// What translates for the kernel of one mount, and the threads that have turns at it.
+fn adapter<S: Store>(
+    fs: &Arc<Fs<S>>,
+    kernel: &Arc<Kernel>,
+    options: &MountOptions,
+) -> (Adapter<S>, Arc<Turns>) {
+    if forgets_attributes() {
+        fs.set_kernel_cache(kernel.clone());
+    }
+    fs.keep_what_kernel_has();
+    let threads = options.threads_max.max(options.threads);
+    let turns = Arc::new(Turns::new(threads, options.threads));
+    let adapter = Adapter::new(fs.clone(), kernel.clone(), turns.clone(), options);
+    (adapter, turns)
 }
 
 /// Takes a mount away that is not served after all.

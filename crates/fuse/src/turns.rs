@@ -44,6 +44,8 @@ struct Resting {
     woken: u64,
     /// The mount is gone, and nobody rests any more.
     over: bool,
+    /// The same for a time.
+    kept_awake: bool,
 }
 
 /// Where nobody rests there are always more threads than serve.
@@ -106,7 +108,8 @@ impl Turns {
 
     fn rest(&self) {
         let resting = self.resting();
-        let stays = |resting: &mut Resting| resting.woken == 0 && !resting.over;
+        let stays =
+            |resting: &mut Resting| resting.woken == 0 && !resting.over && !resting.kept_awake;
         let woken = self.changed.wait_while(resting, stays);
         let mut resting = woken.unwrap_or_else(PoisonError::into_inner);
         resting.woken = resting.woken.saturating_sub(1);
@@ -120,9 +123,15 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// The mount is gone: its threads have nothing to rest for.
-    fn close(&self) {
+    /// The mount is gone, or served elsewhere: its threads have nothing to rest for.
+    pub fn close(&self) {
         self.resting().over = true;
+        self.changed.notify_all();
+    }
+
+    /// Has nobody rest for a time: all come back from where they are.
+    pub fn keep_awake(&self, awake: bool) {
+        self.resting().kept_awake = awake;
         self.changed.notify_all();
     }
 
@@ -162,7 +171,7 @@ fn watch(turns: &Weak<Turns>, connection: &OwnedFd) {
     let mut stuck_at = None;
     while !is_over(connection) {
         std::thread::sleep(LOOK_EVERY);
-        let Some(turns) = turns.upgrade() else { return };
+        let Some(turns) = turns.upgrade().filter(|turns| !turns.resting().over) else { return };
         let is_stuck = turns.asking(turns.counts.load(Ordering::Acquire)) == 0;
         let ended = is_stuck.then(|| turns.ended.load(Ordering::Relaxed));
         if ended.is_some() && ended == stuck_at {
@@ -218,6 +227,24 @@ mod tests {
             drop(end);
             thread.join().unwrap();
         }
+        assert_eq!(turns.counts.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn nobody_rests_who_is_kept_awake() {
+        let turns = Arc::new(Turns::new(4, 2));
+        let first: Vec<_> = (0..4).map(|_| serves(&turns)).collect();
+        until("all serve", || turns.serving() == 4);
+        let (ends, threads): (Vec<_>, Vec<_>) = first.into_iter().unzip();
+        drop(ends);
+        until("two rest", || turns.counts.load(Ordering::Acquire) == 2 * RESTS);
+        turns.keep_awake(true);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let (end, thread) = serves(&turns);
+        until("it serves", || turns.serving() == 1);
+        drop(end);
+        thread.join().unwrap();
+        turns.keep_awake(false);
         assert_eq!(turns.counts.load(Ordering::Acquire), 0);
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidefs_fs::{KernelCache, Lifetimes};
 use tidefs_model::Ino;
-use tidefs_session::{Errno, INodeNo, InitFlags, KernelConfig, Notifier};
+use tidefs_session::{Agreed, Errno, INodeNo, InitFlags, KernelConfig, Notifier};
 
 use super::expiring;
 use crate::latency::Latencies;
@@ -132,6 +132,21 @@ impl Kernel {
         }
     }
 
+    /// Returns when all answers that the kernel may keep, and that were about to be handed to it, have been.
+    pub fn wait_for_all_answers(&self) {
+        drop(self.answers.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Has the kernel send all requests again that were read and not answered.
+    pub fn send_again(&self) -> Result<(), Errno> {
+        self.notifier.get().map_or(Ok(()), Notifier::resend)
+    }
+
+    /// No request is under way.
+    pub fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::SeqCst) == 0
+    }
+
     /// Lets a request in. `None` once the mount is over: what is being left serves nobody.
     pub fn begin(&self) -> Option<UnderWay<'_>> {
         self.requests.fetch_add(1, Ordering::SeqCst);
@@ -156,7 +171,7 @@ impl Kernel {
 
 impl KernelCache for Kernel {
     fn wait_for_answers(&self) {
-        drop(self.answers.write().unwrap_or_else(PoisonError::into_inner));
+        self.wait_for_all_answers();
     }
 
     fn forget(&self, ino: Ino) -> bool {
@@ -200,7 +215,7 @@ impl KernelCache for Kernel {
 
 /// What is asked for where the kernel offers it, and why. Never the kernel's whole offer: some of
 /// it (requests over io_uring) would go to queues that nobody reads.
-const WANTED: [InitFlags; 7] = [
+const WANTED: [InitFlags; 8] = [
     // Look-ups and listings in one directory at the same time.
     InitFlags::PARALLEL_DIROPS,
     // Listings with attributes, while programs look at them.
@@ -214,9 +229,20 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::HANDLE_KILLPRIV_V2,
     // Locks come here, so that other mounts can be told.
     InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS),
+    // The mount can be handed over.
+    InitFlags::HAS_RESEND,
     // A link's target never changes.
     InitFlags::CACHE_SYMLINKS,
 ];
+
+/// Settles what was agreed on with somebody else, who served the mount before.
+pub fn go_on(agreed: &Agreed, kernel: &Kernel) {
+    let has = |flags| agreed.flags.contains(flags);
+    let drops_written_pages = kernel_release() >= DROPS_WRITTEN_PAGES_SINCE;
+    kernel.drops_written_pages.store(drops_written_pages, Ordering::Relaxed);
+    kernel.maps_past_pages.store(has(InitFlags::DIRECT_IO_ALLOW_MMAP), Ordering::Relaxed);
+    kernel.expires_names.store(has(InitFlags::HAS_EXPIRE_ONLY), Ordering::Relaxed);
+}
 
 /// Settles the connection. The writeback cache is not asked for: `docs/decisions/` says why.
 pub fn negotiate(config: &mut KernelConfig, kernel: &Kernel, passthrough: bool) {

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 
 use tidefs_fs::{Fs, Handle, SetAttr};
 use tidefs_session::{
-    Allocation, AskedLock, Changes, CopyRange, FileHandle, Filesystem, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, Rename, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    Agreed, Allocation, AskedLock, Changes, CopyRange, FileHandle, Filesystem, INodeNo,
+    KernelConfig, LockOwner, OpenFlags, Rename, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, Write,
 };
@@ -13,7 +13,7 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode, time_of};
-use super::kernel::negotiate;
+use super::kernel::{go_on as go_on_with, negotiate};
 use crate::errno;
 
 /// Of one request: until it is answered the program cannot be ended.
@@ -22,6 +22,10 @@ const COPY_BYTES_MAX: u64 = 16 << 20;
 impl<S: Store> Filesystem for Adapter<S> {
     fn init(&mut self, config: &mut KernelConfig) {
         negotiate(config, &self.kernel, self.passthrough);
+    }
+
+    fn go_on(&mut self, agreed: &Agreed) {
+        go_on_with(agreed, &self.kernel);
     }
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

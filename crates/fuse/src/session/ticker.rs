@@ -9,8 +9,8 @@
 //! them for a moment, and mounts that are inside for good. `docs/decisions/alone.md` has the figures.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tidefs_fs::KernelCache;
@@ -31,6 +31,8 @@ const SHARING_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Ticker {
     workers: Vec<Worker>,
+    /// Read in each round; `true`: there are no more.
+    rounds: Arc<RwLock<bool>>,
     /// The threads end when they are dropped.
     stop: Option<[Sender<()>; 3]>,
 }
@@ -44,9 +46,12 @@ impl Ticker {
         let (keeping_up, answering_recalls) = (served.clone(), served.clone());
         let dropping = kernel.clone();
         let forgetting = Forgetting { served, kernel: kernel.clone() };
+        let rounds = Arc::new(RwLock::new(false));
+        let [beats, keeps_up, polls] = [(); 3].map(|()| rounds.clone());
         let beat = Worker::spawn("tidefs-tick", move || {
             let (mut pause, mut healthy) = (TICK, true);
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+                let Some(_round) = round(&beats) else { return };
                 forgetting.tick(&mut healthy);
                 let is_waited_for = healthy && forgetting.served.is_about_to_share();
                 pause = if is_waited_for { SHARING_POLL } else { TICK };
@@ -59,6 +64,7 @@ impl Ticker {
         let keep_up = Worker::spawn("tidefs-keep", move || {
             // It ends with the one that may hurry it.
             while stopped_too.recv_timeout(TICK) != Err(RecvTimeoutError::Disconnected) {
+                let Some(_round) = round(&keeps_up) else { return };
                 keeping_up.keep_up();
                 for ino in keeping_up.take_stale_pages() {
                     dropping.drop_pages(INodeNo(ino.0));
@@ -66,7 +72,7 @@ impl Ticker {
             }
         })?;
         let polled = Worker::spawn("tidefs-recalls", move || {
-            answer_recalls(&*answering_recalls, &recalls_stopped)
+            answer_recalls(&*answering_recalls, &recalls_stopped, &polls);
         })?;
         let mut workers = vec![beat, keep_up, polled];
         if let Some((batches, notifier)) = kernel.expired() {
@@ -76,7 +82,12 @@ impl Ticker {
             })?);
         }
         let stop = Some([stop, stop_answering_recalls, stop_names]);
-        Ok(Ticker { workers, stop })
+        Ok(Ticker { workers, rounds, stop })
+    }
+
+    /// Has no round begin while the answer is held, and waits for those that have.
+    pub fn pause(&self) -> Paused<'_> {
+        Paused(self.rounds.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits for the threads to end, each for a bounded time.
@@ -89,11 +100,27 @@ impl Ticker {
     }
 }
 
+/// While it is held there is no housekeeping.
+pub struct Paused<'t>(RwLockWriteGuard<'t, bool>);
+
+impl Paused<'_> {
+    /// Somebody else does it from here on.
+    pub fn for_good(mut self) {
+        *self.0 = true;
+    }
+}
+
+/// `None`: there are no more rounds.
+fn round(rounds: &RwLock<bool>) -> Option<RwLockReadGuard<'_, bool>> {
+    Some(rounds.read().unwrap_or_else(PoisonError::into_inner)).filter(|are_over| !**are_over)
+}
+
 /// A failure is told once, until it succeeds again.
-fn answer_recalls(served: &dyn Served, stopped: &Receiver<()>) {
+fn answer_recalls(served: &dyn Served, stopped: &Receiver<()>, rounds: &RwLock<bool>) {
     // From the first poll on the mount may keep something.
     let (mut pause, mut healthy) = (Duration::ZERO, true);
     while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+        let Some(_round) = round(rounds) else { return };
         match served.answer_recalls() {
             Ok(keeps) => {
                 pause = match keeps {

@@ -9,6 +9,7 @@ mod attributes;
 mod budget;
 mod files;
 mod full;
+mod handed_over;
 mod joined;
 mod listing;
 mod locks;
@@ -41,6 +42,16 @@ macro_rules! claims {
                 fn $claim() {
                     let claim = concat!(stringify!($family), "::", stringify!($claim));
                     $crate::support::hold_by_rings(claim);
+                })+
+            })+
+        }
+
+        mod while_handed_over {
+            $(mod $family {
+                $(#[test]
+                fn $claim() {
+                    let claim = concat!(stringify!($family), "::", stringify!($claim));
+                    $crate::handed_over::hold(claim);
                 })+
             })+
         }

@@ -57,16 +57,20 @@ pub fn options(mountpoint: impl Into<PathBuf>) -> MountOptions {
 /// A mount of its own for each caller.
 pub fn join<S: Store>(store: Arc<S>, passthrough: bool) -> Arc<Fs<S>> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let format = Format {
+    Fs::format(&*store, format_of_tests(), &SystemClock)
+        .expect("an empty store takes a file system");
+    let mut config = Config::new(MountId(NEXT.fetch_add(1, Ordering::Relaxed)));
+    config.passthrough = passthrough;
+    Arc::new(Fs::mount(store, config, Arc::new(SystemClock)).expect("the file system is there"))
+}
+
+pub fn format_of_tests() -> Format {
+    Format {
         stripe_size: stripe_size(),
         root_uid: rustix::process::getuid().as_raw(),
         root_gid: rustix::process::getgid().as_raw(),
         ..Format::default()
-    };
-    Fs::format(&*store, format, &SystemClock).expect("an empty store takes a file system");
-    let mut config = Config::new(MountId(NEXT.fetch_add(1, Ordering::Relaxed)));
-    config.passthrough = passthrough;
-    Arc::new(Fs::mount(store, config, Arc::new(SystemClock)).expect("the file system is there"))
+    }
 }
 
 fn stripe_size() -> StripeSize {
