@@ -67,6 +67,7 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         other_users(),
         direct(),
         rings(),
+        hand_over(),
         server(),
         own_network(),
         memory(),
@@ -151,6 +152,18 @@ fn rings() -> Finding {
             Some("echo Y > /sys/module/fuse/parameters/enable_uring  (as root)"),
         ),
         Err(_) => Finding::limited(SUBJECT, "not in this kernel (Linux 6.14 has them)", None),
+    }
+}
+
+fn hand_over() -> Finding {
+    match tidefs_fuse::kernel_sends_again() {
+        true => Finding::good("hand-over", "a running mount can be taken over by another process"),
+        false => Finding::limited(
+            "hand-over",
+            "not in this kernel (Linux 6.9 has it); a mount ends with the process that serves it, and to \
+             replace the program it has to be unmounted",
+            None,
+        ),
     }
 }
 

@@ -40,6 +40,18 @@ pub enum Failure {
     MountPointNotMade { path: PathBuf, cause: io::Error },
     #[error("{} is not a mount of a running file system; see: tidefs status", .0.display())]
     NotMounted(PathBuf),
+    #[error(
+        "{} is served by the process of the file system itself, and ends with it; what can be taken over \
+         is what `tidefs mount` mounted, of a file system on nodes", .0.display()
+    )]
+    ServedByOwner(PathBuf),
+    #[error(
+        "the process that serves the mount does not hand it over ({cause}); it may be of an older tidefs: \
+         unmount it and mount it again"
+    )]
+    NobodyGives { cause: io::Error },
+    #[error("the mount was not handed over, and is served as before: {0}")]
+    NotGiven(String),
     #[error("{} is still mounted; end what uses it (fuser -vm {}) and try again", .0.display(), .0.display())]
     StillMounted(PathBuf),
 

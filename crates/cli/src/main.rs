@@ -25,6 +25,7 @@ mod failure;
 mod file_system;
 mod foresight;
 mod fresh;
+mod hand_over;
 mod history;
 mod hosts;
 mod join;

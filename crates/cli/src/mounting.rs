@@ -2,6 +2,7 @@
 //! of its mount point.
 
 use std::ops::AddAssign;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidefs_fs::{Admission, Config, Counters, Fs};
-use tidefs_fuse::{MountOptions, Requests, Session, SystemClock};
+use tidefs_fuse::{
+    Agreed, GiveError, InitFlags, MountOptions, Requests, Session, SystemClock, TakenOver,
+};
 use tidefs_model::MountId;
 use tidefs_store::Store;
 
@@ -46,6 +49,32 @@ impl AddAssign for Totals {
     }
 }
 
+/// Hands on what another process needs; `true`: that goes on with the mount.
+type Give<'g> = &'g mut dyn FnMut(&tidefs_fuse::Handed<'_>) -> bool;
+
+/// What another process needs to go on with a mount.
+pub struct Handed<'h> {
+    pub record: MountRecord,
+    pub serving: Serving,
+    /// The name of the account, and its secret.
+    pub account: (String, String),
+    pub flags: u64,
+    pub write_bytes_max: u32,
+    pub connection: BorrowedFd<'h>,
+    pub state: &'h [u8],
+}
+
+/// The same where it has arrived.
+pub struct Taken {
+    pub record: MountRecord,
+    pub serving: Serving,
+    pub account: (String, String),
+    pub flags: u64,
+    pub write_bytes_max: u32,
+    pub connection: OwnedFd,
+    pub state: Vec<u8>,
+}
+
 /// A mount of either store; what differs is hidden here.
 trait Mount: Send {
     fn counters(&self) -> &Counters;
@@ -55,6 +84,7 @@ trait Mount: Send {
     fn is_over(&self) -> bool;
     fn give_up(&self);
     fn quitter(&self) -> Box<dyn Fn() + Send>;
+    fn hand_over(&mut self, give: Give<'_>) -> Result<Duration, GiveError>;
     fn end(self: Box<Self>) -> anyhow::Result<()>;
 }
 
@@ -66,6 +96,8 @@ pub struct ServedMount {
     record: PathBuf,
     /// How it got in, where there are nodes.
     entrance: Option<Arc<Entrance>>,
+    paths: Paths,
+    serving: Serving,
 }
 
 impl ServedMount {
@@ -83,12 +115,7 @@ impl ServedMount {
         let record = paths.note_mount(&noted(&point))?;
         let made = point.make().and_then(|()| paths.note_mount(&noted(&point)));
         let id = MountId(number);
-        let Serving { spin, rings } = serving;
-        let options = |point: &MountPoint| MountOptions {
-            spin,
-            rings: rings.into(),
-            ..MountOptions::new(&point.path, number)
-        };
+        let options = |point: &MountPoint| options(point, number, serving);
         let mut let_in_at = None;
         let begun = made.map_err(anyhow::Error::from).and_then(|_| {
             let direct = storage.direct();
@@ -116,7 +143,10 @@ impl ServedMount {
             Ok((mount?, None))
         });
         match begun {
-            Ok((mount, entrance)) => Ok(ServedMount { mount, point, number, record, entrance }),
+            Ok((mount, entrance)) => {
+                let paths = paths.clone();
+                Ok(ServedMount { mount, point, number, record, entrance, paths, serving })
+            }
             Err(error) => {
                 let_in_at.iter().for_each(|door| door.has_left(id));
                 point.remove();
@@ -124,6 +154,85 @@ impl ServedMount {
                 Err(error.context(format!("cannot mount on {}", point.path.display())))
             }
         }
+    }
+
+    /// Goes on with a mount that another process serves and hands over. Until `settle` has returned the other one
+    /// goes on where this fails.
+    pub fn take_over(
+        storage: &Storage,
+        paths: &Paths,
+        taken: Taken,
+        settle: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<ServedMount> {
+        let Taken { record, serving, account: (account, secret), connection, state, .. } = taken;
+        let door = storage.door().context("there are no nodes")?;
+        let store = storage.store_for(storage.account(account, &secret)?)?;
+        let record = MountRecord { owner: ProcessId::current(), ..record };
+        let entrance = Arc::new(Entrance {
+            door: door.clone(),
+            store: Arc::clone(store.inner()),
+            mount: AtomicU64::new(record.name().0),
+            paths: paths.clone(),
+            record: record.clone(),
+        });
+        let mut config = Config::new(record.name());
+        config.sealing = storage.sealing()?;
+        let (clock, admission) = (Arc::new(SystemClock), entrance.clone() as Arc<dyn Admission>);
+        let fs = Arc::new(Fs::take_over(store, config, clock, Some(admission), &state)?);
+        let options = options(&record.point, record.id, serving);
+        let flags = InitFlags::from_bits_retain(taken.flags);
+        let agreed = Agreed { flags, write_bytes_max: taken.write_bytes_max };
+        let ready = TakenOver::begin(Arc::clone(&fs), &options, connection, agreed)?;
+        settle()?;
+        let note = paths.note_mount(&record);
+        if let Err(error) = &note {
+            tracing::warn!(%error, "who looks for this mount's process finds the one before");
+        }
+        let session = ready.serve()?;
+        Ok(ServedMount {
+            mount: Box::new(Served { fs, session }),
+            point: record.point.clone(),
+            number: record.id,
+            record: note.unwrap_or_else(|_| paths.mount_note(record.id)),
+            entrance: Some(entrance),
+            paths: paths.clone(),
+            serving,
+        })
+    }
+
+    /// Where whoever serves the mount listens for others that want to go on with it.
+    pub fn hand_over_socket(&self) -> PathBuf {
+        self.paths.hand_over(self.number)
+    }
+
+    /// Stops serving, and has `give` hand on what another process needs. Answers for how long programs waited.
+    ///
+    /// # Errors
+    /// When the mount cannot be handed over, or `give` answers `false`; it is served on here.
+    pub fn hand_over(
+        &mut self,
+        give: impl FnOnce(&Handed<'_>) -> bool,
+    ) -> anyhow::Result<Duration> {
+        let entrance = self.entrance.as_ref().context("only a mount on nodes changes hands")?;
+        let account = entrance.store.account();
+        let account = (account.name.to_string(), account.secret.reveal().to_owned());
+        let name = entrance.mount().0;
+        let renamed = if name == self.number { 0 } else { name };
+        let record = MountRecord { renamed, ..entrance.record.clone() };
+        let (mut give, serving) = (Some(give), self.serving);
+        let given = self.mount.hand_over(&mut |handed| {
+            let handed = Handed {
+                record: record.clone(),
+                serving,
+                account: account.clone(),
+                flags: handed.agreed.flags.bits(),
+                write_bytes_max: handed.agreed.write_bytes_max,
+                connection: handed.connection,
+                state: &handed.state,
+            };
+            give.take().is_some_and(|give| give(&handed))
+        });
+        Ok(given?)
     }
 
     pub fn path(&self) -> &Path {
@@ -176,6 +285,11 @@ impl ServedMount {
     }
 }
 
+fn options(point: &MountPoint, number: u64, serving: Serving) -> MountOptions {
+    let Serving { spin, rings } = serving;
+    MountOptions { spin, rings: rings.into(), ..MountOptions::new(&point.path, number) }
+}
+
 struct Served<S: Store> {
     fs: Arc<Fs<S>>,
     session: Session,
@@ -222,6 +336,10 @@ impl<S: Store> Mount for Served<S> {
     fn quitter(&self) -> Box<dyn Fn() + Send> {
         let fs = Arc::clone(&self.fs);
         Box::new(move || fs.stop_waiting())
+    }
+
+    fn hand_over(&mut self, give: Give<'_>) -> Result<Duration, GiveError> {
+        self.session.hand_over(give)
     }
 
     fn end(mut self: Box<Self>) -> anyhow::Result<()> {

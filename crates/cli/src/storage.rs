@@ -15,7 +15,7 @@ use tidefs_model::{ByteSize, Granted, NodeClass, NodeId, Partition, StripeKey, S
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
     Account, Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
-    Pass, PrivateNetwork, ProcessError, Secrets, ServerProgram, Valkey,
+    Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram, Valkey,
 };
 
 use crate::admission::{Door, Doorkeeper};
@@ -307,6 +307,12 @@ impl Storage {
     /// Where mounts are let in, where there are nodes.
     pub fn door(&self) -> Option<&Door> {
         self.door.as_ref()
+    }
+
+    /// An account that somebody else was let in with, of the nodes that another process owns.
+    pub fn account(&self, name: String, secret: &str) -> anyhow::Result<Account> {
+        let (_, shared) = ClusterRecord::read(&self.paths)?;
+        Ok(Account::mount(name, Pass { secret: Secret::from_text(secret), ..shared }))
     }
 
     /// The store for one mount that was let in with an account.

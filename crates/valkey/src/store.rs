@@ -92,6 +92,11 @@ impl Valkey {
         self.client.access.login.term()
     }
 
+    /// As whom it logs in now: for another process that goes on with what this one does.
+    pub fn account(&self) -> Arc<Account> {
+        self.client.access.login.account()
+    }
+
     /// The account of before has been ended on all nodes; begins the next term with another one. Until
     /// [`Valkey::admit`] only work of that term is served, other callers wait, and work of terms before is
     /// refused for good.

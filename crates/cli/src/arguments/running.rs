@@ -24,9 +24,14 @@ pub struct Down {}
 
 #[derive(Debug, Args)]
 pub struct Mount {
-    /// An empty directory
+    /// An empty directory; with --takeover, one where a file system is mounted
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+
+    /// Go on, in a new process of this program, with a mount that another process serves, without a failed
+    /// call: to replace the program under running jobs. Of what `tidefs mount` mounted on nodes
+    #[arg(long, conflicts_with_all = ["spin", "rings"])]
+    pub takeover: bool,
 
     #[command(flatten)]
     pub serving: Serving,

@@ -44,7 +44,8 @@ pub fn umount(options: &Umount, asked: Option<&Path>) -> anyhow::Result<()> {
     if remains { Err(Failure::StillMounted(path).into()) } else { Ok(()) }
 }
 
-fn served(running: &Running, path: &Path) -> Option<MountRecord> {
+/// The note of what is mounted there.
+pub fn served(running: &Running, path: &Path) -> Option<MountRecord> {
     let records = running.paths.mount_records();
     records
         .into_iter()

@@ -131,12 +131,21 @@ impl Paths {
         found
     }
 
+    /// Where a mount is noted, by its number: those of processes come again.
+    pub fn mount_note(&self, number: u64) -> PathBuf {
+        self.mounts().join(format!("{number:016x}.json"))
+    }
+
+    /// Where whoever serves a mount listens for others that want to go on with it.
+    pub fn hand_over(&self, number: u64) -> PathBuf {
+        self.directory.join(format!("h{number:016x}"))
+    }
+
     /// Notes a mount before it is made, so that it is found whatever happens.
     pub fn note_mount(&self, record: &MountRecord) -> Result<PathBuf, Failure> {
         let unusable = |cause| Failure::StateUnusable { path: self.directory.clone(), cause };
         fs::create_dir_all(self.mounts()).map_err(unusable)?;
-        // Numbers of processes come again.
-        let path = self.mounts().join(format!("{:016x}.json", record.id));
+        let path = self.mount_note(record.id);
         write_json(&path, record).map_err(unusable)?;
         Ok(path)
     }

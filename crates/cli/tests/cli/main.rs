@@ -11,6 +11,7 @@ mod clocks;
 mod deaths;
 mod elastic;
 mod fsck;
+mod handed_over;
 mod hostile;
 mod joining;
 mod kept;
