@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lived lent joined reached slurm suites package level
+	$(MAKE) --no-print-directory killed crashed lived lent joined reached slurm handed suites package level
 
 lint:
 	cargo fmt --all --check
@@ -184,6 +184,18 @@ vanished: ## a host vanishes with its network, and is given up; one whose cable 
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/vanished.py --tidefs $(TIDEFS) --within 20
+
+# A mount changes hands between processes under programs that check what they find.
+.PHONY: handed
+handed:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/handovers.py --tidefs $(TIDEFS) --times 10
+
+handovers: ## five hundred times another process goes on with a mount, under programs that check what they find
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	trust/handovers.py --tidefs $(TIDEFS) --times 250
+	trust/handovers.py --tidefs $(TIDEFS) --times 250 --others 1
 
 shares: ## two own nodes and six lent ones: the share of the data on own nodes is what was asked for
 	scripts/setup test
