@@ -55,7 +55,7 @@ pub struct Look {
     pub dead: Vec<DeadNode>,
     /// `None` where the store did not say.
     pub overview: Option<Overview>,
-    /// `None` where the number of nodes is fixed.
+    /// `None` of the embedded store.
     pub manager: Option<ManagerView>,
     pub finished: Vec<ReportedReconfiguration>,
     pub finished_left_out: u64,

@@ -10,7 +10,6 @@ mod managed;
 mod remembered;
 mod room;
 mod steps;
-mod takeover;
 
 pub use hands::{ClusterHands, format};
 pub use lent::LentNodes;
@@ -21,4 +20,3 @@ pub use local::{DeadNode, LocalNodes};
 pub use managed::{Managed, Supervision};
 pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;
-pub use takeover::Takeover;

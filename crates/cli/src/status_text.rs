@@ -64,11 +64,8 @@ impl StatusView {
             Some(DecisionView { what, why, .. }) => {
                 text.part("decision", &format!("{what}: {why}"));
             }
-            None if self.nodes_may_change => {
-                text.part("decision", "none yet: the nodes have not all been looked at");
-            }
             None if self.store == EMBEDDED => {}
-            None => text.part("decision", "none: the number of nodes is fixed"),
+            None => text.part("decision", "none yet: the nodes have not all been looked at"),
         }
         text.rows
     }

@@ -22,7 +22,7 @@ use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
 use crate::lending::{Answers, HostSeen, Listening, Terms};
-use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision, Takeover};
+use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
 
@@ -94,10 +94,8 @@ pub struct Storage {
     store: AnyStore,
     /// Nodes that this process started; none for a mount of somebody else's cluster.
     nodes: Option<LocalNodes>,
-    /// Changes their number.
+    /// Spreads what they hold, and changes their number where that may change.
     managed: Option<Managed>,
-    /// Where nothing changes it.
-    takeover: Option<Takeover>,
     /// The kernel may be given files to read and write by itself.
     direct: bool,
     /// With what stripes are sealed.
@@ -139,7 +137,6 @@ impl Storage {
             store,
             nodes: None,
             managed: None,
-            takeover: None,
             direct,
             key,
             door: None,
@@ -185,20 +182,9 @@ impl Storage {
         let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
-        let managed = match nodes_change(range, size) {
-            true => Some(Managed::start(&nodes, paths, size, start)?),
-            false => None,
-        };
-        let takeover = match &managed {
-            Some(_) => None,
-            None => {
-                let format = nodes::format(key.as_ref().map(|key| key.cipher));
-                let head_room = ByteSize(size.head_room_bytes);
-                Some(Takeover::watch(&nodes, &store, head_room, format)?)
-            }
-        };
+        let managed = Managed::start(&nodes, paths, size, start)?;
         let mut answers = None;
-        if let (Some(listening), Some(managed)) = (listening, &managed) {
+        if let Some(listening) = listening {
             let head_room = ByteSize(size.head_room_bytes);
             let (nodes_max, lenders) = (range.max, size.lenders);
             let limits = Terms { nodes_max, head_room, lenders };
@@ -206,14 +192,13 @@ impl Storage {
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
         let door = Some(Door::Here(keeper));
-        let room = room(managed.as_ref(), &store);
+        let room = managed.room(&store);
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
         let paths = paths.clone();
         Ok(Storage {
             store,
             nodes: Some(nodes),
-            managed,
-            takeover,
+            managed: Some(managed),
             direct: false,
             key,
             door,
@@ -235,7 +220,6 @@ impl Storage {
             store,
             nodes: None,
             managed: None,
-            takeover: None,
             direct: false,
             key,
             door,
@@ -261,7 +245,7 @@ impl Storage {
         nodes.chain(self.manager().and_then(|manager| manager.process())).collect()
     }
 
-    /// Of the manager, where the number of nodes may change.
+    /// Of the manager, where this process started nodes.
     pub fn manager(&self) -> Option<&Arc<Supervision>> {
         self.managed.as_ref().map(Managed::supervision)
     }
@@ -274,9 +258,6 @@ impl Storage {
     fn end(&mut self) -> Vec<ProcessError> {
         if let Some(managed) = self.managed.take() {
             managed.stop();
-        }
-        if let Some(takeover) = self.takeover.take() {
-            takeover.stop();
         }
         self.nodes.as_ref().map(LocalNodes::stop_all).unwrap_or_default()
     }
@@ -364,11 +345,6 @@ fn apart() -> Host {
 /// What writers of this process wait at.
 fn room(managed: Option<&Managed>, store: &Arc<Valkey>) -> Arc<dyn Room> {
     managed.map_or_else(|| Arc::new(NoRoom) as _, |managed| managed.room(store))
-}
-
-/// A number of nodes that nothing can change needs no manager.
-fn nodes_change(range: NodeRange, size: &Size) -> bool {
-    range.changes() || size.elasticity.is_asked_for() || size.listen.is_some()
 }
 
 fn record(node: &NodeDescription) -> NodeRecord {

@@ -38,10 +38,10 @@ pub struct StatusView {
     /// Putting right what nodes that died left has failed, and comes before everything else; or null.
     #[serde(default)]
     pub recovery: Option<RecoveryView>,
-    /// What the manager decided last, and why; null where the number of nodes is fixed, and before the
-    /// first decision.
+    /// What the manager decided last, and why; null of the embedded store, and before the first
+    /// decision.
     pub last_decision: Option<DecisionView>,
-    /// There is a manager, which may add and remove nodes.
+    /// There is a manager, which may add and remove nodes within the limits.
     #[serde(default)]
     pub nodes_may_change: bool,
     /// Within which the number of nodes stays, and by what it is decided; null of the embedded store.
@@ -184,11 +184,10 @@ pub struct NodeView {
     pub partitions: u16,
     /// Shards and stripes that the node holds.
     pub keys: u64,
-    /// Of its link, as the manager measured it; null where there is no link to measure, and where the
-    /// number of nodes is fixed.
+    /// Of its link, as the manager measured it; null where there is no link to measure.
     pub bandwidth_bytes_per_second: Option<u64>,
-    /// Between the last two looks of the manager; null until it has looked twice, and where the number
-    /// of nodes is fixed.
+    /// Between the last two looks of the manager; null until it has looked twice, and of the embedded
+    /// store.
     #[serde(default)]
     pub received_bytes_per_second: Option<u64>,
     #[serde(default)]
@@ -198,7 +197,7 @@ pub struct NodeView {
     pub received_bytes: Option<u64>,
     #[serde(default)]
     pub sent_bytes: Option<u64>,
-    /// Of the data; null where the number of nodes is fixed.
+    /// Of the data; null of the embedded store.
     #[serde(default)]
     pub share: Option<ShareView>,
 }

@@ -12,7 +12,7 @@ use crate::forecast::Advice;
 use crate::in_vain::InVain;
 use crate::observation::{Node, Observation, percent};
 use crate::own_share::OwnShare;
-use crate::policy::{ScaleIn, ScaleOut};
+use crate::policy::{Policy, ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
 use crate::settings::{Settings, Spreading};
 use crate::shares_held::SharesHeld;
@@ -196,8 +196,13 @@ fn otherwise(situation: &Situation<'_>, nodes: u16) -> Verdict {
     if let Some(cause) = reason_to_spread(situation).filter(|_| situation.may.spread) {
         return Verdict::Rebalance { cause };
     }
+    let fixed = settings.policy == Policy::STATIC && settings.nodes_min == settings.nodes_max;
     if situation.full.is_some() {
-        return Verdict::Hold(Hold::NoScaleOut);
+        let max = settings.nodes_max;
+        return Verdict::Hold(if fixed { Hold::AtMaximum { max } } else { Hold::NoScaleOut });
+    }
+    if fixed {
+        return Verdict::Hold(Hold::Fixed { nodes: settings.nodes_max });
     }
     if let Some(advice) = advice {
         return shrink_as_advised(situation, advice, nodes);

@@ -143,6 +143,10 @@ pub enum Hold {
         shrink_below: Option<u8>,
         grow_above: Option<u8>,
     },
+    /// The least number of nodes is the most: what they hold is spread anew, and nothing else is done.
+    Fixed {
+        nodes: u16,
+    },
     /// A writer met a full node, and the policy does not grow.
     NoScaleOut,
     AtMaximum {
@@ -299,6 +303,10 @@ impl fmt::Display for Hold {
             Hold::Between { shrink_below: Some(shrink), grow_above: Some(grow) } => {
                 write!(f, "grows above {grow} %, shrinks below {shrink} %")
             }
+            Hold::Fixed { nodes } => write!(
+                f,
+                "the number of nodes is fixed, {nodes}; what they hold is spread anew where one is full"
+            ),
             Hold::NoScaleOut => f.write_str(
                 "a writer met a full node, and the policy does not grow; `tidefs scale` does",
             ),

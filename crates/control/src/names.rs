@@ -55,6 +55,7 @@ impl Hold {
             Hold::NotObserved => "not_observed",
             Hold::NobodyServes => "nobody_serves",
             Hold::Between { .. } => "between_thresholds",
+            Hold::Fixed { .. } => "fixed",
             Hold::NoScaleOut => "no_scale_out",
             Hold::AtMaximum { .. } => "at_maximum",
             Hold::Silent { .. } => "silent_node",

@@ -292,7 +292,7 @@ fn observe(controller: &mut Controller, seconds: i64, used: &[u64]) -> Verdict {
 fn a_controller_spreads_anew_when_it_knows_the_bandwidths() {
     let mut controller = controller();
     let verdict = observe(&mut controller, 1, &[10; 4]);
-    assert!(matches!(verdict, Verdict::Hold(Hold::Between { .. })), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Hold(Hold::Fixed { .. })), "{verdict:?}");
     let rates: Vec<_> = ids(4).into_iter().zip([50 * MIB, 10 * MIB, 20 * MIB, 20 * MIB]).collect();
     controller.apply(at(2), Event::Measured(rates));
     let verdict = &controller.last_decision().unwrap().verdict;

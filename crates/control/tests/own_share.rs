@@ -268,7 +268,7 @@ fn a_writer_at_a_full_victim_gets_the_own_nodes_room() {
         })
     };
     for (policy, hold) in [
-        ("static", Hold::NoScaleOut),
+        ("static", Hold::AtMaximum { max: 1 }),
         ("nso", Hold::AtMaximum { max: 1 }),
         ("csi", Hold::NoScaleOut),
     ] {

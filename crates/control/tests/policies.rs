@@ -192,6 +192,17 @@ fn a_full_node_is_reason_to_act_at_once() {
 }
 
 #[test]
+fn a_fixed_number_of_nodes_is_spread_for_a_writer_and_left_alone_otherwise() {
+    let fixed = settings("static", 3, 3, 3);
+    let verdict = after(0, &fixed, &nodes(&[99, 80, 80]), true);
+    assert!(matches!(verdict, Verdict::Rebalance { cause: Cause::Uneven { .. } }), "{verdict}");
+    let verdict = after(0, &fixed, &nodes(&[99, 98, 98]), true);
+    assert_eq!(verdict, Verdict::Hold(Hold::AtMaximum { max: 3 }));
+    let verdict = after(0, &fixed, &nodes(&[99, 98, 98]), false);
+    assert_eq!(verdict, Verdict::Hold(Hold::Fixed { nodes: 3 }));
+}
+
+#[test]
 fn where_no_node_may_be_added_data_is_spread_for_a_writer_as_long_as_that_helps() {
     let (full, just_now) = (nodes(&[100, 10]), Some(Time::from_unix(999, 0)));
     for settings in [settings("static", 1, 4, 1), settings("nso", 1, 2, 1)] {

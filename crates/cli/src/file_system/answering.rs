@@ -118,7 +118,7 @@ impl FileSystem {
 
     /// Another process's writer met a full node.
     fn hope_for_room(&self, node: Option<NodeId>) -> Hope {
-        let nobody = || Hope::None("the number of nodes is fixed".to_owned());
+        let nobody = || Hope::None("there are no nodes".to_owned());
         self.manager().map_or_else(nobody, |manager| manager.hope_for_room(node))
     }
 
