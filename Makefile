@@ -41,7 +41,8 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory killed crashed lived lent joined reached slurm handed suites package level
+	$(MAKE) --no-print-directory -j2 --output-sync=target crashed lived joined reached slurm handed package
+	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
 	cargo fmt --all --check
