@@ -253,7 +253,9 @@ fn what_others_changed_meanwhile_the_kernel_is_to_drop() {
     let bed = Bed::new();
     let before = alone(&bed, 1);
     let (ino, handle) = make(&before, b"file", b"bytes");
-    let (same, _) = make(&before, b"same", b"bytes");
+    let (same, unchanged) = make(&before, b"same", b"bytes");
+    // Who reads has had the kernel drop what it had before.
+    assert_eq!(read(&before, unchanged), b"bytes");
     let state = handed_over(&before);
     let other = bed.mount(2);
     let found = other.lookup(Ino::ROOT, b"file").expect("found").attr.ino;
