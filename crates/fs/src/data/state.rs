@@ -255,6 +255,10 @@ impl State {
             self.ahead.clear();
             self.ages();
             self.is_shared |= self.reserved > 0 && stored.size > before;
+            if stored.size != before {
+                // What lies beyond the end may be theirs by now.
+                self.residue_end = 0;
+            }
             self.outgrows(before);
         }
     }
