@@ -73,8 +73,6 @@ pub enum MountError {
         .path.display()
     )]
     NotItsConnection { path: PathBuf },
-    #[error("the kernel cannot be asked to send requests again; nothing was taken over")]
-    NoResend { source: io::Error },
     #[error("a thread could not be started")]
     Thread { source: io::Error },
     #[error("the file system could not be joined")]

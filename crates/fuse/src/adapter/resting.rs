@@ -37,6 +37,9 @@ impl<S: Store> Adapter<S> {
 impl<S: Store> Rests for Quiet<S> {
     fn begin(&self) {
         self.turns.keep_awake(true);
+    }
+
+    fn leave(&self) {
         self.lock_waits.leave_all(true);
     }
 
@@ -50,7 +53,10 @@ impl<S: Store> Rests for Quiet<S> {
     }
 
     fn is_quiet(&self) -> bool {
-        let waits = self.rooms.iter().any(WaitingRoom::is_used) || self.lock_waits.are_used();
-        !waits && !self.misplaced.is_used() && self.kernel.is_idle()
+        self.is_quiet_but_for_locks() && !self.lock_waits.are_used() && self.kernel.is_idle()
+    }
+
+    fn is_quiet_but_for_locks(&self) -> bool {
+        !self.rooms.iter().any(WaitingRoom::is_used) && !self.misplaced.is_used()
     }
 }

@@ -160,20 +160,23 @@ impl Session {
         self.kernel.wait_for_all_answers();
         std::thread::sleep(left);
         let begun = Instant::now();
-        let collected = match come_to_rest(halt, rests) {
-            true => fs.collect().map_err(GiveError::from),
-            false => Err(GiveError::Busy),
-        };
+        let send_again = || self.kernel.send_again();
+        let at_rest =
+            come_to_rest(halt, rests, send_again).map_err(|source| GiveError::Kernel { source })?;
+        if !at_rest {
+            return Err(GiveError::Busy);
+        }
+        // What was left unanswered comes to whoever serves next: now, while nobody serves, for what another one had
+        // read by then would come twice.
+        let sent = send_again().map_err(|source| GiveError::Kernel { source });
+        let collected = sent.and_then(|()| fs.collect().map_err(GiveError::from));
         let given = collected.and_then(|state| {
             let handed = Handed { connection: connection.as_fd(), agreed: *agreed, state };
             if give(&handed) { Ok(begun.elapsed()) } else { Err(GiveError::NotTaken) }
         });
         if given.is_err() {
-            // Also what was left unanswered in vain.
-            let again = self.kernel.send_again();
             rests.end();
             halt.go_on();
-            again.map_err(|source| GiveError::Kernel { source })?;
         }
         given
     }
@@ -197,8 +200,8 @@ impl<S: Store> std::fmt::Debug for TakenOver<S> {
 }
 
 impl<S: Store> TakenOver<S> {
-    /// Makes all ready to go on with a mount, and has the kernel send again what was left unanswered. Whoever
-    /// gave the connection may still call it off, until it has agreed to [`TakenOver::serve`].
+    /// Makes all ready to go on with a mount. Whoever gave the connection may still call it off, and serve the mount
+    /// itself, until it has agreed to [`TakenOver::serve`].
     ///
     /// # Errors
     /// When it is not the connection of the mount with that number.
@@ -221,7 +224,6 @@ impl<S: Store> TakenOver<S> {
         let givable = Givable { fs: fs.clone(), rests: adapter.quiet() };
         let session = tidefs_session::Session::go_on(adapter, connection, agreed);
         kernel.set_notifier(session.notifier());
-        kernel.send_again().map_err(|source| MountError::NoResend { source: source.into() })?;
         let options = options.clone();
         Ok(TakenOver { session, turns, fs, kernel, mount, options, givable })
     }
