@@ -16,7 +16,7 @@ use crate::state::Paths;
 use crate::storage::Storage;
 
 /// The giver stores first what it has not stored.
-const PARCEL_WAIT: Duration = Duration::from_secs(50);
+const PARCEL_WAIT: Duration = Duration::from_secs(30);
 /// It has nothing left to do.
 const WORD_WAIT: Duration = Duration::from_secs(10);
 
@@ -38,7 +38,7 @@ pub fn take(storage: &Storage, paths: &Paths, socket: &Path) -> anyhow::Result<S
             ServedMount::take_over(storage, paths, taken, || settle(&line))
         }
         (Told::Refused(why), _) => Err(Failure::NotGiven(why).into()),
-        (other, _) => anyhow::bail!("the process that serves it says {other:?}"),
+        _ => anyhow::bail!("the process that serves it says something else than was asked"),
     }
 }
 
@@ -70,7 +70,11 @@ fn settle(line: &Line) -> anyhow::Result<()> {
         // It has died, and cannot go on.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
         Ok((Told::Refused(why), _)) => Err(Failure::NotGiven(why).into()),
-        Ok((other, _)) => anyhow::bail!("the process that serves it says {other:?}"),
+        Ok((Told::Withdrawn, _)) => {
+            anyhow::bail!("the process that serves it has waited too long, and goes on")
+        }
+        // A parcel, which has a secret in it.
+        Ok((Told::Parcel(_), _)) => anyhow::bail!("the process that serves it says it again"),
         Err(error) => Err(error).context("the process that serves it does not answer"),
     }
 }
