@@ -29,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import hanging  # noqa: E402
 import prying  # noqa: E402
 import remounting  # noqa: E402
 import state  # noqa: E402
@@ -134,6 +135,7 @@ def watch(options: argparse.Namespace) -> int:
             try:
                 status = process.wait(timeout=max(0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
+                hanging.tell(scratch / name, process.pid)
                 process.kill()
                 status = f"no end within {options.within:.0f} s"
             print((scratch / f"{name}.log").read_text(), end="", flush=True)

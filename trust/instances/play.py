@@ -18,6 +18,7 @@ BASE_BYTES = 48 << 20
 OURS = "fuse.tidefs"
 # After the name of a program that the kernel is taking apart.
 ENDS = ", which ends"
+STEPS_FILE = "steps"
 
 
 class Broken(Exception):
@@ -34,6 +35,8 @@ class Play:
 
     def note(self, step: str) -> None:
         self.steps.append(f"{time.monotonic() - self.begun:6.2f} s  {step}")
+        with (self.scratch / STEPS_FILE).open("a") as file:
+            print(self.steps[-1], file=file)
 
     def call(self, *words: object, **environment: str | None) -> subprocess.CompletedProcess:
         """Any command; a variable that is `None` is unset."""

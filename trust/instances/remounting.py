@@ -141,10 +141,18 @@ class Remounting:
             return
         self.play.note(f"mount {place.path.name}, whose process stands still, and then dies")
         self.is_gone(place)
+        # Begun before, as a program that begins closes the files of this one: also one of this mount.
+        asking = subprocess.Popen(
+            ["sh", "-c", 'read _; exec "$@"', "sh", self.play.tidefs, "mount", place.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         os.kill(pid, signal.SIGSTOP)
         try:
-            words = [self.play.tidefs, "mount", place.path]
-            asking = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+            asking.stdin.write("\n")
+            asking.stdin.flush()
             time.sleep(0.3)
         finally:
             os.kill(pid, signal.SIGKILL)
