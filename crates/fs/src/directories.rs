@@ -14,7 +14,7 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
 use crate::attr::Kind;
-use crate::entry::Place;
+use crate::entry::{Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inode::{self, Inode, u64_at};
@@ -100,9 +100,18 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// Attributes of this inode that are read now may be kept; of others than directories nothing is found out.
+    pub(crate) fn may_be_kept(&self, reference: Reference) -> bool {
+        reference.kind != Kind::Directory || self.era_in(reference.ino, reference.home).is_some()
+    }
+
     /// What all that was read of a directory since it began is still right in.
     fn era_of(&self, directory: &Node<S>) -> Option<u64> {
-        let shards = self.shards_of(directory.ino).chain([directory.home]);
+        self.era_in(directory.ino, directory.home)
+    }
+
+    fn era_in(&self, directory: Ino, home: ShardKey) -> Option<u64> {
+        let shards = self.shards_of(directory).chain([home]);
         self.store.delegations.era_of_all(shards, self.steady())
     }
 

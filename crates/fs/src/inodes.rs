@@ -23,6 +23,13 @@ impl<S: Store> Fs<S> {
         self.fetch_all(&[reference]).pop().unwrap_or(Ok(None))
     }
 
+    /// The same by the record alone: of a directory without what its shards know, which are not asked.
+    pub(crate) fn find_record(&self, reference: Reference) -> Result<Option<Inode>, Error> {
+        let read = self.store.batch(reference.home, &Batch::new().read(keys::inode(reference.ino)));
+        let record = self.record_read(reference, Some(read))?;
+        record.map(|record| self.complete(reference, &record, &[])).transpose()
+    }
+
     /// The inodes behind references, in one round; `None` for those that are gone. What lies on a
     /// node that does not answer fails for itself. A directory's attributes are then put together
     /// from the shards that do answer and the record that was read last, since without them no path

@@ -68,11 +68,14 @@ impl<S: Store> Fs<S> {
     ) -> Result<(), Error> {
         let directory = self.handles.directory(handle)?;
         let listing = self.listing_of(&directory, offset)?;
-        let own = self.fetch(directory.node.reference())?.attr(directory.node.ino);
-        for dot in dots(&directory.node, offset) {
-            let attr = Attr { ino: dot.ino, ..own.clone() };
-            if !sink(&dot, &attr) {
-                return Ok(());
+        let mut dots = dots(&directory.node, offset).peekable();
+        if dots.peek().is_some() {
+            let own = self.fetch(directory.node.reference())?.attr(directory.node.ino);
+            for dot in dots {
+                let attr = Attr { ino: dot.ino, ..own.clone() };
+                if !sink(&dot, &attr) {
+                    return Ok(());
+                }
             }
         }
         let mut handed_out = offset < DOTS.len() as u64;

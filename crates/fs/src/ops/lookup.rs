@@ -16,6 +16,16 @@ use crate::ops::{Entry, Handle};
 impl<S: Store> Fs<S> {
     /// The entry `name` of a directory.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry, Error> {
+        self.look_up(parent, name, Extent::Whole)
+    }
+
+    /// The same for a kernel on its way along a path: it asks for attributes again that it may not keep, so of a
+    /// directory in which others may be at work it is told what the record says, and no shard is asked.
+    pub fn lookup_on_the_way(&self, parent: Ino, name: &[u8]) -> Result<Entry, Error> {
+        self.look_up(parent, name, Extent::WhatIsKept)
+    }
+
+    fn look_up(&self, parent: Ino, name: &[u8], extent: Extent) -> Result<Entry, Error> {
         if name.len() > crate::NAME_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
@@ -25,13 +35,14 @@ impl<S: Store> Fs<S> {
         }
         self.read_names_ahead(parent, name);
         let before_hint = self.hints.before(&place, self.era(place.shard));
-        let Some(Seen { before, reference, inode, settled }) = self.find_now(&place)? else {
+        let Some(seen) = self.find_to(&place, extent)? else {
             // Another mount removed it, and nobody here ever will.
             self.hints.is_gone(&place);
             return Err(Error::NotFound);
         };
+        let Seen { before, reference, inode, settled, is_whole } = seen;
         self.hints.saw(&place, reference, settled, before_hint);
-        let entry = self.enter(reference, &inode);
+        let entry = Entry { is_whole, ..self.enter(reference, &inode) };
         self.note_parent(reference, parent);
         self.keep_record(reference.ino, &inode, before);
         Ok(entry)
@@ -39,13 +50,17 @@ impl<S: Store> Fs<S> {
 
     /// What a name stands for now.
     pub(crate) fn find_now(&self, place: &Place) -> Result<Option<Seen>, Error> {
+        self.find_to(place, Extent::Whole)
+    }
+
+    fn find_to(&self, place: &Place, extent: Extent) -> Result<Option<Seen>, Error> {
         for _ in 0..ATTEMPTS {
             let before = self.before_reading();
-            match self.find(place)? {
+            match self.find(place, extent)? {
                 Found::Nothing => return Ok(None),
                 Found::Changed => {}
-                Found::Inode { reference, inode, settled } => {
-                    return Ok(Some(Seen { before, reference, inode, settled }));
+                Found::Inode { reference, inode, settled, is_whole } => {
+                    return Ok(Some(Seen { before, reference, inode, settled, is_whole }));
                 }
             }
         }
@@ -78,7 +93,7 @@ impl<S: Store> Fs<S> {
     /// Hands an inode to the kernel: one more look-up.
     pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
         self.table.look_up(reference).saw(inode);
-        Entry { attr: self.attr_of(reference, inode) }
+        Entry { attr: self.attr_of(reference, inode), is_whole: true }
     }
 
     /// A directory that the kernel knows has a name in another one, which is what its `..` stands for.
@@ -103,7 +118,7 @@ impl<S: Store> Fs<S> {
         match outcome.take(1) {
             Some(inode) if raw == EntryRecord::settled(reference).encode() => {
                 let inode = self.complete(reference, &inode, &[])?;
-                Ok(Some(Found::Inode { reference, inode, settled: true }))
+                Ok(Some(Found::Inode { reference, inode, settled: true, is_whole: true }))
             }
             _ => Ok(None),
         }
@@ -111,7 +126,7 @@ impl<S: Store> Fs<S> {
 
     /// The inode behind a name. For most names this is one operation on one shard, since an inode
     /// lives where its file was created.
-    fn find(&self, place: &Place) -> Result<Found, Error> {
+    fn find(&self, place: &Place, extent: Extent) -> Result<Found, Error> {
         if let Some(found) = self.find_as_hinted(place)? {
             return Ok(found);
         }
@@ -132,17 +147,17 @@ impl<S: Store> Fs<S> {
             Resolved::Is(None) => return Ok(Found::Nothing),
             Resolved::Changed => return Ok(Found::Changed),
         };
-        let linked = outcome.take(1).filter(|_| {
-            reference == record.reference
-                && reference.home == place.shard
-                && reference.kind != Kind::Directory
-        });
-        if let Some(inode) = linked {
-            let inode = self.complete(reference, &inode, &[])?;
-            return Ok(Found::Inode { reference, inode, settled });
-        }
-        if let Some(inode) = self.find_inode(reference)? {
-            return Ok(Found::Inode { reference, inode, settled });
+        let is_whole = extent == Extent::Whole || self.may_be_kept(reference);
+        let is_here = reference == record.reference && reference.home == place.shard;
+        // All that there is of others than directories.
+        let is_enough = reference.kind != Kind::Directory || !is_whole;
+        let found = match outcome.take(1).filter(|_| is_here && is_enough) {
+            Some(inode) => Some(self.complete(reference, &inode, &[])?),
+            None if is_whole => self.find_inode(reference)?,
+            None => self.find_record(reference)?,
+        };
+        if let Some(inode) = found {
+            return Ok(Found::Inode { reference, inode, settled, is_whole });
         }
         // The inode went between the two reads, with its entry; or the entry dangles.
         match self.read_entry(place)? {
@@ -154,6 +169,14 @@ impl<S: Store> Fs<S> {
     }
 }
 
+/// How much is to be known of what a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// What nobody may keep only as far as it is at hand.
+    WhatIsKept,
+}
+
 /// What a name stands for.
 pub(crate) struct Seen {
     /// How things stood before that was read.
@@ -162,6 +185,8 @@ pub(crate) struct Seen {
     pub inode: Inode,
     /// No rename is moving the name.
     pub settled: bool,
+    /// As in [`Entry`].
+    pub is_whole: bool,
 }
 
 enum Found {
@@ -172,5 +197,6 @@ enum Found {
         reference: Reference,
         inode: Inode,
         settled: bool,
+        is_whole: bool,
     },
 }

@@ -12,6 +12,9 @@ use crate::attr::{Attr, Kind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub attr: Attr,
+    /// `false`: of a directory, whose times and number of links are those of its record alone. Whoever wants to know
+    /// them has to ask, and may keep none of the attributes.
+    pub is_whole: bool,
 }
 
 /// An open file or directory of this mount.

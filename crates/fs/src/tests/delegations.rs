@@ -4,6 +4,7 @@ mod gone;
 mod listing;
 mod meanwhile;
 mod named;
+mod on_the_way;
 mod sole;
 mod story;
 mod taken;

@@ -67,7 +67,7 @@ impl<S: Store> Adapter<S> {
         let (before, answers) = (self.fs.standing(), self.answers.clone());
         let asked = Name::looked_up(by, parent, name.as_bytes());
         let name = name.as_bytes().to_vec();
-        let find = move |fs: &Fs<S>, _: &mut ReplyEntry| fs.lookup(parent, &name);
+        let find = move |fs: &Fs<S>, _: &mut ReplyEntry| fs.lookup_on_the_way(parent, &name);
         self.serve(by, "lookup", reply, find, move |reply, found| {
             answers.reply_looked_up(reply, before, asked, found);
         });

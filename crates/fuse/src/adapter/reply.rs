@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidefs_fs::{
     AskedName, Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown,
@@ -148,11 +149,12 @@ impl<S: Store> Answers<S> {
         result: Result<Entry, Errno>,
     ) {
         match result {
-            Ok(Entry { attr }) => {
+            Ok(Entry { attr, is_whole }) => {
                 let kept = Kept::Name(name, Some(attr.ino));
                 self.answer_of(before, [attr.ino], kept, move |lifetimes| {
+                    let lifetime = if is_whole { lifetimes.attr } else { Duration::ZERO };
                     let attr = file_attr(&attr);
-                    reply.entry_with_ttls(&lifetimes.attr, &lifetimes.entry, &attr, GENERATION);
+                    reply.entry_with_ttls(&lifetime, &lifetimes.entry, &attr, GENERATION);
                 })
             }
             Err(error) => reply.error(error),
