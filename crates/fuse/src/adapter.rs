@@ -8,8 +8,6 @@
 //! A panic in a request is logged and answered with an input/output error; the mount lives on.
 
 mod convert;
-mod expiring;
-mod kernel;
 mod listing;
 mod locks;
 mod looking;
@@ -34,6 +32,7 @@ use tidefs_store::caller::{self, Caller};
 
 use crate::errno;
 use crate::following::Following;
+use crate::kernel::Kernel;
 use crate::lock_waits::LockWaits;
 use crate::misplaced::Misplaced;
 use crate::options::MountOptions;
@@ -43,8 +42,6 @@ use crate::waiting_room::{WaitingRoom, begins_again, has_gone};
 use reply::Answers;
 
 pub use convert::{GENERATION, absence, open_mode};
-pub use expiring::serve as send_expired;
-pub use kernel::{Kernel, forgets_attributes, negotiate};
 pub use reply::served_flags;
 
 /// What the session calls.

@@ -5,13 +5,12 @@
 //! may not mount, as in a container, fusermount3 is tried as well.
 
 use std::ffi::CString;
-use std::io::{self, IoSliceMut, Read};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -19,6 +18,7 @@ use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use crate::error::MountError;
+use crate::fusermount::{FUSERMOUNT_WAIT, finish, fusermount, fusermount_path};
 use crate::mounts::{self, FS_TYPE, Mount};
 use crate::options::{AllowOther, MountOptions};
 use crate::unmount::is_abandoned;
@@ -28,7 +28,6 @@ const DEVICE: &str = "/dev/fuse";
 const DEVICE_NUMBERS: (u32, u32) = (10, 229);
 /// The kind of file at the root of every mount, in octal as the kernel reads it.
 const ROOT_MODE: &str = "40000";
-const FUSERMOUNT_WAIT: Duration = Duration::from_secs(10);
 
 /// A directory that was found fit to be mounted on. It is held, so that whatever becomes of its name
 /// meanwhile, the mount is made where was looked.
@@ -216,20 +215,6 @@ fn mount_through_fusermount(
     }
 }
 
-pub fn fusermount() -> Command {
-    Command::new(fusermount_path().unwrap_or_else(|| PathBuf::from("/usr/bin/fusermount3")))
-}
-
-/// On the user's path or where systems put it, which need not be on that path. Root's path may be
-/// somebody else's, whose program root does not run.
-pub fn fusermount_path() -> Option<PathBuf> {
-    let root = rustix::process::geteuid().is_root();
-    let path = std::env::var_os("PATH").filter(|_| !root).unwrap_or_default();
-    let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
-    let mut folders = std::env::split_paths(&path).chain(usual);
-    folders.find_map(|folder| Some(folder.join("fusermount3")).filter(|path| path.is_file()))
-}
-
 /// `None` when the other side closes without having sent one.
 fn receive_descriptor(socket: &UnixStream) -> rustix::io::Result<Option<OwnedFd>> {
     let mut byte = [0];
@@ -245,27 +230,6 @@ fn receive_descriptor(socket: &UnixStream) -> rustix::io::Result<Option<OwnedFd>
         _ => None,
     });
     Ok(descriptors.flatten().next())
-}
-
-/// Waits for the program to end, for a bounded time, and returns what it complained about.
-pub fn finish(child: &mut Child) -> String {
-    let give_up = Instant::now() + FUSERMOUNT_WAIT;
-    while matches!(child.try_wait(), Ok(None)) {
-        if Instant::now() >= give_up {
-            // It cannot be stopped if it is stuck in the kernel; then it is left to it.
-            let _ = child.kill();
-            return String::from("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut complaint = String::new();
-    if let Some(stderr) = child.stderr.as_mut() {
-        let mut limited = stderr.take(4096);
-        // Without its words the caller still knows that it failed.
-        let _ = limited.read_to_string(&mut complaint);
-    }
-    let complaint = complaint.trim();
-    complaint.strip_prefix("fusermount3: ").unwrap_or(complaint).to_owned()
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use tidefs_session::{Errno, INodeNo, ReplyEmpty};
 use tidefs_store::caller::{self, Caller};
 use tidefs_store::{Store, StoreError};
 
-use crate::adapter::Kernel;
 use crate::errno;
 use crate::following::run_anywhere;
 use crate::interrupted::is_interrupted;
+use crate::kernel::Kernel;
 
 /// A look at what other mounts hold is a round to the store.
 const FIRST_PAUSE: Duration = Duration::from_micros(250);

@@ -18,8 +18,8 @@ use std::time::Duration;
 use tidefs_fs::FILE_BYTES_MAX;
 use tidefs_session::INodeNo;
 
-use crate::adapter::Kernel;
 use crate::following::run_anywhere;
+use crate::kernel::Kernel;
 
 const IDLE: Duration = Duration::from_secs(1);
 

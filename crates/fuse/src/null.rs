@@ -16,9 +16,10 @@ use tidefs_session::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, StatFs, Write,
 };
 
-use crate::adapter::{GENERATION, Kernel, absence, negotiate, open_mode, served_flags};
+use crate::adapter::{GENERATION, absence, open_mode, served_flags};
 use crate::errno;
 use crate::error::MountError;
+use crate::kernel::{Kernel, negotiate};
 use crate::options::MountOptions;
 use crate::session::{Served, Session};
 

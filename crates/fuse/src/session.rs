@@ -22,9 +22,10 @@ use tidefs_model::Ino;
 use tidefs_session::{Filesystem, Options};
 use tidefs_store::Store;
 
-use crate::adapter::{Adapter, Kernel, forgets_attributes};
+use crate::adapter::Adapter;
 use crate::device;
 use crate::error::{MountError, UnmountError};
+use crate::kernel::{Kernel, forgets_attributes};
 use crate::latency::Requests;
 use crate::mounts::{self, Mount};
 use crate::options::{MountOptions, Rings};

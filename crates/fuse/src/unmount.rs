@@ -13,8 +13,8 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
 };
 
-use crate::device::{finish, fusermount};
 use crate::error::UnmountError;
+use crate::fusermount::{finish, fusermount};
 use crate::mounts::{self, Mount};
 
 const RETRY: Duration = Duration::from_millis(20);

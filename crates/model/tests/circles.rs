@@ -15,7 +15,7 @@ const IN_CIRCLES: [(&str, usize); 15] = [
     ("cli", 24),
     ("control", 0),
     ("fs", 31),
-    ("fuse", 5),
+    ("fuse", 0),
     ("manager", 0),
     ("model", 0),
     ("oracle", 0),

@@ -17,7 +17,7 @@ use tidefs_session::INodeNo;
 use tidefs_store::Store;
 
 use super::Adapter;
-use super::kernel::Kernel;
+use crate::kernel::Kernel;
 use crate::waiting_room::Place;
 
 /// What has to be done about the kernel's pages of a file.

@@ -13,8 +13,8 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode, time_of};
-use super::kernel::{go_on as go_on_with, negotiate};
 use crate::errno;
+use crate::kernel::{go_on as go_on_with, negotiate};
 
 /// Of one request: until it is answered the program cannot be ended.
 const COPY_BYTES_MAX: u64 = 16 << 20;

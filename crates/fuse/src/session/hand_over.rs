@@ -14,9 +14,10 @@ use tidefs_session::{Agreed, Errno, Halt, InitFlags};
 use tidefs_store::Store;
 
 use super::{Served, Session};
-use crate::adapter::{Adapter, Kernel};
+use crate::adapter::Adapter;
 use crate::device;
 use crate::error::MountError;
+use crate::kernel::Kernel;
 use crate::mounts::{self, Mount};
 use crate::options::MountOptions;
 use crate::passthrough::kernel_release;

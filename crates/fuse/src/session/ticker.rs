@@ -18,7 +18,8 @@ use tidefs_session::INodeNo;
 
 use super::Served;
 use super::worker::Worker;
-use crate::adapter::{Kernel, send_expired};
+use crate::expiring::serve as send_expired;
+use crate::kernel::Kernel;
 
 const TICK: Duration = Duration::from_millis(100);
 /// Others wait for so long at most to be heard, while this mount keeps anything.

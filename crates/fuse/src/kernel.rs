@@ -10,7 +10,7 @@ use tidefs_fs::{KernelCache, Lifetimes};
 use tidefs_model::Ino;
 use tidefs_session::{Agreed, Errno, INodeNo, InitFlags, KernelConfig, Notifier};
 
-use super::expiring;
+use crate::expiring;
 use crate::latency::Latencies;
 use crate::passthrough::kernel_release;
 
