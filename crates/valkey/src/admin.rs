@@ -11,6 +11,7 @@ mod error;
 mod expunge;
 mod giving;
 mod halves;
+mod joining;
 mod keywise;
 mod limit;
 mod links;
@@ -22,6 +23,7 @@ mod phases;
 mod placement;
 mod sizes;
 mod strangers;
+mod together;
 mod unfinished;
 mod whole;
 
@@ -40,8 +42,10 @@ pub use self::placement::{Owner, Ownership};
 pub use self::sizes::PartitionSizes;
 pub use self::unfinished::{Finished, Unfinished};
 
+use self::joining::Joined;
 use self::limit::Paid;
 use self::strangers::Vouched;
+use self::together::Together;
 use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Pass, Successor, Timeouts};
 use crate::fault::Fault;
@@ -63,6 +67,8 @@ pub struct Admin {
     access: Arc<Access>,
     server: Server,
     paid: Arc<Paid>,
+    /// Nodes that are added at the same time.
+    together: Together<Managed, Joined>,
     in_haste: Box<dyn Fn() -> bool + Send + Sync>,
     /// Of nodes that are added.
     head_room: ByteSize,
@@ -124,6 +130,7 @@ impl Admin {
             access,
             server: server?,
             paid: Arc::new(Mutex::new(Instant::now())),
+            together: Together::default(),
             in_haste: Box::new(|| false),
             head_room: HEAD_ROOM,
         };

@@ -20,7 +20,7 @@ impl Admin {
             if itself.slot_count() > 0 {
                 // Its links were being mended.
                 set_node_timeout(&managed, NODE_TIMEOUT_MS)?;
-            } else if let Err(error) = self.join(&managed) {
+            } else if let Some(Err(error)) = self.join(std::slice::from_ref(&managed)).pop() {
                 tracing::warn!(node = %managed.id(), %error, "a node that half joined is left out");
                 self.leave_out(&managed)?;
             }

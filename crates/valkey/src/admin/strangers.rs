@@ -78,7 +78,7 @@ impl Admin {
             if !address.is_some_and(is_predecessors) {
                 once::tell(&format!("stranger {id}"), || {
                     tracing::warn!(
-                        node = %managed.id(), stranger = %id,
+                        node = %managed.id(), stranger = %id, ?address,
                         "a node that is on no list of the owner's got into a table of nodes; it is forgotten"
                     );
                 });

@@ -5,6 +5,7 @@
 //! the tests that need it fail, unless TIDEFS_TEST_WITHOUT names it.
 
 mod access;
+mod at_once;
 mod conformance;
 mod expunged;
 mod fixture;

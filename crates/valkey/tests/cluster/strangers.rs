@@ -45,7 +45,7 @@ fn greet(node: &NodeDescription, greeting: &[u8]) {
     }
 }
 
-fn table(running: &Running, number: usize) -> String {
+pub fn table_of(running: &Running, number: usize) -> String {
     running.admin(number).say("CLUSTER NODES")
 }
 
@@ -76,7 +76,7 @@ fn forgets(running: &Running, admin: &tidefs_valkey::Admin, nodes: usize) {
     for number in 0..running.nodes().len() {
         loop {
             admin.turn_strangers_out();
-            let table = table(running, number);
+            let table = table_of(running, number);
             // The reply's length comes first and an empty line last.
             if table.trim().lines().skip(1).count() == nodes {
                 break;
@@ -97,7 +97,7 @@ fn a_node_that_nobody_vouches_for_is_shown_no_secret(kind: Kind) {
     theirs.admin(0).say(&format!("CLUSTER MEET {ip} {port} {}", ours.bus_port));
     greet(ours, &greeting(b"127.0.0.1", stranger.address.port(), stranger.bus_port));
     let heard = Instant::now() + HEARD_WITHIN;
-    while Instant::now() < heard && !table(&running, 0).contains(&stranger.id.to_string()) {
+    while Instant::now() < heard && !table_of(&running, 0).contains(&stranger.id.to_string()) {
         sleep(Duration::from_millis(20));
     }
     store.refresh().unwrap();

@@ -1,0 +1,108 @@
+//! One caller does for all who wait what each of them wants, and tells them how it came out.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// `W` is what callers bring, and `D` what becomes of each.
+pub struct Together<W, D> {
+    state: Mutex<State<W, D>>,
+    changed: Condvar,
+}
+
+struct State<W, D> {
+    /// How many have come.
+    came: u64,
+    waiting: Vec<(u64, W)>,
+    /// One of them is at it.
+    is_busy: bool,
+    done: BTreeMap<u64, D>,
+}
+
+impl<W, D> Default for Together<W, D> {
+    fn default() -> Together<W, D> {
+        let state = State { came: 0, waiting: Vec::new(), is_busy: false, done: BTreeMap::new() };
+        Together { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl<W, D> Together<W, D> {
+    fn state(&self) -> MutexGuard<'_, State<W, D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while others are at it. `all` has as many answers as it is given, in the same order.
+    pub fn join(&self, what: W, all: impl Fn(&[W]) -> Vec<D>) -> D {
+        let mut state = self.state();
+        state.came += 1;
+        let ticket = state.came;
+        state.waiting.push((ticket, what));
+        loop {
+            if let Some(done) = state.done.remove(&ticket) {
+                return done;
+            }
+            if state.is_busy {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.is_busy = true;
+            let (tickets, batch): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.waiting).into_iter().unzip();
+            assert!(tickets.contains(&ticket), "whoever was at it has panicked");
+            drop(state);
+            let turn = Turn(self);
+            let done = all(&batch);
+            self.state().done.extend(tickets.into_iter().zip(done));
+            drop(turn);
+            state = self.state();
+        }
+    }
+}
+
+/// Ends when it is dropped, also by a panic.
+struct Turn<'t, W, D>(&'t Together<W, D>);
+
+impl<W, D> Drop for Turn<'_, W, D> {
+    fn drop(&mut self) {
+        self.0.state().is_busy = false;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn those_who_come_while_one_is_at_it_are_served_at_one_time() {
+        let (together, begun, times) =
+            (Together::<u32, u32>::default(), Barrier::new(2), AtomicUsize::new(0));
+        let double = |all: &[u32]| {
+            times.fetch_add(1, Ordering::SeqCst);
+            all.iter().map(|it| 2 * it).collect::<Vec<_>>()
+        };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                together.join(1, |all| {
+                    begun.wait();
+                    while together.state().waiting.len() < 5 {
+                        thread::yield_now();
+                    }
+                    double(all)
+                })
+            });
+            begun.wait();
+            let (together, double) = (&together, &double);
+            let joins = |it| (it, scope.spawn(move || together.join(it, double)));
+            let others: Vec<_> = (2..7).map(joins).collect();
+            assert_eq!(first.join().unwrap(), 2);
+            for (it, other) in others {
+                assert_eq!(other.join().unwrap(), 2 * it);
+            }
+        });
+        assert_eq!(times.load(Ordering::SeqCst), 2);
+    }
+}
