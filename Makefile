@@ -256,6 +256,7 @@ suites:
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 10 --store valkey --clocks
 	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 3 --mounts 1 growing
+	$(LIMIT) /usr/bin/python3 trust/litmus --tidefs $(TIDEFS) --seconds 3 --store valkey stopped silent
 	$(LIMIT) trust/programs.py --tidefs $(TIDEFS) --quick
 
 # The Python package, with the system's own Python; `make python`: with every version there is.
