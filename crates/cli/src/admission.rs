@@ -212,8 +212,8 @@ impl Admission for Entrance {
         Ok(MountId(mount))
     }
 
-    fn open(&self) {
-        self.store.admit();
+    fn open(&self, refuse_earlier: bool) {
+        self.store.admit(refuse_earlier);
     }
 }
 

@@ -30,6 +30,7 @@ use crate::membership::{Admission, Membership, Solitude};
 use crate::openers::OpenFiles;
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
+use crate::terms::LastOpened;
 use crate::unfinished::Unfinished;
 use crate::write_back::WriteBack;
 
@@ -49,6 +50,7 @@ pub struct Fs<S: Store> {
     /// Where the owner of the file system may expel this mount.
     pub(crate) admission: Option<Arc<dyn Admission>>,
     pub(crate) stale_pages: Mutex<BTreeSet<Ino>>,
+    pub(crate) last_opened: LastOpened,
     pub(crate) locks: Locks,
     pub(crate) opened: OpenFiles,
     pub(crate) counters: Counters,
@@ -199,6 +201,7 @@ impl<S: Store> Fs<S> {
         let delegations = Arc::new(delegations);
         let known =
             config.remembers().then(|| KnownFields::new(delegations.clone(), clock.clone()));
+        let last_opened = LastOpened::from(identity.term());
         let store = sealed(store, &config, &format, membership.solitude(), clock.clone());
         let store = WriteBack::over(Arc::new(store), known, delegations);
         let data = DataPath::new(store.clone(), format.stripe_size, &config, clock.clone());
@@ -215,6 +218,7 @@ impl<S: Store> Fs<S> {
             membership,
             admission,
             stale_pages: Mutex::default(),
+            last_opened,
             locks: Locks::new(identity),
             opened: OpenFiles::default(),
             counters: Counters::default(),

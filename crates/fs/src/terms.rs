@@ -3,10 +3,11 @@
 //! Nothing that it had begun is done any more: the store refuses what belongs to an earlier term, and what
 //! is remembered from then is dropped where it is met next. Bytes that had not arrived are reported lost by
 //! each handle of their file, once. A handle whose lock was lost, and one of a file that is gone, answer
-//! nothing else until they are closed. All others go on.
+//! nothing else until they are closed. All others go on, but for calls that waited meanwhile where any lock was
+//! lost: their programs may have counted on it, whichever file they wrote to.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
 use tidefs_model::Ino;
@@ -19,7 +20,25 @@ use crate::ops::Handle;
 
 pub(crate) const EXPELLED: Error = Error::Store(StoreError::Expelled);
 
+/// The last term that was opened to programs, and what was lost since.
+pub(crate) struct LastOpened {
+    term: AtomicU64,
+    has_lost_locks: AtomicBool,
+}
+
+impl LastOpened {
+    pub fn from(term: u64) -> LastOpened {
+        LastOpened { term: AtomicU64::new(term), has_lost_locks: AtomicBool::new(false) }
+    }
+}
+
 impl<S: Store> Fs<S> {
+    /// The term in which a program asks for what it asks for now, for
+    /// [`caller::asked_in`](tidefs_store::caller::asked_in).
+    pub fn asked_term(&self) -> u64 {
+        self.last_opened.term.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn term(&self) -> u64 {
         self.store.term()
     }
@@ -43,6 +62,10 @@ impl<S: Store> Fs<S> {
         let open = self.handles.all_files();
         *self.stale_pages() = open.iter().map(|handle| handle.node.ino).collect();
         self.membership.assume_company();
+        // The store lets nobody take one in the term before any more.
+        if !self.locks.held_by_file().is_empty() {
+            self.last_opened.has_lost_locks.store(true, Ordering::SeqCst);
+        }
         self.store.begin_term(mount, admission.term());
         self.opened.forget_all();
         self.in_this_term(|| self.membership.rejoin(&self.store, self.steady()))
@@ -50,11 +73,13 @@ impl<S: Store> Fs<S> {
 
     /// Serves everybody in this term once all other mounts know of it.
     pub(crate) fn open_term(&self) {
-        if let Some(admission) = &self.admission
-            && !self.membership.is_back()
-        {
-            admission.open();
+        let term = self.term();
+        let Some(admission) = &self.admission else { return };
+        if self.membership.is_back() || self.asked_term() == term {
+            return;
         }
+        admission.open(self.last_opened.has_lost_locks.swap(false, Ordering::SeqCst));
+        self.last_opened.term.store(term, Ordering::SeqCst);
     }
 
     /// Open files of which the kernel may have pages from an earlier term, once this mount is back.

@@ -120,8 +120,42 @@ impl<S: Store> Adapter<S> {
         let begun = Instant::now();
         let following = self.following.as_ref();
         let _served = following.and_then(|it| it.serve(request.pid(), bytes, begun));
-        carry_out(&self.kernel, request.pid(), begun, name, || work(&self.fs))
+        let asked = Asked { begun, ..self.asked(request, name) };
+        carry_out(&self.kernel, asked, name, || work(&self.fs))
     }
+
+    fn asked(&self, request: &Request, name: &str) -> Asked {
+        let term = if IN_ANY_CASE.contains(&name) { u64::MAX } else { self.fs.asked_term() };
+        Asked { by: request.pid(), begun: Instant::now(), term }
+    }
+}
+
+/// What is answered also where the mount was expelled meanwhile and lost what a program may have counted on: looks at
+/// names and attributes, as they are then, and the end of a descriptor.
+const IN_ANY_CASE: [&str; 13] = [
+    "lookup",
+    "getattr",
+    "readlink",
+    "lseek",
+    "opendir",
+    "readdir",
+    "readdirplus",
+    "statfs",
+    "getxattr",
+    "listxattr",
+    "getlk",
+    "release",
+    "releasedir",
+];
+
+/// By whom and when something was asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// A thread.
+    by: u32,
+    begun: Instant,
+    /// The mount's term at that time, as programs knew it.
+    term: u64,
 }
 
 /// Does what nobody waits for: a request without an answer, or what one leaves to be done after it.
@@ -139,13 +173,13 @@ fn go_on<S: Store>(fs: &Fs<S>, kernel: &Kernel, work: impl FnOnce(&Fs<S>)) {
 /// Does what a thread of a program asked for, and takes note of how that went.
 fn carry_out<T>(
     kernel: &Kernel,
-    asker: u32,
-    begun: Instant,
+    Asked { by, begun, term }: Asked,
     name: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Errno> {
-    let asker = Caller { number: asker, has_gone, begins_again };
-    let done = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(asker), work)));
+    let asker = Caller { number: by, has_gone, begins_again };
+    let work = || caller::serve(Some(asker), || caller::asked_in(term, work));
+    let done = catch_unwind(AssertUnwindSafe(work));
     let count = || kernel.latencies.count(begun, Instant::now());
     match done {
         Ok(Ok(answer)) => {

@@ -1,7 +1,7 @@
 //! Who waits for what this thread does. It may be told to stop waiting, and then what it waits for
 //! is of no use to it any more. Work may be called off as well, whoever waits for it. And work may belong
 //! to a term of its client: once the client has been expelled and let in again, nothing of it is done any
-//! more.
+//! more. Of what a program asked for it may be known in which term that was.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
     static IS_PATIENT: Cell<bool> = const { Cell::new(true) };
     static TERM: Cell<Option<u64>> = const { Cell::new(None) };
+    static ASKED_IN: Cell<Option<u64>> = const { Cell::new(None) };
     static WORK: RefCell<Option<Arc<dyn Work>>> = const { RefCell::new(None) };
 }
 
@@ -43,6 +44,15 @@ struct TermBefore(Option<u64>);
 impl Drop for TermBefore {
     fn drop(&mut self) {
         TERM.set(self.0);
+    }
+}
+
+/// The same for the term in which it was asked for.
+struct AskedBefore(Option<u64>);
+
+impl Drop for AskedBefore {
+    fn drop(&mut self) {
+        ASKED_IN.set(self.0);
     }
 }
 
@@ -96,6 +106,18 @@ pub fn term() -> Option<u64> {
     TERM.get()
 }
 
+/// Does what a program asked for while a term was the last that was open to all: it may have counted on what
+/// was lost with that term, and then a store that has terms does not do it in a later one.
+pub fn asked_in<T>(term: u64, work: impl FnOnce() -> T) -> T {
+    let _before = AskedBefore(ASKED_IN.replace(Some(term)));
+    work()
+}
+
+/// The term in which a program asked for what this thread does; `None`: it does not matter.
+pub fn asked_term() -> Option<u64> {
+    ASKED_IN.get()
+}
+
 /// Calls of a store may wait for room.
 pub fn may_wait() -> bool {
     IS_PATIENT.get()
@@ -132,6 +154,12 @@ mod tests {
                 assert_eq!(term(), Some(1));
             });
             assert_eq!(term(), None);
+            asked_in(4, || {
+                in_term(1, || assert_eq!((term(), asked_term()), (Some(1), Some(4))));
+                asked_in(5, || assert_eq!(asked_term(), Some(5)));
+                assert_eq!((term(), asked_term()), (None, Some(4)));
+            });
+            assert_eq!(asked_term(), None);
             serve(Some(Caller { number: 3, ..even }), || assert!(!has_gone()));
             assert!(has_gone());
         });

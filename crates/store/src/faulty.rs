@@ -102,6 +102,8 @@ struct Plan {
     is_full: bool,
     /// The client's term, and whether work that belongs to none is served.
     term: Option<(u64, bool)>,
+    /// What was asked for in a term before is refused.
+    oldest_asked: u64,
 }
 
 impl<S: Store> Faulty<S> {
@@ -130,6 +132,11 @@ impl<S: Store> Faulty<S> {
     /// no term where this one is not open.
     pub fn set_term(&self, term: u64, is_open: bool) {
         self.plan().term = Some((term, is_open));
+    }
+
+    /// What programs asked for before a term is refused from now on.
+    pub fn refuse_asked_before(&self, term: u64) {
+        self.plan().oldest_asked = term;
     }
 
     /// These partitions are near from now on, whoever asks.
@@ -190,9 +197,17 @@ impl<S: Store> Faulty<S> {
     }
 
     fn check_term(&self) -> Result<(), StoreError> {
-        let Some((term, is_open)) = self.plan().term else { return Ok(()) };
+        let (Some((term, is_open)), oldest) = ({
+            let plan = self.plan();
+            (plan.term, plan.oldest_asked)
+        }) else {
+            return Ok(());
+        };
         match caller::term() {
             Some(wanted) if wanted != term => Err(StoreError::Expelled),
+            None if caller::asked_term().is_some_and(|asked| asked < oldest) => {
+                Err(StoreError::Expelled)
+            }
             None if !is_open => Err(StoreError::Unavailable { endpoint: "a node".into() }),
             _ => Ok(()),
         }

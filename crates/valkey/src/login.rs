@@ -3,7 +3,8 @@
 //! The owner of a file system ends the account of a mount that it expels. One that comes back gets another
 //! account, and with it begins a term. What was begun in an earlier one must never be done, so work that
 //! belongs to a term (`caller::in_term`) is refused in any other; work of no term waits until the new one
-//! is open to all.
+//! is open to all. It is refused then, too, where a program asked for it before (`caller::asked_in`) and locks
+//! were lost with the term: the program may have counted on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,6 +19,8 @@ pub struct Login {
     current: RwLock<(u64, Arc<Account>)>,
     /// The last term that is open to all.
     open: AtomicU64,
+    /// What was asked for in a term before is refused.
+    oldest_asked: AtomicU64,
     /// The account may be ended and replaced.
     has_terms: bool,
 }
@@ -35,7 +38,8 @@ impl Login {
 
     fn new(account: Account, has_terms: bool) -> Login {
         let current = RwLock::new((0, Arc::new(account)));
-        Login { current, open: AtomicU64::new(0), has_terms }
+        let (open, oldest_asked) = (AtomicU64::new(0), AtomicU64::new(0));
+        Login { current, open, oldest_asked, has_terms }
     }
 
     pub fn term(&self) -> u64 {
@@ -51,14 +55,19 @@ impl Login {
         *current = (current.0 + 1, Arc::new(account));
     }
 
-    pub fn admit(&self) {
-        self.open.store(self.term(), Ordering::SeqCst);
+    /// Opens the term to all. `refuse_earlier`: but for what was asked for before.
+    pub fn admit(&self, refuse_earlier: bool) {
+        let term = self.term();
+        if refuse_earlier {
+            self.oldest_asked.store(term, Ordering::SeqCst);
+        }
+        self.open.store(term, Ordering::SeqCst);
     }
 
     /// The account for the work of this thread.
     ///
     /// # Errors
-    /// When the work is of another term, or of none and this one is not open yet.
+    /// When the work is of another term, or of none and this one is not open yet, or was asked for too early.
     pub fn for_this_work(&self) -> Result<Arc<Account>, Fault> {
         if !self.has_terms {
             return Ok(self.account());
@@ -67,9 +76,15 @@ impl Login {
         match caller::term() {
             Some(wanted) if wanted == term => Ok(account),
             Some(_) => Err(Fault::Expelled),
-            None if term <= self.open.load(Ordering::SeqCst) => Ok(account),
-            None => Err(Fault::Outside),
+            None if term > self.open.load(Ordering::SeqCst) => Err(Fault::Outside),
+            None if self.was_asked_too_early() => Err(Fault::Expelled),
+            None => Ok(account),
         }
+    }
+
+    fn was_asked_too_early(&self) -> bool {
+        let oldest = self.oldest_asked.load(Ordering::SeqCst);
+        caller::asked_term().is_some_and(|asked| asked < oldest)
     }
 
     /// What it means for the work of this thread that a node lets nobody in with the account: who is of no

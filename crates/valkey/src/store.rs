@@ -106,9 +106,9 @@ impl Valkey {
         map.members.iter().for_each(|member| member.node.begin_anew());
     }
 
-    /// Everybody is served in this term.
-    pub fn admit(&self) {
-        self.client.access.login.admit();
+    /// Everybody is served in this term; `refuse_earlier`: but for what programs asked for in an earlier one.
+    pub fn admit(&self, refuse_earlier: bool) {
+        self.client.access.login.admit(refuse_earlier);
     }
 
     fn connect_as(

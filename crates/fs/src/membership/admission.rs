@@ -27,8 +27,9 @@ pub trait Admission: Send + Sync {
     /// When nobody lets it in, in words.
     fn begin_term(&self) -> Result<MountId, String>;
 
-    /// Everybody is served in this term.
-    fn open(&self);
+    /// Everybody is served in this term; `refuse_earlier`: but for what programs asked for in an earlier one
+    /// ([`caller::asked_in`](tidefs_store::caller::asked_in)).
+    fn open(&self, refuse_earlier: bool);
 }
 
 /// The list, in the process that lets mounts in and expels them.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Ino, MountId};
-use tidefs_store::{Embedded, Faulty, Operation, StoreError, When};
+use tidefs_store::{Embedded, Faulty, Operation, StoreError, When, caller};
 
 use super::bed::{Bed, ME, SECOND, WRITE};
 use crate::{Admission, Admitted, Config, Error, Fs, Handle, Lock, LockFamily, LockKind};
@@ -44,7 +44,10 @@ impl Admission for Account {
         Ok(mount)
     }
 
-    fn open(&self) {
+    fn open(&self, refuse_earlier: bool) {
+        if refuse_earlier {
+            self.store.refuse_asked_before(self.term());
+        }
         self.store.set_term(self.term(), true);
     }
 }
@@ -246,6 +249,44 @@ fn a_send_that_was_stopped_on_its_way_does_not_arrive_when_the_mount_is_back() {
     });
     assert_eq!(read(&second, open(&second, "file")), Ok(b"new".to_vec()));
     assert_eq!(read(fs, mine), Ok(b"new".to_vec()));
+}
+
+/// A call of a program that waits in the middle while its mount is expelled and comes back.
+fn asked_before(
+    lock: Option<&Lock>,
+    call: impl Fn(&Mount, Handle) -> Result<(), Error> + Send,
+) -> Result<(), Error> {
+    let (owner, first, (second, _)) = Owner::two();
+    let (fs, store) = (&first.0, &first.1.store);
+    let (_, other) = make(fs, "other");
+    let (_, locked) = make(fs, "locked");
+    if let Some(lock) = lock {
+        fs.lock(locked, lock).expect("taken");
+    }
+    let held = store.pause_at_most(Operation::Batch, When::Before, 1);
+    std::thread::scope(|scope| {
+        let asked = fs.asked_term();
+        let called = scope.spawn(move || caller::asked_in(asked, || call(fs, other)));
+        assert!(held.wait_until_held(1, Duration::from_secs(30)), "it is on its way");
+        owner.pass(13, &[&second]);
+        owner.expel(&first.1);
+        come_back(&owner, &first, &second);
+        drop(held);
+        let done = called.join().unwrap();
+        // Whoever asks now knows, or may know.
+        let again = caller::asked_in(fs.asked_term(), || fs.mkdir(ME, Ino::ROOT, b"again", 0o700));
+        assert!(again.is_ok());
+        done
+    })
+}
+
+#[test]
+fn a_call_that_waited_is_not_carried_out_where_its_program_may_have_lost_a_lock() {
+    let make = |fs: &Mount, _| fs.mkdir(ME, Ino::ROOT, b"made", 0o700).map(drop);
+    let look = |fs: &Mount, other| read(fs, other).map(drop);
+    assert_eq!(asked_before(Some(&whole(1)), make), Err(EXPELLED));
+    assert_eq!(asked_before(Some(&whole(1)), look), Err(EXPELLED));
+    assert_eq!(asked_before(None, make), Ok(()));
 }
 
 #[test]

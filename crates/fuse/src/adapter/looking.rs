@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use tidefs_fs::{Error, Fs, Handle};
 use tidefs_model::Ino;
@@ -39,13 +38,11 @@ impl<S: Store> Adapter<S> {
             let done = self.run(by, name, |fs| work(fs, &mut reply));
             return answer(reply, done);
         };
-        let (asker, begun) = (by.pid(), Instant::now());
+        let asked = self.asked(by, name);
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
-        place.wait(asker, move || {
+        place.wait(asked.by, move || {
             let done = match kernel.begin() {
-                Some(_under_way) => {
-                    carry_out(&kernel, asker, begun, name, || work(&fs, &mut reply))
-                }
+                Some(_under_way) => carry_out(&kernel, asked, name, || work(&fs, &mut reply)),
                 None => Err(errno::MOUNT_OVER),
             };
             answer(reply, done);

@@ -1,7 +1,6 @@
 //! Requests that may have to wait: for room on a full store, or for a node.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tidefs_fs::{Error, Fs, Handle, ReadBytes, SetAttr};
 use tidefs_model::Ino;
@@ -12,7 +11,7 @@ use tidefs_store::Store;
 
 use super::mapped::Pages;
 use super::reply::reply_empty;
-use super::{Adapter, Kernel, carry_out};
+use super::{Adapter, Asked, Kernel, carry_out};
 use crate::errno;
 use crate::waiting_room::{Left, Place, WaitingRoom};
 
@@ -29,16 +28,16 @@ impl<S: Store> Adapter<S> {
         answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) -> bool {
         if let Some(place) = self.elsewhere(bytes.len()) {
-            let asked = (request.pid(), Instant::now());
+            let asked = self.asked(request, name);
             self.hand_over(place, asked, name, bytes, work, answer);
             return false;
         }
-        let begun = Instant::now();
+        let asked = self.asked(request, name);
         let here = || self.run_with_bytes(request, bytes.len(), name, |fs| work(fs, bytes));
         let (done, left) = self.waiting_room.beside(bytes.len(), here);
         let done = match (done, left) {
             (Err(Errno::INTR), Left::For(place)) => {
-                self.hand_over(place, (request.pid(), begun), name, bytes, work, answer);
+                self.hand_over(place, asked, name, bytes, work, answer);
                 return false;
             }
             (Err(Errno::INTR), Left::Refused) => Err(self.refuse()),
@@ -63,8 +62,8 @@ impl<S: Store> Adapter<S> {
         }
         match self.waiting_room.enter(bytes.len()) {
             Some(place) => {
-                let by = (request.pid(), Instant::now());
-                self.hand_over(place, by, name, bytes, work, answer);
+                let asked = self.asked(request, name);
+                self.hand_over(place, asked, name, bytes, work, answer);
             }
             None => answer(Err(self.refuse())),
         }
@@ -78,11 +77,11 @@ impl<S: Store> Adapter<S> {
         Errno::NOSPC
     }
 
-    /// Carries out and answers, in its place, what a thread has asked for at a time.
+    /// Carries out and answers, in its place, what was asked for.
     pub(super) fn hand_over<T>(
         &self,
         place: Place,
-        (asker, begun): (u32, Instant),
+        asked: Asked,
         name: &'static str,
         bytes: &[u8],
         work: impl FnOnce(&Fs<S>, &[u8]) -> Result<T, Error> + Send + 'static,
@@ -90,9 +89,9 @@ impl<S: Store> Adapter<S> {
     ) {
         let (fs, kernel) = (self.fs.clone(), self.kernel.clone());
         let bytes = bytes.to_vec();
-        place.wait(asker, move || match kernel.begin() {
+        place.wait(asked.by, move || match kernel.begin() {
             Some(_under_way) => {
-                answer(carry_out(&kernel, asker, begun, name, || work(&fs, &bytes)));
+                answer(carry_out(&kernel, asked, name, || work(&fs, &bytes)));
             }
             None => answer(Err(errno::MOUNT_OVER)),
         });
@@ -113,7 +112,7 @@ impl<S: Store> Adapter<S> {
         };
         match self.elsewhere(0) {
             Some(place) => {
-                self.hand_over(place, (by.pid(), Instant::now()), "read", &[], read, answer);
+                self.hand_over(place, self.asked(by, "read"), "read", &[], read, answer);
             }
             None => answer(self.run_with_bytes(by, length, "read", |fs| read(fs, &[]))),
         }
@@ -165,7 +164,7 @@ impl<S: Store> Adapter<S> {
         };
         let release = move |fs: &Fs<S>, _: &[u8]| fs.release(file);
         let answer = |done| reply_empty(reply, done);
-        self.hand_over(place, (by.pid(), Instant::now()), "release", &[], release, answer);
+        self.hand_over(place, self.asked(by, "release"), "release", &[], release, answer);
     }
 
     /// Times are set when what was written before is in the store.
@@ -185,7 +184,7 @@ impl<S: Store> Adapter<S> {
         match self.place_for_pages(Pages::at_change(&self.fs, ino, &changes)) {
             Some((place, pages)) => {
                 let change = pages.around(self.kernel.clone(), change);
-                self.hand_over(place, (by.pid(), Instant::now()), "setattr", &[], change, answer);
+                self.hand_over(place, self.asked(by, "setattr"), "setattr", &[], change, answer);
             }
             None => drop(self.run_or_leave(by, "setattr", &[], change, answer)),
         }
@@ -206,7 +205,7 @@ impl<S: Store> Adapter<S> {
         match self.place_for_pages(pages) {
             Some((place, pages)) => {
                 let allocate = pages.around(self.kernel.clone(), allocate);
-                let asked = (by.pid(), Instant::now());
+                let asked = self.asked(by, "fallocate");
                 self.hand_over(place, asked, "fallocate", &[], allocate, answer);
             }
             None => drop(self.run_or_wait(by, "fallocate", &[], allocate, answer)),

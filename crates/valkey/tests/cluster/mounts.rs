@@ -60,7 +60,7 @@ fn who_is_shut_out_does_nothing_more_until_it_is_let_in_again(kind: Kind) {
         let waits = scope.spawn(|| read(&store, stripes[0], 6));
         sleep(Duration::from_millis(200));
         assert!(!waits.is_finished());
-        store.admit();
+        store.admit(false);
         assert_eq!(waits.join().unwrap().unwrap(), b"after ");
     });
     assert_eq!(late(stripes[0]), Err(StoreError::Expelled));
@@ -81,9 +81,31 @@ fn who_waits_is_served_when_the_mount_is_back(kind: Kind) {
         sleep(Duration::from_millis(200));
         accounts.let_in(running.nodes(), &[account(1)]);
         store.log_in_as(account(1));
-        store.admit();
+        store.admit(false);
         assert_eq!(waits.join().unwrap().unwrap(), b"bytes");
     });
+}
+
+/// Its program may have counted on a lock that is lost.
+fn what_was_asked_for_before_is_refused_where_that_is_wanted(kind: Kind) {
+    let Some(running) = start(kind, 1) else { return };
+    let accounts = accounts(&running);
+    accounts.let_in(running.nodes(), &[account(0)]);
+    let store = connect(&running, account(0));
+    let stripe = StripeKey { ino: Ino(3), index: 0 };
+    write(&store, stripe, b"bytes").unwrap();
+    accounts.shut_out(running.nodes(), "mount-7-0");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| caller::asked_in(0, || write(&store, stripe, b"other")));
+        sleep(Duration::from_millis(200));
+        accounts.let_in(running.nodes(), &[account(1)]);
+        store.log_in_as(account(1));
+        assert!(!waits.is_finished());
+        store.admit(true);
+        assert_eq!(waits.join().unwrap(), Err(StoreError::Expelled));
+    });
+    assert_eq!(read(&store, stripe, 5).unwrap(), b"bytes");
+    caller::asked_in(1, || write(&store, stripe, b"after")).unwrap();
 }
 
 fn a_mount_may_do_what_a_mount_does(kind: Kind) {
@@ -106,5 +128,6 @@ fn a_mount_may_do_what_a_mount_does(kind: Kind) {
 on_each_server![
     who_is_shut_out_does_nothing_more_until_it_is_let_in_again,
     who_waits_is_served_when_the_mount_is_back,
+    what_was_asked_for_before_is_refused_where_that_is_wanted,
     a_mount_may_do_what_a_mount_does,
 ];
