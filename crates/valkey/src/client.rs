@@ -2,7 +2,7 @@
 //!
 //! All nodes are served at the same time from the calling thread. What a node refuses for the
 //! moment is asked again after a pause, what moved is asked elsewhere, what got lost is repeated
-//! when that does no harm; all of it within the reply time-out. What each answer and each loss means
+//! when that does no harm; all of it within the reply time-out, or twice that where links are slow. What each answer and each loss means
 //! is in `verdict`.
 
 use std::sync::Arc;
@@ -48,15 +48,19 @@ impl Client {
     /// The error of the first job that failed; the others were carried out as far as possible.
     pub fn perform(&self, jobs: &mut [Job<'_>]) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let mut deadline = Awake::now() + self.access.timeouts.reply;
+        let reply = self.access.timeouts.reply;
+        let mut deadline = Awake::now() + reply;
+        // A slow link is no reason to be refused less often: the time of rounds in which all answered does not
+        // count. So it is for one reply time-out in all, since a node may refuse slowly, too.
+        let mut allowance = reply;
         let mut detours = Detours::new();
         for round in 0.. {
             let (map, visited) = (self.topology.map(), Awake::now());
             self.visit_owners(&map, jobs, &detours);
             self.take_detours(jobs, &detours);
             if jobs.iter().all(Job::is_settled) {
-                // A slow link is no reason to be refused less often. The pauses count.
-                deadline = deadline + Awake::now().since(visited);
+                let took = allowance.min(Awake::now().since(visited));
+                (deadline, allowance) = (deadline + took, allowance - took);
             }
             let (again, pause) = self.judge_all(jobs, &mut detours, begun);
             if !again {

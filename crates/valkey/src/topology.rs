@@ -240,8 +240,11 @@ impl Topology {
     }
 
     fn refresh_unless(&self, avoid: Option<&Arc<Node>>, is_fresh: impl Fn(Instant) -> bool) {
+        let called = Instant::now();
         let mut refreshed = self.refreshed.lock().unwrap_or_else(PoisonError::into_inner);
-        if !refreshed.is_some_and(is_fresh) {
+        // What was asked for while this caller waited is new enough, however long it took: or else each of many
+        // would ask after the other.
+        if !refreshed.is_some_and(|at| at >= called || is_fresh(at)) {
             let begun = Instant::now();
             // What nobody could be asked about stays as it is.
             let _ = self.ask_around(avoid, |_| true);

@@ -69,6 +69,10 @@ struct Script {
     views: Vec<View>,
     /// Requests for keys that each node has had.
     asked: Vec<u32>,
+    /// How long an answer takes, of those to requests for keys and of views.
+    takes: Duration,
+    views_take: Duration,
+    views_given: u32,
 }
 
 struct Scripted {
@@ -80,13 +84,17 @@ struct Scripted {
 impl Scripted {
     /// Nodes that count from 1, with their views, and a client that knows them all.
     fn start(views: &[View]) -> Scripted {
+        Scripted::start_with(views, Duration::from_secs(30))
+    }
+
+    /// With another time-out.
+    fn start_with(views: &[View], wait: Duration) -> Scripted {
         let directory = tempfile::tempdir().unwrap();
         let asked = vec![0; views.len()];
-        let script = Script { turns: VecDeque::new(), views: views.to_vec(), asked };
+        let script = Script { views: views.to_vec(), asked, ..Script::default() };
         let script = Arc::new(Mutex::new(script));
         let numbers = 1..=views.len() as u8;
         let nodes = numbers.map(|number| start_node(number, directory.path(), &script)).collect();
-        let wait = Duration::from_secs(30);
         let options =
             Options { timeouts: Timeouts { connect: wait, reply: wait }, ..Options::default() };
         let description = ClusterDescription { nodes };
@@ -152,15 +160,21 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
     while let Some(words) = next_request(&mut requests) {
         let mut script = script.lock().unwrap();
         let at = usize::from(number) - 1;
+        let mut takes = Duration::ZERO;
         let said = match (words[0].as_str(), words.get(1).map_or("", String::as_str)) {
             ("CLUSTER", "MYID") => bulk(&NodeId([number; 20]).to_string()),
-            ("CLUSTER", "NODES") => bulk(&script.views[at].text(number)),
+            ("CLUSTER", "NODES") => {
+                script.views_given += 1;
+                takes = script.views_take;
+                bulk(&script.views[at].text(number))
+            }
             ("INFO", _) => bulk("redis_version:7.2.4\r\n"),
             ("COMMAND", _) => "*2\r\n*-1\r\n*-1\r\n".to_owned(),
             ("CLIENT", "ID" | "KILL") => ":7\r\n".to_owned(),
             ("AUTH" | "CLIENT" | "ASKING", _) => "+OK\r\n".to_owned(),
             (command, _) => {
                 script.asked[at] += 1;
+                takes = script.takes;
                 match script.turns.pop_front() {
                     Some(Turn::HangUp) => return,
                     Some(Turn::GiveAway(views)) => {
@@ -179,6 +193,7 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
             }
         };
         drop(script);
+        thread::sleep(takes);
         if replies.write_all(said.as_bytes()).is_err() {
             return;
         }
@@ -226,6 +241,37 @@ fn a_node_that_is_not_ready_is_asked_again() {
         assert_eq!(nodes.update(), Ok(()), "{error}");
         assert!(nodes.is_through(), "{error}");
     }
+}
+
+/// Or else a node that refuses slowly would keep a program for many times as long.
+#[test]
+fn who_is_refused_slowly_is_told_after_twice_the_time_out() {
+    let nodes = Scripted::start_with(&[view(&[1], 1)], Duration::from_secs(1));
+    nodes.will(&vec![refuse("TRYAGAIN Multiple keys request during rehashing of slot"); 100]);
+    nodes.script.lock().unwrap().takes = Duration::from_millis(200);
+    assert!(matches!(read(&nodes.store, STRIPE, 4), Err(StoreError::Unavailable { .. })));
+    // Those that fit into two seconds. It was 20 where the time of answers did not count.
+    assert!(nodes.asked()[0] <= 10, "{:?}", nodes.asked());
+}
+
+/// Or else the last one waits for as many answers as there are callers.
+#[test]
+fn several_that_want_a_new_map_at_once_take_the_same_one() {
+    let nodes = Scripted::alone();
+    nodes.will(&vec![refuse("CLUSTERDOWN Hash slot not served"); 8]);
+    {
+        let mut script = nodes.script.lock().unwrap();
+        (script.views_given, script.views_take) = (0, Duration::from_millis(1_200));
+        // So that all are refused before the first has a map, and none takes the map of the beginning for new.
+        script.takes = Duration::from_millis(1_200);
+    }
+    thread::scope(|scope| {
+        let read = || read(&nodes.store, STRIPE, 4).unwrap();
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+        all.into_iter().for_each(|it| assert_eq!(it.join().unwrap(), b"kept"));
+    });
+    let given = nodes.script.lock().unwrap().views_given;
+    assert!(given <= 4, "{given} maps for eight that asked at once");
 }
 
 #[test]
