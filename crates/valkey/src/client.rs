@@ -24,6 +24,8 @@ use crate::verdict::Verdict;
 /// Redirections that are followed without a pause; more are a cluster in disorder.
 const HASTY_ROUNDS: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_millis(64);
+/// Whoever waits for a connection of one of several nodes looks this soon whether another one has one.
+const OTHERS_AFTER: Duration = Duration::from_millis(50);
 
 /// Jobs, by number, that are to go elsewhere than to the owner for once.
 type Detours = Vec<(usize, Arc<Node>)>;
@@ -105,8 +107,8 @@ impl Client {
     }
 
     /// Whoever waits for a connection holds none: those that are free are used first, and then one of the others at a
-    /// time is waited for, all of them for as long as one. So a node whose connections are all in use keeps nobody
-    /// from other nodes, and no two callers wait for each other.
+    /// time is waited for, for a moment, all of them for as long as one. So a node whose connections are all in use
+    /// keeps nobody from other nodes, and no two callers wait for each other.
     fn visit(&self, mut visits: Vec<(&Arc<Node>, &mut Job<'_>)>, asking: bool) {
         // Before any connection is taken.
         visits.retain_mut(|(node, job)| self.may_follow(node, job));
@@ -124,8 +126,13 @@ impl Client {
             }
             if lanes.is_empty() {
                 let (node, jobs) = others.remove(0);
-                match node.lease_until(until) {
-                    Ok(lease) => lanes.push(Lane::new(lease, jobs, asking, reply)),
+                let lease = match others.is_empty() {
+                    true => node.lease_until(until).map(Some),
+                    false => node.lease_within(OTHERS_AFTER, until),
+                };
+                match lease {
+                    Ok(Some(lease)) => lanes.push(Lane::new(lease, jobs, asking, reply)),
+                    Ok(None) => others.push((node, jobs)),
                     Err(fault) => {
                         for job in jobs {
                             job.result = JobResult::Unreached(fault.clone());

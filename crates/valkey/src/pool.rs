@@ -139,7 +139,31 @@ impl Node {
 
     /// As [`Node::lease`], with another end of the wait.
     pub fn lease_until(self: &Arc<Node>, until: Awake) -> Result<Lease, Fault> {
-        let mut lease = self.any_connection(until)?;
+        let lease = self.any_connection(until, true)?;
+        self.end_given_up(lease)
+    }
+
+    /// The same, for a caller who looks elsewhere after a moment in which none was free: `None`.
+    pub fn lease_within(
+        self: &Arc<Node>,
+        moment: Duration,
+        until: Awake,
+    ) -> Result<Option<Lease>, Fault> {
+        match self.any_connection(Awake::now() + moment, false) {
+            Err(fault) if self.is_worth_waiting(&fault, until) => Ok(None),
+            Err(fault) => Err(fault),
+            Ok(lease) => self.end_given_up(lease).map(Some),
+        }
+    }
+
+    /// No connection was free, and there is time left, or others get through on a slow link.
+    fn is_worth_waiting(&self, fault: &Fault, until: Awake) -> bool {
+        let (now, is_busy) = (Awake::now(), *fault == Fault::Busy);
+        is_busy && self.is_heard(now) || now < until && (is_busy || self.is_crowded(fault))
+    }
+
+    /// Has nothing of what was given up carried out any more before anything is sent.
+    fn end_given_up(self: &Arc<Node>, mut lease: Lease) -> Result<Lease, Fault> {
         let (given_up, has_succeeded) = {
             let gate = self.gate();
             (gate.given_up.clone(), gate.has_succeeded)
@@ -186,7 +210,8 @@ impl Node {
         self.tell_a_waiter(gate);
     }
 
-    fn any_connection(self: &Arc<Node>, deadline: Awake) -> Result<Lease, Fault> {
+    /// `or_heard`: longer as well, as long as others get through on a slow link.
+    fn any_connection(self: &Arc<Node>, deadline: Awake, or_heard: bool) -> Result<Lease, Fault> {
         // Also where there is one: what is of another term must not use it.
         self.access.login.for_this_work()?;
         let mut gate = self.gate();
@@ -205,7 +230,7 @@ impl Node {
             }
             let now = Awake::now();
             let left = now.until(deadline);
-            let left = if self.is_heard(now) { LOOK_EVERY } else { left };
+            let left = if or_heard && self.is_heard(now) { LOOK_EVERY } else { left };
             if left.is_zero() {
                 return Err(Fault::Busy);
             }

@@ -65,4 +65,40 @@ fn whoever_waits_for_a_silent_node_keeps_nobody_from_others(kind: Kind) {
     }
 }
 
-on_each_server![whoever_waits_for_a_silent_node_keeps_nobody_from_others];
+fn whoever_waits_for_one_of_several_nodes_asks_the_others_meanwhile(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let shards = || (0..).map(|index| ShardKey { directory: Ino(9), index });
+    let on = |number| shards().find(|it| running.owner(it.partition()) == number).unwrap();
+    let (read, count) = (Batch::new().read("n"), Batch::new().add("n", 0, 1));
+    let sees = running.connect_with(Options::default());
+    let has = |shard| sees.batch(shard, &read).unwrap().take(0).is_some();
+    // Either one may be the one that is asked first.
+    for (silent, answering) in [(on(0), on(1)), (on(1), on(0))] {
+        let timeouts = Timeouts { reply: REPLY, ..Timeouts::default() };
+        let options = Options { timeouts, connections_per_node: 1, ..Options::default() };
+        let store = running.connect_with(options);
+        assert!(!has(answering));
+        store.batch(silent, &read).expect("it answers");
+        let node = Silent::node(&running, running.owner(silent.partition()));
+        scope(|scope| {
+            let first = scope.spawn(|| store.batch(silent, &read));
+            sleep(Duration::from_millis(200));
+            let both = scope
+                .spawn(|| store.batches(&[(silent, read.clone()), (answering, count.clone())]));
+            let is_asked = (0..100).any(|_| {
+                sleep(Duration::from_millis(50));
+                has(answering)
+            });
+            let waits = !both.is_finished();
+            drop(node);
+            assert!(is_asked && waits, "it waited for the silent node first");
+            drop((first.join().unwrap().unwrap(), both.join().unwrap().unwrap()));
+        });
+        sees.batch(answering, &Batch::new().delete("n")).unwrap();
+    }
+}
+
+on_each_server![
+    whoever_waits_for_a_silent_node_keeps_nobody_from_others,
+    whoever_waits_for_one_of_several_nodes_asks_the_others_meanwhile,
+];
