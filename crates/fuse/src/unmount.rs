@@ -1,6 +1,11 @@
 //! Taking a mount out of the mount table: our own at its end, or one whose server died.
+//!
+//! The kernel takes a mount away by its path, and another one may have come there since somebody looked. A
+//! descriptor of its root stands for one mount whatever comes, but is itself a use of it: so it serves to detach
+//! a mount and not to unmount one that nobody uses, which goes by path right after a look.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -97,7 +102,7 @@ pub fn end(mount: &Mount, busy_wait: Duration) -> Result<Left, UnmountError> {
 }
 
 fn last_resort(mount: &Mount) -> Result<Left, UnmountError> {
-    match detach(&mount.point) {
+    match detach(mount) {
         Ok(()) => Ok(Left::Detached),
         Err(_) if is_on_top(mount)? == Standing::Gone => Ok(Left::Clean),
         Err(source) => Err(UnmountError::Refused { path: mount.point.clone(), source }),
@@ -126,9 +131,43 @@ fn try_unmount(point: &Path) -> io::Result<()> {
     unmount(point, UnmountFlags::NOFOLLOW, &["-u", "-q"])
 }
 
-fn detach(point: &Path) -> io::Result<()> {
-    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
-    unmount(point, flags, &["-u", "-q", "-z"])
+/// Detaches this mount and no other one.
+fn detach(mount: &Mount) -> io::Result<()> {
+    let held = Held::root_of(mount)?.ok_or(Errno::BUSY)?;
+    match held.detach() {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
+            // It goes by path, and finds out itself whose mount is there.
+            unmount_through_fusermount(&mount.point, &["-u", "-q", "-z"])
+        }
+        detached => detached,
+    }
+}
+
+/// The root of a mount. While it is held the kernel gives the mount's numbers to no other one.
+struct Held(OwnedFd);
+
+impl Held {
+    /// `None` where something else is on top at its point.
+    fn root_of(mount: &Mount) -> io::Result<Option<Held>> {
+        // Neither asks the mount's server.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = Held(open(&mount.point, flags, Mode::empty())?);
+        let id = held.mount_id()?;
+        let is_it = mounts::all()?.iter().any(|other| other.id == id && other == mount);
+        Ok(is_it.then_some(held))
+    }
+
+    /// Of the mount that it lies in.
+    fn mount_id(&self) -> io::Result<u64> {
+        let said = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd()))?;
+        let id = said.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        id.and_then(|id| id.trim().parse().ok()).ok_or(Errno::NOSYS.into())
+    }
+
+    fn detach(&self) -> io::Result<()> {
+        let name = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        Ok(rustix::mount::unmount(name, UnmountFlags::DETACH)?)
+    }
 }
 
 fn unmount(point: &Path, flags: UnmountFlags, arguments: &[&str]) -> io::Result<()> {
@@ -190,4 +229,37 @@ fn open_own_control(name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
 /// The answer of a mount whose server is gone.
 fn is_dead(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::mount::{MountFlags, mount as mount_at, unmount as unmount_at};
+
+    use super::*;
+
+    fn put(point: &Path, source: &str) -> Mount {
+        mount_at(source, point, "tmpfs", MountFlags::empty(), None).unwrap();
+        mounts::on(point).unwrap().unwrap()
+    }
+
+    /// The kernel gives the second one the first one's place and, once that has gone, its numbers.
+    #[test]
+    fn a_mount_is_detached_and_not_one_that_came_in_its_place() {
+        let without = std::env::var("TIDEFS_TEST_WITHOUT").unwrap_or_default();
+        if without.split(',').any(|name| name == "fuse") || !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let point = folder.path().canonicalize().unwrap();
+        let first = put(&point, "tidefs-first");
+        let held = Held::root_of(&first).unwrap().expect("it is on top");
+        unmount_at(&point, UnmountFlags::DETACH).unwrap();
+        let second = put(&point, "tidefs-second");
+        // Whoever was about to detach the first one, and whoever begins to.
+        assert!(held.detach().is_err());
+        assert!(detach(&first).is_err());
+        assert_eq!(mounts::on(&point).unwrap().as_ref(), Some(&second));
+        detach(&second).unwrap();
+        assert_eq!(mounts::on(&point).unwrap(), None);
+    }
 }
