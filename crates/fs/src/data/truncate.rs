@@ -27,6 +27,9 @@ impl<S: Store> Striped<S> {
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<(), Error> {
         let _alone = self.alone_to_reach(size)?;
         let _order = self.committing();
+        if self.state().has_residue_before(size) {
+            self.learn_what_others_wrote()?;
+        }
         let mut gone = {
             let state = self.state();
             // What it grows by is never written, and of nothing nothing is missing.
@@ -95,11 +98,7 @@ impl<S: Store> Striped<S> {
         if !self.state().has_residue_before(offset) {
             return Ok(());
         }
-        if self.path.has_company() {
-            // Others may have written there since.
-            let (stored, _) = self.record.look()?;
-            self.learn(&mut self.state(), stored);
-        }
+        self.learn_what_others_wrote()?;
         let _alone = self.alone();
         let residue = {
             let state = self.state();
@@ -107,6 +106,15 @@ impl<S: Store> Striped<S> {
         };
         self.trim(residue)?;
         self.state().residue_end = 0;
+        Ok(())
+    }
+
+    /// Others may have written where a write failed here.
+    fn learn_what_others_wrote(&self) -> Result<(), Error> {
+        if self.path.has_company() {
+            let (stored, _) = self.record.look()?;
+            self.learn(&mut self.state(), stored);
+        }
         Ok(())
     }
 

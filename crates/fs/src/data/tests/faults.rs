@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidefs_store::{Fault, Faulty, Operation, Store};
+use tidefs_model::StripeKey;
+use tidefs_store::{Fault, Faulty, Operation, Store, StripeRead};
 
 use super::rig::{
     self, Rig, STRIPE, append, eventually, full, gone, new_end, pattern, rig, rig_over,
@@ -105,6 +106,46 @@ fn what_others_wrote_where_a_write_failed_is_not_taken_for_what_it_left() {
     let mut wanted = vec![0; 2 * S];
     wanted[..100].fill(8);
     assert!(rig.other_mount().read(0, 2 * S) == wanted);
+}
+
+/// A write of a mount failed whose bytes may be there, and another one has written the same stripe and recorded a part.
+fn written_by_two() -> (Rig, Rig) {
+    let rig = rig(vec![Fault::nth(Operation::Write, 1, gone()).after()]);
+    rig.path.set_others(vec![tidefs_model::MountId(2)]);
+    rig.write(0, &[7; S]).unwrap();
+    assert!(rig.file.flush(&rig.cursor()).is_err());
+    let other = rig.other_mount();
+    other.write(0, &[8; 100]).unwrap();
+    other.flush();
+    other.write(100, &[8; S - 100]).unwrap();
+    // Only sent, since the stripe is full.
+    let arrived = || {
+        let (key, mut last) = (StripeKey { ino: rig::INO, index: 0 }, [0]);
+        let read = StripeRead { key, offset: S as u32 - 1, buffer: &mut last };
+        rig.store.read(&mut [read]).unwrap();
+        last == [8]
+    };
+    eventually("the stripe arrives", arrived);
+    assert_eq!(rig.inode().size, 100);
+    (rig, other)
+}
+
+/// They may be what the other one has not recorded yet.
+#[test]
+fn bytes_behind_an_end_that_another_mount_has_moved_are_not_taken_for_what_a_write_left() {
+    let (rig, other) = written_by_two();
+    rig.file.refresh(&rig.inode());
+    rig.file.truncate(2 * STRIPE).unwrap();
+    other.flush();
+    assert!(rig.other_mount().read(0, S) == vec![8; S]);
+}
+
+#[test]
+fn who_makes_a_file_longer_where_his_write_failed_looks_first_what_others_did() {
+    let (rig, other) = written_by_two();
+    rig.file.truncate(2 * STRIPE).unwrap();
+    other.flush();
+    assert!(rig.other_mount().read(0, S) == vec![8; S]);
 }
 
 #[test]
