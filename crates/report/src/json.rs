@@ -33,6 +33,8 @@ struct Document<'a> {
     node_seconds: f64,
     resource_usage_improvement: Option<f64>,
     resource_usage_improvement_at_peak_nodes: Option<f64>,
+    reconfiguring_seconds: f64,
+    overhead_max: Option<f64>,
     static_run: StaticRun,
     reconfigurations: &'a [Reconfiguration],
     decisions: &'a [Decision],
@@ -90,6 +92,8 @@ impl<'a> Document<'a> {
             resource_usage_improvement: totals.resource_usage_improvement(),
             resource_usage_improvement_at_peak_nodes: totals
                 .resource_usage_improvement_at_peak_nodes(),
+            reconfiguring_seconds: totals.reconfiguring_seconds,
+            overhead_max: totals.overhead_max(),
             static_run: StaticRun {
                 nodes: totals.static_run.nodes,
                 allocated_bytes: totals.static_run.allocated_bytes,

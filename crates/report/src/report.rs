@@ -36,7 +36,7 @@ impl Report {
         for (reconfiguration, observed) in reconfigurations.iter_mut().zip(observed) {
             reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
         }
-        let totals = Totals::new(&run, &timeline);
+        let totals = Totals::new(&run, &timeline, &reconfigurations);
         let (left_out, losses) = Default::default();
         Ok(Report { run, timeline, reconfigurations, decisions, totals, left_out, losses })
     }

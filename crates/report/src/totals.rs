@@ -5,7 +5,11 @@
 //! memory used never exceeds memory allocated by interpolation. The first row reaches back to the
 //! start, the last one to the end.
 
-use crate::facts::{Row, RunFacts};
+use crate::facts::{Reconfiguration, Row, RunFacts};
+
+/// Of a static run's memory: what is written to the last byte of it has no room for an uneven spread,
+/// and a fixed number of nodes refuses a write while the emptiest of them still has some.
+pub(crate) const STATIC_FILL_PERCENT: u64 = 95;
 
 /// The figures of a whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,14 +22,17 @@ pub struct Totals {
     pub used_byte_seconds: f64,
     pub allocated_byte_seconds: f64,
     pub node_seconds: f64,
+    /// In which a reconfiguration was under way; two at a time count once.
+    pub reconfiguring_seconds: f64,
     pub static_run: StaticRun,
 }
 
 /// The run that would have had one number of nodes all the time.
 ///
 /// MemEFS (section 3.4.4) gives its static run "enough nodes"; here that is the fewest whole nodes
-/// that hold the peak of used memory, and no fewer than the run's own minimum. It is taken to last
-/// as long as the run that was measured and to use the same bytes at the same time.
+/// that the peak of used memory fills to 95 % at most, as in the simulator's, and no fewer than the
+/// run's own minimum. It is taken to last as long as the run that was measured and to use the same
+/// bytes at the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StaticRun {
     pub nodes: u32,
@@ -35,10 +42,16 @@ pub struct StaticRun {
 }
 
 impl Totals {
-    /// `timeline` is sorted by time.
-    pub(crate) fn new(run: &RunFacts, timeline: &[Row]) -> Totals {
+    /// `timeline` and `reconfigurations` are sorted by time.
+    pub(crate) fn new(
+        run: &RunFacts,
+        timeline: &[Row],
+        reconfigurations: &[Reconfiguration],
+    ) -> Totals {
         let end = timeline.last().map_or(0.0, |row| row.t).max(run.wall_seconds);
-        let mut totals = Totals { observed_seconds: end, ..Totals::default() };
+        let reconfiguring_seconds = reconfiguring_seconds(reconfigurations, end);
+        let mut totals =
+            Totals { observed_seconds: end, reconfiguring_seconds, ..Totals::default() };
         for (row, seconds) in timeline.iter().zip(held_seconds(timeline, end)) {
             totals.peak_used_bytes = totals.peak_used_bytes.max(row.used_bytes);
             totals.peak_allocated_bytes = totals.peak_allocated_bytes.max(row.allocated_bytes);
@@ -70,6 +83,14 @@ impl Totals {
         (wasted > 0.0).then(|| (wasted - self.wasted_byte_seconds()) / wasted)
     }
 
+    /// MemEFS, section 3.4.4: by how much the makespan is longer than the static run's, as a fraction;
+    /// here the most that it can be, had nothing gone on while a reconfiguration was under way. `None`
+    /// where one always was.
+    pub fn overhead_max(&self) -> Option<f64> {
+        let rest = self.observed_seconds - self.reconfiguring_seconds;
+        (rest > 0.0).then(|| self.reconfiguring_seconds / rest)
+    }
+
     /// The same against a static run with as many nodes as this one had at its most. A policy that
     /// overshoots looks better by that.
     pub fn resource_usage_improvement_at_peak_nodes(&self) -> Option<f64> {
@@ -84,7 +105,9 @@ impl StaticRun {
         let (nodes, allocated_bytes) = match run.node_memory_bytes {
             0 => (totals.peak_nodes, totals.peak_allocated_bytes),
             memory => {
-                let nodes = totals.peak_used_bytes.div_ceil(memory).max(1);
+                let filled = u128::from(memory) * u128::from(STATIC_FILL_PERCENT);
+                let nodes = (u128::from(totals.peak_used_bytes) * 100).div_ceil(filled.max(1));
+                let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
                 let nodes = nodes.max(u64::from(run.nodes_min));
                 (u32::try_from(nodes).unwrap_or(u32::MAX), nodes.saturating_mul(memory))
             }
@@ -96,6 +119,17 @@ impl StaticRun {
             node_seconds: f64::from(nodes) * totals.observed_seconds,
         }
     }
+}
+
+/// The union of their times, until the end of the run.
+fn reconfiguring_seconds(reconfigurations: &[Reconfiguration], end: f64) -> f64 {
+    let (mut sum, mut counted_until) = (0.0, 0.0_f64);
+    for one in reconfigurations {
+        let until = (one.started_at + one.seconds).min(end);
+        sum += (until - one.started_at.max(counted_until)).max(0.0);
+        counted_until = counted_until.max(until);
+    }
+    sum
 }
 
 /// For how long each row holds.
@@ -134,7 +168,7 @@ mod tests {
     #[test]
     fn each_row_holds_until_the_next_and_the_last_until_the_end() {
         let timeline = [row(1.0, 50, 1), row(3.0, 250, 4), row(6.0, 80, 1)];
-        let totals = Totals::new(&run(10.0, NODE), &timeline);
+        let totals = Totals::new(&run(10.0, NODE), &timeline, &[]);
         // 3 s of the first row (from the start), 3 s of the second, 4 s of the third.
         assert_eq!(totals.used_byte_seconds, 50.0 * 3.0 + 250.0 * 3.0 + 80.0 * 4.0);
         assert_eq!(totals.allocated_byte_seconds, 100.0 * 3.0 + 400.0 * 3.0 + 100.0 * 4.0);
@@ -146,7 +180,7 @@ mod tests {
     #[test]
     fn the_static_run_has_the_fewest_nodes_that_hold_the_peak() {
         let timeline = [row(0.0, 50, 1), row(5.0, 250, 4)];
-        let totals = Totals::new(&run(10.0, NODE), &timeline);
+        let totals = Totals::new(&run(10.0, NODE), &timeline, &[]);
         assert_eq!((totals.static_run.nodes, totals.static_run.allocated_bytes), (3, 300));
         assert_eq!(totals.static_run.node_seconds, 30.0);
         // Used 1,500; allocated 2,500, so 1,000 wasted; static 3,000, so 1,500 wasted.
@@ -158,31 +192,75 @@ mod tests {
 
     #[test]
     fn a_static_run_is_its_own_measure() {
-        let totals = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 2), row(9.0, 150, 2)]);
+        let totals = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 2), row(9.0, 150, 2)], &[]);
         assert_eq!(totals.resource_usage_improvement(), Some(0.0));
-        let full = Totals::new(&run(10.0, NODE), &[row(0.0, 200, 2)]);
+        let full = Totals::new(&run(10.0, 0), &[row(0.0, 200, 2)], &[]);
         assert_eq!(full.resource_usage_improvement(), None);
     }
 
     #[test]
     fn the_static_run_has_no_fewer_nodes_than_the_minimum() {
         let facts = RunFacts { nodes_min: 3, ..run(10.0, NODE) };
-        assert_eq!(Totals::new(&facts, &[row(0.0, 10, 3)]).static_run.nodes, 3);
+        assert_eq!(Totals::new(&facts, &[row(0.0, 10, 3)], &[]).static_run.nodes, 3);
+    }
+
+    #[test]
+    fn the_static_run_has_room_for_an_uneven_spread() {
+        for (peak, nodes) in [(190, 2), (191, 3), (200, 3), (0, 1)] {
+            let totals = Totals::new(&run(10.0, NODE), &[row(0.0, peak, 2)], &[]);
+            assert_eq!(totals.static_run.nodes, nodes, "{peak} bytes");
+        }
+        let most = Totals::new(&run(10.0, 1), &[row(0.0, u64::MAX, 2)], &[]);
+        assert_eq!(most.static_run.nodes, u32::MAX);
+    }
+
+    #[test]
+    fn the_overhead_is_at_most_what_reconfigurations_took_of_the_rest() {
+        let change = |started_at, seconds| Reconfiguration { started_at, seconds, ..any_change() };
+        // From 1 to 3 s twice, from 2.5 to 4 s, and from 9 s to the end at 10 s: 4 s of 10.
+        let changes = [change(1.0, 2.0), change(1.0, 2.0), change(2.5, 1.5), change(9.0, 5.0)];
+        let totals = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 1)], &changes);
+        assert_eq!(totals.reconfiguring_seconds, 4.0);
+        assert_eq!(totals.overhead_max(), Some(4.0 / 6.0));
+        let none = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 1)], &[]);
+        assert_eq!(none.overhead_max(), Some(0.0));
+        let always = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 1)], &[change(0.0, 10.0)]);
+        assert_eq!(always.overhead_max(), None);
+    }
+
+    fn any_change() -> Reconfiguration {
+        Reconfiguration {
+            kind: crate::facts::Kind::Rebalance,
+            reason: String::new(),
+            started_at: 0.0,
+            seconds: 0.0,
+            nodes_before: 1,
+            nodes_after: 1,
+            partitions_moved: 0,
+            bytes_moved: 0,
+            bytes_minimum: 0,
+            requests: None,
+            io_stall_max_ms: None,
+            io_stall_p99_ms: None,
+            imbalance_percent: None,
+            phases: Vec::new(),
+            outcome: "completed".to_owned(),
+        }
     }
 
     #[test]
     fn without_nodes_the_static_run_holds_the_largest_allocation() {
-        let totals = Totals::new(&run(2.0, 0), &[row(0.0, 10, 1), row(1.0, 10, 2)]);
+        let totals = Totals::new(&run(2.0, 0), &[row(0.0, 10, 1), row(1.0, 10, 2)], &[]);
         assert_eq!(totals.static_run.allocated_bytes, 200);
         assert_eq!(totals.static_run.allocated_byte_seconds, 400.0);
     }
 
     #[test]
     fn nothing_observed_is_nothing_used() {
-        let totals = Totals::new(&run(10.0, NODE), &[]);
+        let totals = Totals::new(&run(10.0, NODE), &[], &[]);
         assert_eq!(totals, Totals { observed_seconds: 10.0, ..Totals::default() });
         assert_eq!(totals.resource_usage_improvement(), None);
         // Rows may go on after the command has ended.
-        assert_eq!(Totals::new(&run(1.0, NODE), &[row(4.0, 1, 1)]).observed_seconds, 4.0);
+        assert_eq!(Totals::new(&run(1.0, NODE), &[row(4.0, 1, 1)], &[]).observed_seconds, 4.0);
     }
 }

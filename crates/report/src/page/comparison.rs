@@ -2,6 +2,7 @@
 
 use crate::markup::Markup;
 use crate::report::Report;
+use crate::totals::STATIC_FILL_PERCENT;
 use crate::words;
 
 pub(super) fn draw(section: &mut Markup, report: &Report) {
@@ -27,8 +28,8 @@ pub(super) fn draw(section: &mut Markup, report: &Report) {
     });
     let nodes = words::nodes(totals.static_run.nodes);
     let mut assumptions = format!(
-        "The static run has {nodes}: the fewest that hold the peak of used memory, and no fewer \
-         than this run's minimum. It is reckoned, not measured: as long as this run, with the same \
+        "The static run has {nodes}: the fewest that the peak of used memory fills to \
+         {STATIC_FILL_PERCENT} % at most, and no fewer than this run's minimum. It is reckoned, not measured: as long as this run, with the same \
          data in it at the same time."
     );
     if let Some(other) = at_another_peak(report) {

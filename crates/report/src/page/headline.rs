@@ -103,6 +103,7 @@ fn figures(report: &Report) -> Vec<Figure> {
             ),
         ),
         improvement(report),
+        overhead(report),
         Figure::new("Nodes over time", over_time, format!("static run: {over_time_static}")),
         reconfigurations(report),
         Figure {
@@ -125,6 +126,19 @@ fn improvement(report: &Report) -> Figure {
         None => ("none".to_owned(), "a static run would leave no memory idle".to_owned()),
     };
     Figure::new("Resource usage improvement", value, note)
+}
+
+fn overhead(report: &Report) -> Figure {
+    let spent = words::duration(report.totals.reconfiguring_seconds);
+    let value = match report.totals.overhead_max() {
+        Some(most) => format!("at most {}", words::percent(most)),
+        None => "unknown".to_owned(),
+    };
+    Figure::new(
+        "Overhead",
+        value,
+        format!("of a static run's time, had no request been served in {spent} of changes"),
+    )
 }
 
 fn reconfigurations(report: &Report) -> Figure {

@@ -26,6 +26,9 @@ fn a_run_has_the_promised_figures() {
         ("allocated_byte_seconds", json!(allocated)),
         ("wasted_byte_seconds", json!(allocated - used)),
         ("node_seconds", json!(16.0)),
+        // 5 to 7 s and 8.5 to 10.5 s of the twelve.
+        ("reconfiguring_seconds", json!(4.0)),
+        ("overhead_max", json!(0.5)),
     ] {
         assert_eq!(json[name], expected, "{name}");
     }
