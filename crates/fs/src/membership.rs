@@ -296,6 +296,18 @@ impl Membership {
         Ok(())
     }
 
+    /// Says that this mount lives, and nothing else: neither does it look at the others, nor acknowledge anything.
+    pub fn stay(&self, store: &impl Store, now: Time) -> Result<(), Error> {
+        let mount = keys::mount(self.me());
+        let batch = Batch::new().present(mount.clone()).add(mount, BEATS, 1).reclaims();
+        if !store.batch(keys::MOUNTS, &batch)?.applied() {
+            // The next heartbeat finds that, too.
+            return Err(EXPELLED);
+        }
+        self.ticked.store(now.0, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Ends the registration.
     pub fn leave(&self, store: &impl Store) -> Result<(), Error> {
         let batch = Batch::new().delete(keys::mount(self.me())).add(CHANGES, 0, 1).reclaims();

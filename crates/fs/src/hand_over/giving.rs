@@ -10,6 +10,7 @@ use tidefs_store::{Store, caller};
 
 use super::HandOverError;
 use super::state::{Directory, File, Locks, Node, Removed, State};
+use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
 use crate::ops::Handle;
@@ -19,7 +20,7 @@ use crate::terms::EXPELLED;
 impl<S: Store> Fs<S> {
     /// The first part, while requests are served: the kernel is told nothing any more that it may keep, and the
     /// store gets what it lacks. Answers how long until what the kernel keeps already has lapsed. From here on
-    /// no housekeeping may be done, until it is called off ([`Fs::keep`]) or somebody else does it.
+    /// no housekeeping may be done but [`Fs::stay`], until it is called off ([`Fs::keep`]) or somebody else does it.
     ///
     /// # Errors
     /// When the mount cannot be handed over now; also, with a call to [`Fs::keep`], it goes on.
@@ -35,8 +36,19 @@ impl<S: Store> Fs<S> {
             self.membership.assume_company();
             let left = self.end_lifetimes();
             self.store_all()?;
+            // Programs go on to remove files; what is being freed in the end counts.
+            self.free_all();
             Ok(left)
         })
+    }
+
+    /// Says that the mount lives, in place of [`Fs::beat`], to be called each second between the first part and the
+    /// second: others take one that is silent for dead.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the mount was expelled.
+    pub fn stay(&self) -> Result<(), Error> {
+        self.in_this_term(|| self.membership.stay(&self.store, self.steady()))
     }
 
     /// The second part, when nothing is under way any more and what the kernel kept has lapsed: what a mount
@@ -49,6 +61,9 @@ impl<S: Store> Fs<S> {
             // Requests that were under way may have taken some.
             self.store.end_delegations();
             self.store_all()?;
+            if !self.free_all() {
+                return Err(HandOverError::Freeing);
+            }
             if !self.store.has_fenced_given_up() {
                 return Err(HandOverError::GivenUp);
             }
@@ -84,16 +99,18 @@ impl<S: Store> Fs<S> {
             let settled = caller::without_waiting(|| handle.file.settle(&self.membership));
             settled.map_err(HandOverError::Unstored)?;
         }
-        self.free_nameless();
-        if !self.data.finish_freeing() {
-            return Err(HandOverError::Freeing);
-        }
         while !self.closed().is_empty() {
             self.clear_closed(Duration::ZERO)?;
         }
         self.store.tidy();
         self.publish_locks()?;
         Ok(())
+    }
+
+    /// Frees removed files. `false`: some are still being freed after a time.
+    fn free_all(&self) -> bool {
+        self.free_nameless();
+        self.data.finish_freeing()
     }
 
     fn collect(&self, handles: Vec<(Handle, Arc<FileHandle<S>>)>) -> Result<State, HandOverError> {

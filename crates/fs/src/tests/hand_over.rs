@@ -116,6 +116,28 @@ fn a_mount_that_changes_hands_all_the_time_is_not_taken_for_dead() {
     assert!(fs.is_known_to_others());
 }
 
+/// Where what has to be stored first waits for a node that is silent, that takes longer than a mount may be silent.
+#[test]
+fn a_mount_whose_hand_over_takes_long_is_not_taken_for_dead() {
+    let bed = Bed::new();
+    let fs = alone(&bed, 1);
+    let (_, handle) = make(&fs, b"file", b"");
+    fs.lock(handle, &lock(5)).expect("nobody else has it");
+    let other = bed.mount(2);
+    bed.pass_with(3, &[&fs, &other]);
+    assert_eq!(other.is_admitted(), Ok(true));
+    fs.prepare_hand_over().expect("nothing is in the way");
+    for _ in 0..60 {
+        fs.stay().expect("it is registered");
+        bed.pass_with(1, &[&other]);
+    }
+    assert!(!fs.is_alone() && fs.is_known_to_others());
+    let found = other.lookup(Ino::ROOT, b"file").expect("found").attr.ino;
+    let theirs = other.open(found, WRITE).expect("opened").handle;
+    assert_eq!(other.lock(theirs, &lock(6)).err(), Some(Error::WouldBlock));
+    fs.hand_over().expect("it is registered");
+}
+
 #[test]
 fn whoever_was_expelled_meanwhile_is_not_gone_on_with() {
     let bed = Bed::new();

@@ -5,9 +5,11 @@
 //! that fails it goes on as if nothing had been. Requests that were read and not answered, those for locks above
 //! all, the kernel sends again to whoever goes on.
 
+mod pause;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidefs_fs::{Fs, HandOverError};
 use tidefs_session::{Agreed, Errno, Halt, InitFlags};
@@ -21,8 +23,10 @@ use crate::kernel::Kernel;
 use crate::mounts::{self, Mount};
 use crate::options::MountOptions;
 use crate::passthrough::kernel_release;
-use crate::quiet::{Rests, come_to_rest};
+use crate::quiet::Rests;
 use crate::turns::Turns;
+pub(crate) use pause::Gives;
+use pause::Pause;
 
 /// The first kernel that sends requests again.
 const SENDS_AGAIN_SINCE: (u32, u32) = (6, 9);
@@ -71,32 +75,6 @@ pub struct Handed<'s> {
 pub(crate) struct Givable {
     pub fs: Arc<dyn Gives>,
     pub rests: Arc<dyn Rests>,
-}
-
-/// A file system of whatever store.
-pub(crate) trait Gives: Send + Sync {
-    fn prepare(&self) -> Result<Duration, HandOverError>;
-    fn collect(&self) -> Result<Vec<u8>, HandOverError>;
-    fn keep(&self);
-    fn let_go(&self);
-}
-
-impl<S: Store> Gives for Fs<S> {
-    fn prepare(&self) -> Result<Duration, HandOverError> {
-        self.prepare_hand_over()
-    }
-
-    fn collect(&self) -> Result<Vec<u8>, HandOverError> {
-        self.hand_over()
-    }
-
-    fn keep(&self) {
-        Fs::keep(self);
-    }
-
-    fn let_go(&self) {
-        Fs::let_go(self);
-    }
 }
 
 /// The way to a session's threads and its connection.
@@ -157,29 +135,23 @@ impl Session {
         give: impl FnOnce(&Handed<'_>) -> bool,
     ) -> Result<Duration, GiveError> {
         let Reins { halt, connection, agreed, .. } = &self.reins;
-        let left = fs.prepare()?;
-        self.kernel.wait_for_all_answers();
-        std::thread::sleep(left);
-        let begun = Instant::now();
-        let send_again = || self.kernel.send_again();
-        let at_rest =
-            come_to_rest(halt, rests, send_again).map_err(|source| GiveError::Kernel { source })?;
-        if !at_rest {
-            return Err(GiveError::Busy);
+        let pause = Pause {
+            fs,
+            rests,
+            halt,
+            lapse: &|left| {
+                self.kernel.wait_for_all_answers();
+                std::thread::sleep(left);
+            },
+            send_again: &|| self.kernel.send_again(),
+        };
+        let (begun, state) = pause.begin()?;
+        let handed = Handed { connection: connection.as_fd(), agreed: *agreed, state };
+        if give(&handed) {
+            return Ok(begun.elapsed());
         }
-        // What was left unanswered comes to whoever serves next: now, while nobody serves, for what another one had
-        // read by then would come twice.
-        let sent = send_again().map_err(|source| GiveError::Kernel { source });
-        let collected = sent.and_then(|()| fs.collect().map_err(GiveError::from));
-        let given = collected.and_then(|state| {
-            let handed = Handed { connection: connection.as_fd(), agreed: *agreed, state };
-            if give(&handed) { Ok(begun.elapsed()) } else { Err(GiveError::NotTaken) }
-        });
-        if given.is_err() {
-            rests.end();
-            halt.go_on();
-        }
-        given
+        pause.end();
+        Err(GiveError::NotTaken)
     }
 }
 
