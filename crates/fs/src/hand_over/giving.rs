@@ -164,6 +164,7 @@ fn node_of<S: Store>(node: &table::Node<S>) -> Node {
         Some(file) => file.version_kept(),
         None => slot.version_cached,
     };
+    let residue_end = slot.file.as_ref().map_or(slot.residue_end, |file| file.residue_end());
     Node {
         reference: node.reference(),
         lookups: node.lookups(),
@@ -171,6 +172,7 @@ fn node_of<S: Store>(node: &table::Node<S>) -> Node {
         inherited: node.seen(),
         is_unlinked: slot.unlinked,
         pages,
+        residue_end,
         removed: node.removed_record(),
     }
 }

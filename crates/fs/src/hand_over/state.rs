@@ -9,7 +9,7 @@ use crate::locks::Held;
 use crate::ops::{Handle, Lock, LockFamily, LockKind, OpenMode};
 
 /// Of the layout below. One that a program does not know it refuses.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8] = b"tidefs hand-over";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) struct Node {
     pub is_unlinked: bool,
     /// The version of the bytes that the kernel has pages of; `None`: it has none, or of several.
     pub pages: Option<u64>,
+    /// Up to where failed writes may have left something behind its end; 0 where nothing is.
+    pub residue_end: u64,
     /// Of a directory that was removed: its record.
     pub removed: Option<Vec<u8>>,
 }
@@ -163,6 +165,7 @@ fn put_node(out: &mut Out, node: &Node) {
     out.u64(node.inherited);
     out.u8(node.is_unlinked.into());
     out.some(node.pages, Out::u64);
+    out.u64(node.residue_end);
     out.some(node.removed.as_deref(), Out::bytes);
 }
 
@@ -174,6 +177,7 @@ fn read_node(from: &mut In<'_>) -> Read<Node> {
         inherited: from.u64()?,
         is_unlinked: from.flag()?,
         pages: from.some(In::u64)?,
+        residue_end: from.u64()?,
         removed: from.some(In::bytes)?,
     })
 }
@@ -239,6 +243,7 @@ mod tests {
             inherited: 3,
             is_unlinked: true,
             pages: Some(4),
+            residue_end: 5,
             removed: None,
         };
         State {

@@ -48,11 +48,12 @@ impl<S: Store> Fs<S> {
         self.handles.begin_at(state.next_handle);
         self.transactions.store(state.transactions, Ordering::Relaxed);
         for node in state.nodes {
-            let (ino, pages) = (node.reference.ino, node.pages);
+            let ino = node.reference.ino;
             self.table.restore(node.reference, node.lookups, node.parent, node.inherited);
             let node_here = self.table.get(ino)?;
             let mut slot = node_here.slot();
-            (slot.version_cached, slot.unlinked) = (pages, node.is_unlinked);
+            (slot.version_cached, slot.unlinked) = (node.pages, node.is_unlinked);
+            slot.residue_end = node.residue_end;
             drop(slot);
             node.removed.into_iter().for_each(|record| node_here.was_removed(record));
         }
@@ -99,6 +100,7 @@ impl<S: Store> Fs<S> {
             file.doubt_pages();
             self.stale_pages().insert(node.ino);
         }
+        file.has_residue(slot.residue_end);
         slot.file.insert(Arc::new(file)).clone()
     }
 

@@ -320,3 +320,42 @@ fn a_mount_whose_programs_have_yet_to_hear_of_a_loss_is_not_handed_over() {
     fs.prepare_hand_over().expect("nothing is in the way");
     fs.hand_over().expect("nothing is in the way");
 }
+
+/// Of a file that programs have closed, and of one that they have open.
+#[test]
+fn what_a_failed_write_left_does_not_turn_up_after_a_hand_over_when_the_file_grows() {
+    for closes in [false, true] {
+        let Watched { fs, store, clock } = Watched::new();
+        let (entry, opened) = fs.create(ME, Ino::ROOT, b"file", 0o600, WRITE).expect("made");
+        fs.flush(opened.handle).expect("stored");
+        // Where others may write there nobody clears it at once.
+        let config = Config { io_threads: 1, ..Config::new(MountId(2)) };
+        let other = Fs::mount(store.clone(), config, clock.clone()).expect("mounted");
+        for _ in 0..3 {
+            clock.advance(SECOND);
+            fs.tick().expect("housekeeping");
+            other.tick().expect("housekeeping");
+        }
+        let gone = StoreError::Unavailable { endpoint: "a node".into() };
+        store.add(Fault::every(Operation::Write, 1, gone).after());
+        fs.write(opened.handle, 0, &[7; 100], None, false).expect("written");
+        assert!(fs.fsync(opened.handle).is_err(), "it hears of it");
+        store.heal();
+        let node = fs.table.get(entry.attr.ino).expect("known");
+        assert_eq!(node.slot().file.as_ref().map(|file| file.residue_end()), Some(100));
+        if closes {
+            fs.release(opened.handle).expect("closed");
+        }
+        fs.prepare_hand_over().expect("nothing is in the way");
+        let state = fs.hand_over().expect("nothing is in the way");
+        let config = Config { io_threads: 1, ..Config::new(MountId(1)) };
+        let after = Fs::take_over(store, config, clock, None, &state).expect("it goes on");
+        let handle = match closes {
+            false => opened.handle,
+            true => after.open(entry.attr.ino, WRITE).expect("opened").handle,
+        };
+        after.write(handle, 200, b"x", None, false).expect("written");
+        let read = after.read(handle, 0, 201).expect("read").as_slice().to_vec();
+        assert_eq!(read, [&[0; 200][..], b"x"].concat(), "closed: {closes}");
+    }
+}
