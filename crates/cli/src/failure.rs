@@ -301,6 +301,11 @@ pub enum Failure {
     NodesUnseen(String),
     #[error("the file system did not start within {seconds} s; see {}", log.display())]
     StartTimedOut { seconds: u64, log: PathBuf },
+    #[error(
+        "the mount has not been taken over within {seconds} s; the process that is to go on with it still tries, and ends if \
+         it does not get it; see {}, and for the mount: tidefs status", log.display()
+    )]
+    StillStarting { seconds: u64, log: PathBuf },
     #[error("the file system ended while it started; see {}", log.display())]
     StartDied { log: PathBuf },
     #[error("could not stop everything: {left} processes remain; see: ps")]

@@ -31,8 +31,22 @@ enum Started {
 /// Nodes answer within a second or two; a machine under load may need longer.
 const START_WAIT: Duration = Duration::from_secs(60);
 
+/// What becomes of a process that has not said in time how it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    Killed,
+    /// It ends by itself, or does what it was started for: what it has by then would be lost with it.
+    Left,
+}
+
 /// Starts this program anew, as `word`, and waits until it is ready. `log` is where it says more.
-pub fn launch<T: Serialize>(word: &str, verbose: u8, order: &T, log: &Path) -> anyhow::Result<()> {
+pub fn launch<T: Serialize>(
+    word: &str,
+    verbose: u8,
+    order: &T,
+    log: &Path,
+    overdue: Overdue,
+) -> anyhow::Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("tidefs").arg(word).args((0..verbose).map(|_| "-v"));
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -48,30 +62,35 @@ pub fn launch<T: Serialize>(word: &str, verbose: u8, order: &T, log: &Path) -> a
     // A child that has died already says so below.
     let _ = input.write_all(&serde_json::to_vec(order)?);
     drop(input);
+    hear(&mut child, START_WAIT, overdue, log)
+}
+
+fn hear(child: &mut Child, within: Duration, overdue: Overdue, log: &Path) -> anyhow::Result<()> {
     let output = child.stdout.take().context("no standard output")?;
-    match first_line(output) {
+    let (seconds, log) = (within.as_secs(), log.to_owned());
+    match first_line(output, within) {
         Some(line) => match serde_json::from_str(&line) {
             Ok(Started::Ready) => Ok(()),
             Ok(Started::Failed(why)) => Err(Failure::Refused(why).into()),
-            Err(_) => Err(Failure::StartDied { log: log.to_owned() }.into()),
+            Err(_) => Err(Failure::StartDied { log }.into()),
         },
+        None if overdue == Overdue::Left => Err(Failure::StillStarting { seconds, log }.into()),
         None => {
-            stop(&mut child);
-            let seconds = START_WAIT.as_secs();
-            Err(Failure::StartTimedOut { seconds, log: log.to_owned() }.into())
+            stop(child);
+            Err(Failure::StartTimedOut { seconds, log }.into())
         }
     }
 }
 
 /// `None` when it does not come in time.
-fn first_line(output: ChildStdout) -> Option<String> {
+fn first_line(output: ChildStdout, within: Duration) -> Option<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut line = String::new();
         let _ = BufReader::new(output).read_line(&mut line);
         let _ = sender.send(line);
     });
-    receiver.recv_timeout(START_WAIT).ok()
+    receiver.recv_timeout(within).ok()
 }
 
 fn stop(child: &mut Child) {
@@ -108,4 +127,28 @@ pub fn report<T>(outcome: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     let nothing = std::fs::File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(nothing.as_fd())?;
     Ok(outcome.ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silent() -> Child {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000").stdout(Stdio::piped()).spawn().expect("a process")
+    }
+
+    #[test]
+    fn a_process_that_says_nothing_is_killed_or_left_as_was_asked_for() {
+        let (log, within) = (Path::new("log"), Duration::from_millis(1));
+        let mut killed = silent();
+        let refused = hear(&mut killed, within, Overdue::Killed, log).unwrap_err();
+        assert!(matches!(refused.downcast_ref(), Some(Failure::StartTimedOut { .. })));
+        assert!(killed.try_wait().unwrap().is_some(), "it has ended");
+        let mut left = silent();
+        let refused = hear(&mut left, within, Overdue::Left, log).unwrap_err();
+        assert!(matches!(refused.downcast_ref(), Some(Failure::StillStarting { .. })));
+        assert!(left.try_wait().unwrap().is_none(), "it goes on");
+        stop(&mut left);
+    }
 }

@@ -52,6 +52,9 @@ impl AddAssign for Totals {
 /// Hands on what another process needs; `true`: that goes on with the mount.
 type Give<'g> = &'g mut dyn FnMut(&tidefs_fuse::Handed<'_>) -> bool;
 
+/// Says whether a mount is gone, by whoever's doing.
+pub type Watcher = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// What another process needs to go on with a mount.
 pub struct Handed<'h> {
     pub record: MountRecord,
@@ -84,6 +87,7 @@ trait Mount: Send {
     fn is_over(&self) -> bool;
     fn give_up(&self);
     fn quitter(&self) -> Box<dyn Fn() + Send>;
+    fn watcher(&self) -> Watcher;
     fn hand_over(&mut self, give: Give<'_>) -> Result<Duration, GiveError>;
     fn end(self: Box<Self>) -> anyhow::Result<()>;
 }
@@ -254,6 +258,11 @@ impl ServedMount {
         self.mount.quitter()
     }
 
+    /// For whoever asks while another thread has the mount.
+    pub fn watcher(&self) -> Watcher {
+        self.mount.watcher()
+    }
+
     pub fn totals(&self) -> Totals {
         let counters = self.mount.counters();
         Totals {
@@ -336,6 +345,10 @@ impl<S: Store> Mount for Served<S> {
     fn quitter(&self) -> Box<dyn Fn() + Send> {
         let fs = Arc::clone(&self.fs);
         Box::new(move || fs.stop_waiting())
+    }
+
+    fn watcher(&self) -> Watcher {
+        Box::new(self.session.watcher())
     }
 
     fn hand_over(&mut self, give: Give<'_>) -> Result<Duration, GiveError> {

@@ -278,6 +278,12 @@ impl Session {
         self.server.is_over()
     }
 
+    /// Says whether the mount is gone, without the session.
+    pub fn watcher(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let server = self.server.clone();
+        move || server.is_over()
+    }
+
     /// Waits until the mount is gone; `false` when it is still there after `at_most`.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.server.wait(at_most)

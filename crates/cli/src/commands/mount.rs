@@ -7,7 +7,7 @@ use crate::commands::holder::{Order, Task};
 use crate::commands::umount::served;
 use crate::control::{self, Request};
 use crate::failure::Failure;
-use crate::launch::launch;
+use crate::launch::{Overdue, launch};
 use crate::mount_point::{Missing, MountPoint, absolute};
 use crate::say;
 use crate::{preparation, state};
@@ -28,7 +28,7 @@ pub fn mount(options: &Mount, asked: Option<&Path>, verbose: u8) -> anyhow::Resu
         let log = running.paths.log();
         let directory = running.paths.directory;
         let order = Order { directory, task: Task::Mount { point, serving } };
-        launch("holder", verbose, &order, &log)?;
+        launch("holder", verbose, &order, &log, Overdue::Killed)?;
     }
     say::answer(format!("mounted on {shown}"));
     Ok(())
@@ -47,7 +47,8 @@ fn take_over(directory: &Path, asked: Option<&Path>, verbose: u8) -> anyhow::Res
     }
     let log = running.paths.log();
     let task = Task::TakeOver { number: record.id };
-    launch("holder", verbose, &Order { directory: running.paths.directory, task }, &log)?;
+    let order = Order { directory: running.paths.directory, task };
+    launch("holder", verbose, &order, &log, Overdue::Left)?;
     say::answer(format!("took over {}", path.display()));
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::cleanup::{MARK, STATE};
 use crate::commands::daemon::Order;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
-use crate::launch::launch;
+use crate::launch::{Overdue, launch};
 use crate::metrics;
 use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
@@ -32,7 +32,7 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     let metrics = metrics::check(&options.storage.metrics)?;
     let serving = options.storage.serving;
     let order = Order { base: base.path, size, hosts, point, serving, metrics };
-    launch("daemon", verbose, &order, &paths.log())?;
+    launch("daemon", verbose, &order, &paths.log(), Overdue::Killed)?;
     say::answer(format!(
         "{} mounted on {}",
         preparation::describe(&order.size),

@@ -17,6 +17,8 @@ use crate::storage::Storage;
 
 /// The giver stores first what it has not stored.
 const PARCEL_WAIT: Duration = Duration::from_secs(30);
+/// Until there is room for one more that asks.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// It has nothing left to do.
 const WORD_WAIT: Duration = Duration::from_secs(10);
 
@@ -25,7 +27,7 @@ const WORD_WAIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// When the giver does not hand it over, or goes on after all.
 pub fn take(storage: &Storage, paths: &Paths, socket: &Path) -> anyhow::Result<ServedMount> {
-    let line = Line::to(socket).map_err(|cause| Failure::NobodyGives { cause })?;
+    let line = Line::to(socket, CONNECT_WAIT).map_err(|cause| Failure::NobodyGives { cause })?;
     if !line.is_trusted() {
         return Err(Failure::NotGiven("it is another user's".to_owned()).into());
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recvmsg, sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -94,8 +94,11 @@ impl Listener {
 }
 
 impl Line {
-    pub fn to(path: &Path) -> io::Result<Line> {
+    /// Waits for a time where many want to speak with whoever listens there, or that stands still; so does
+    /// each word that is said.
+    pub fn to(path: &Path, within: Duration) -> io::Result<Line> {
         let socket = plain()?;
+        set_socket_timeout(&socket, Timeout::Send, Some(within))?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Line(socket))
     }
@@ -117,6 +120,13 @@ impl Line {
         let send = || sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL);
         rustix::io::retry_on_intr(send)?;
         Ok(())
+    }
+
+    /// Nothing is heard any more, and whoever listens hears an end. What is said still arrives.
+    pub fn hear_no_more(&self) {
+        if let Err(error) = shutdown(&self.0, Shutdown::Read) {
+            tracing::debug!(%error, "whoever wanted this mount has gone");
+        }
     }
 
     /// What the other end says within a time, and the descriptors that it sends along.
@@ -159,7 +169,7 @@ mod tests {
         let path = folder.path().join("socket");
         drop(Listener::at(&path).unwrap());
         let listener = Listener::at(&path).unwrap();
-        let taker = Line::to(&path).unwrap();
+        let taker = Line::to(&path, WITHIN).unwrap();
         let giver = listener.accept().unwrap();
         assert!(giver.is_trusted() && taker.is_trusted());
         let build = "1.0".to_owned();
@@ -184,11 +194,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = Listener::at(&path).unwrap();
-        let taker = Line::to(&path).unwrap();
+        let taker = Line::to(&path, WITHIN).unwrap();
         let giver = listener.accept().unwrap();
         taker.say(&"nonsense", &[]).unwrap();
         assert_eq!(giver.hear::<Asked>(WITHIN).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let silent = giver.hear::<Asked>(Duration::from_millis(5)).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_one_that_does_not_listen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _stands_still = Listener::at(&path).unwrap();
+        let within = Duration::from_millis(1);
+        let mut lines = (0..100).map(|_| Line::to(&path, within));
+        let (mut waiting, mut refused) = (Vec::new(), None);
+        while refused.is_none() {
+            match lines.next().expect("not so many wait") {
+                Ok(line) => waiting.push(line),
+                Err(error) => refused = Some(error.kind()),
+            }
+        }
+        assert_eq!((refused, waiting.is_empty()), (Some(io::ErrorKind::WouldBlock), false));
     }
 }
