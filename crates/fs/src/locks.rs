@@ -19,7 +19,7 @@ mod waiting;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tidefs_model::{Ino, MountId, ShardKey, Time};
 
@@ -201,6 +201,18 @@ impl Locks {
         each.filter(|(_, _, held)| !held.is_empty()).collect()
     }
 
+    /// Does a program of this mount hold anything? Does not wait: who takes or gives a lock back at this moment, perhaps
+    /// at a node that is silent, counts as one that holds it.
+    pub fn may_hold_any(&self) -> bool {
+        let holds =
+            |file: &LockedFile, it: &State| it.term == file.identity.term() && !it.held.is_empty();
+        self.all().iter().any(|file| match file.state.try_lock() {
+            Ok(state) => holds(file, &state),
+            Err(TryLockError::Poisoned(state)) => holds(file, &state.into_inner()),
+            Err(TryLockError::WouldBlock) => true,
+        })
+    }
+
     /// Locks that the store has as this mount's already.
     pub fn restore(&self, ino: Ino, home: ShardKey, held: Vec<Held>) {
         self.with(ino, home, |_, state| (state.held, state.is_flushed) = (held, true));
@@ -228,5 +240,20 @@ impl Locks {
     /// Never held while a state is waited for.
     fn files(&self) -> MutexGuard<'_, HashMap<Ino, Arc<LockedFile>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever has the state of a file may wait for a silent node with it.
+    #[test]
+    fn whether_there_are_locks_is_said_without_waiting_for_who_takes_one() {
+        let locks = Locks::new(Arc::new(Identity::new(MountId(1))));
+        assert!(!locks.may_hold_any());
+        let home = ShardKey { directory: Ino::ROOT, index: 0 };
+        locks.with(Ino(7), home, |_, _| assert!(locks.may_hold_any(), "one may be taken now"));
+        assert!(!locks.may_hold_any());
     }
 }

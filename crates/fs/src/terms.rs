@@ -63,7 +63,7 @@ impl<S: Store> Fs<S> {
         *self.stale_pages() = open.iter().map(|handle| handle.node.ino).collect();
         self.membership.assume_company();
         // The store lets nobody take one in the term before any more.
-        if !self.locks.held_by_file().is_empty() {
+        if self.locks.may_hold_any() {
             self.last_opened.has_lost_locks.store(true, Ordering::SeqCst);
         }
         self.store.begin_term(mount, admission.term());

@@ -2,8 +2,8 @@
 //!
 //! All nodes are served at the same time from the calling thread. What a node refuses for the
 //! moment is asked again after a pause, what moved is asked elsewhere, what got lost is repeated
-//! when that does no harm; all of it within the reply time-out, or twice that where links are slow. What each answer and each loss means
-//! is in `verdict`.
+//! when that does no harm; all of it within the reply time-out, or twice that where links are slow, and once more in
+//! any case after a first refusal. What each answer and each loss means is in `verdict`.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -60,7 +60,8 @@ impl Client {
             let (map, visited) = (self.topology.map(), Awake::now());
             self.visit_owners(&map, jobs, &detours);
             self.take_detours(jobs, &detours);
-            if jobs.iter().all(Job::is_settled) {
+            let are_answered = jobs.iter().all(Job::is_settled);
+            if are_answered {
                 let took = allowance.min(Awake::now().since(visited));
                 (deadline, allowance) = (deadline + took, allowance - took);
             }
@@ -68,7 +69,9 @@ impl Client {
             if !again {
                 break;
             }
-            if Awake::now() >= deadline {
+            // However long the first answer took, what it says of where to ask is worth one more question.
+            let is_first_answer = round == 0 && are_answered;
+            if Awake::now() >= deadline && !is_first_answer {
                 let open = jobs.iter_mut().filter(|job| job.is_open());
                 open.for_each(|job| self.give_up(job, begun));
                 break;

@@ -44,10 +44,12 @@ impl<W, D> Together<W, D> {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
+            let is_waiting = state.waiting.iter().any(|(waiting, _)| *waiting == ticket);
+            // Before anybody else's is taken: those that came meanwhile go on without this one.
+            assert!(is_waiting, "whoever was at it has panicked");
             state.is_busy = true;
             let (tickets, batch): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut state.waiting).into_iter().unzip();
-            assert!(tickets.contains(&ticket), "whoever was at it has panicked");
             drop(state);
             let turn = Turn(self);
             let done = all(&batch);
@@ -104,5 +106,40 @@ mod tests {
             }
         });
         assert_eq!(times.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn who_comes_while_one_panics_is_served_by_himself() {
+        let (together, begun) = (Together::<u32, u32>::default(), Barrier::new(2));
+        let until_there_wait = |count| {
+            while together.state().waiting.len() < count {
+                thread::yield_now();
+            }
+        };
+        let all = |all: &[u32]| match all {
+            [1] => {
+                begun.wait();
+                until_there_wait(2);
+                vec![1]
+            }
+            [_, _] => {
+                begun.wait();
+                until_there_wait(1);
+                panic!("of two at a time")
+            }
+            _ => all.to_vec(),
+        };
+        thread::scope(|scope| {
+            let (together, all) = (&together, &all);
+            let joins = |it| scope.spawn(move || together.join(it, all));
+            let first = joins(1);
+            begun.wait();
+            let two = [joins(2), joins(3)];
+            begun.wait();
+            let late = joins(4);
+            assert_eq!(first.join().unwrap(), 1);
+            assert!(two.into_iter().all(|it| it.join().is_err()), "both were of that party");
+            assert_eq!(late.join().unwrap(), 4);
+        });
     }
 }

@@ -27,6 +27,8 @@ const PIECE_BYTES: usize = 32 << 10;
 const PIECE_TIME: Duration = Duration::from_millis(150);
 /// What takes three seconds.
 const BYTES: usize = 20 * PIECE_BYTES;
+/// What takes longer than two reply time-outs.
+const LONG_BYTES: usize = 30 * PIECE_BYTES;
 /// What introduces a client comes at once.
 const SHORT_BYTES: usize = 4 << 10;
 
@@ -102,7 +104,11 @@ impl Slow {
     }
 
     fn write(&self, index: u32) -> Result<(), StoreError> {
-        let bytes = vec![7; BYTES];
+        self.write_of(BYTES, index)
+    }
+
+    fn write_of(&self, bytes: usize, index: u32) -> Result<(), StoreError> {
+        let bytes = vec![7; bytes];
         self.store.write(&[StripeWrite { key: stripe(index), offset: 0, bytes: &bytes }])
     }
 
@@ -256,5 +262,5 @@ fn one_that_is_left_out_waits_while_others_get_through() {
 #[test]
 fn what_is_refused_for_the_moment_is_asked_again_however_long_that_took() {
     let node = Slow::start(Trouble::NotYet, 16);
-    assert_eq!(node.write(0), Ok(()));
+    assert_eq!(node.write_of(LONG_BYTES, 0), Ok(()));
 }
