@@ -64,7 +64,6 @@ fn observed(from: f64, until: f64, timeline: &[Row]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Kind;
 
     fn node(used_bytes: u64, capacity_bytes: u64) -> NodeUsage {
         NodeUsage { id: String::new(), used_bytes, capacity_bytes }
@@ -95,23 +94,7 @@ mod tests {
             per_node: used.map(|used| node(used, 100)).to_vec(),
             ..Row::default()
         };
-        let reconfiguration = |started_at| Reconfiguration {
-            kind: Kind::Rebalance,
-            reason: String::new(),
-            started_at,
-            seconds: 2.0,
-            nodes_before: 2,
-            nodes_after: 2,
-            partitions_moved: 0,
-            bytes_moved: 0,
-            bytes_minimum: 0,
-            requests: None,
-            io_stall_max_ms: None,
-            io_stall_p99_ms: None,
-            imbalance_percent: None,
-            phases: Vec::new(),
-            outcome: "completed".to_owned(),
-        };
+        let reconfiguration = |started_at| Reconfiguration::at(started_at, 2.0);
         let timeline = [row(0.0, [50, 0]), row(3.5, [30, 20]), row(9.0, [25, 25])];
         let after = imbalance_after(
             &[reconfiguration(1.0), reconfiguration(5.0), reconfiguration(7.5)],

@@ -124,6 +124,30 @@ pub struct Reconfiguration {
     pub outcome: String,
 }
 
+#[cfg(test)]
+impl Reconfiguration {
+    /// One of which only the time matters.
+    pub(crate) fn at(started_at: f64, seconds: f64) -> Reconfiguration {
+        Reconfiguration {
+            kind: Kind::Rebalance,
+            reason: String::new(),
+            started_at,
+            seconds,
+            nodes_before: 2,
+            nodes_after: 2,
+            partitions_moved: 0,
+            bytes_moved: 0,
+            bytes_minimum: 0,
+            requests: None,
+            io_stall_max_ms: None,
+            io_stall_p99_ms: None,
+            imbalance_percent: None,
+            phases: Vec::new(),
+            outcome: "completed".to_owned(),
+        }
+    }
+}
+
 /// How long a phase of a reconfiguration took, all its turns together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTime {

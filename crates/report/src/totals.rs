@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_overhead_is_at_most_what_reconfigurations_took_of_the_rest() {
-        let change = |started_at, seconds| Reconfiguration { started_at, seconds, ..any_change() };
+        let change = Reconfiguration::at;
         // From 1 to 3 s twice, from 2.5 to 4 s, and from 9 s to the end at 10 s: 4 s of 10.
         let changes = [change(1.0, 2.0), change(1.0, 2.0), change(2.5, 1.5), change(9.0, 5.0)];
         let totals = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 1)], &changes);
@@ -226,26 +226,6 @@ mod tests {
         assert_eq!(none.overhead_max(), Some(0.0));
         let always = Totals::new(&run(10.0, NODE), &[row(0.0, 10, 1)], &[change(0.0, 10.0)]);
         assert_eq!(always.overhead_max(), None);
-    }
-
-    fn any_change() -> Reconfiguration {
-        Reconfiguration {
-            kind: crate::facts::Kind::Rebalance,
-            reason: String::new(),
-            started_at: 0.0,
-            seconds: 0.0,
-            nodes_before: 1,
-            nodes_after: 1,
-            partitions_moved: 0,
-            bytes_moved: 0,
-            bytes_minimum: 0,
-            requests: None,
-            io_stall_max_ms: None,
-            io_stall_p99_ms: None,
-            imbalance_percent: None,
-            phases: Vec::new(),
-            outcome: "completed".to_owned(),
-        }
     }
 
     #[test]
