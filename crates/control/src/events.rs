@@ -55,6 +55,8 @@ pub enum Done {
     Moved {
         moved: Moved,
         failure: Option<Failure>,
+        /// A target had no room for what was to come, which is where it was: nothing is half moved.
+        crowded: Option<Failure>,
     },
     Removed,
 }

@@ -273,7 +273,10 @@ impl Reconfiguration {
         match result {
             // Of what is asked for together, the last to end counts.
             Ok(Done::Moved { moved, .. }) if moved.partitions > 0 => self.in_vain = 0,
-            Err(_) | Ok(Done::Moved { failure: Some(_), .. }) if self.pending.is_empty() => {
+            Err(_)
+            | Ok(Done::Moved { failure: Some(_), .. } | Done::Moved { crowded: Some(_), .. })
+                if self.pending.is_empty() =>
+            {
                 self.in_vain += 1;
             }
             Err(_) | Ok(Done::Recovered | Done::Surveyed(_)) => {}
@@ -296,7 +299,10 @@ impl Reconfiguration {
             }
             Done::Recorded => self.enter(Phase::Surveying, tasks),
             Done::Surveyed(inventory) => self.surveyed(&inventory, now, settings, tasks),
-            Done::Moved { moved, failure } => {
+            Done::Moved { moved, failure: None, crowded: Some(crowded) } => {
+                self.crowded(moved, crowded, now, settings, tasks);
+            }
+            Done::Moved { moved, failure, .. } => {
                 self.step_ended(moved, failure, now, settings, tasks);
             }
             Done::Erased => self.phase = Phase::Over,

@@ -359,7 +359,7 @@ fn a_rebalance_that_ended_early_for_a_lender_does_not_count_as_done() {
     let back = Request::GiveBack(lent.id);
     let asked = controller.apply(at(4), Event::Request(RequestId(1), back));
     assert!(asked.contains(&Command::BreakOff), "{asked:?}");
-    let moved = Done::Moved { moved: Moved::default(), failure: None };
+    let moved = Done::Moved { moved: Moved::default(), failure: None, crowded: None };
     let (id, action) = task(&controller.apply(at(5), Event::Ended(id, Ok(moved))));
     assert!(matches!(action, Action::Erase(_)), "{action:?}");
     controller.apply(at(6), Event::Ended(id, Ok(Done::Erased)));

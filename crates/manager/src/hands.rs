@@ -24,8 +24,10 @@ pub struct Survey {
 pub struct Carried {
     /// What has changed hands.
     pub moved: Moved,
-    /// Why the rest has not.
+    /// Why the rest has not, where something may be half moved.
     pub failure: Option<Failure>,
+    /// Where nothing is: a target had no room for what was to come.
+    pub crowded: Option<Failure>,
 }
 
 /// Reaches the cluster.

@@ -6,7 +6,7 @@ use tidefs_control::{Action, Done, Failure, Inventory, Node, NodeState, Step};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_store::Store;
 
-use crate::hands::{Hands, Provisioner, Wanted};
+use crate::hands::{Carried, Hands, Provisioner, Wanted};
 use crate::journal::{Journal, JournalError};
 
 /// What actions need.
@@ -126,7 +126,8 @@ where
         };
         let carried = self.hands.move_partitions(&step.moves, &progress, self.broken_off);
         self.copied.store(0, Ordering::Relaxed);
-        Done::Moved { moved: carried.moved, failure: carried.failure }
+        let Carried { moved, failure, crowded } = carried;
+        Done::Moved { moved, failure, crowded }
     }
 
     /// The store's client learns of other nodes from those that it knows. The journal is hardly ever

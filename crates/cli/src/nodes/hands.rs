@@ -225,8 +225,11 @@ impl Hands for ClusterHands {
         };
         let moved = Moved { partitions: report.partitions as u32, bytes: report.bytes };
         let failures = report.failures.iter().map(|failure| &failure.error);
-        let failure = failures.chain(&report.broken).next().map(Failure::new);
-        Carried { moved, failure }
+        // Room is looked for before anything is on its way, or by servers that leave all where it was.
+        let (crowded, failures): (Vec<_>, Vec<_>) =
+            failures.chain(&report.broken).partition(|error| error.is_full());
+        let first = |errors: Vec<_>| errors.into_iter().next().map(Failure::new);
+        Carried { moved, failure: first(failures), crowded: first(crowded) }
     }
 
     fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {

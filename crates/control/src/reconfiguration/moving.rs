@@ -186,6 +186,41 @@ impl Reconfiguration {
         self.remove(useless, tasks);
     }
 
+    fn carried(&mut self, moved: Moved) {
+        self.moved.partitions += moved.partitions;
+        self.moved.bytes += moved.bytes;
+        // What was found before the move says nothing of how it is after.
+        self.imbalance_percent = None;
+        if let Some(step) = self.step() {
+            self.least.carried(&step, moved.bytes);
+        }
+    }
+
+    /// A node was filled by writers while it received. Nothing has to be put right, so where anything
+    /// moved it is planned anew at once: a writer may wait for it.
+    pub(super) fn crowded(
+        &mut self,
+        moved: Moved,
+        crowded: Failure,
+        now: Time,
+        settings: &Settings,
+        tasks: &mut Tasks,
+    ) {
+        self.carried(moved);
+        self.broken_off = false;
+        self.plan = None;
+        self.held_back = true;
+        // A round that found no room is not one in which nodes were filled again.
+        self.rounds = self.rounds.saturating_sub(1);
+        if moved.partitions == 0 {
+            self.phase = Phase::Surveying;
+            return self.failed(Phase::Moving, crowded, now, settings, tasks);
+        }
+        self.failures = 0;
+        self.last_failure = Some(crowded);
+        self.enter(Phase::Surveying, tasks);
+    }
+
     pub(super) fn step_ended(
         &mut self,
         moved: Moved,
@@ -194,13 +229,7 @@ impl Reconfiguration {
         settings: &Settings,
         tasks: &mut Tasks,
     ) {
-        self.moved.partitions += moved.partitions;
-        self.moved.bytes += moved.bytes;
-        // What was found before the move says nothing of how it is after.
-        self.imbalance_percent = None;
-        if let Some(step) = self.step() {
-            self.least.carried(&step, moved.bytes);
-        }
+        self.carried(moved);
         let broken_off = std::mem::take(&mut self.broken_off);
         if let Some(failure) = failure {
             return self.step_failed(failure, now, settings, tasks);

@@ -11,6 +11,12 @@ pub const MIB: u64 = 1 << 20;
 /// All that hold metadata, and enough others to be spread.
 pub const PARTITIONS: u16 = METADATA_PARTITIONS + 400;
 
+/// Why moves came no further.
+pub enum Hindrance {
+    Failed(String),
+    NoRoom(String),
+}
+
 #[derive(Clone, Debug)]
 pub struct Cluster {
     pub members: BTreeMap<NodeId, u64>,
@@ -85,26 +91,27 @@ impl Cluster {
     }
 
     /// Moves up to `most` of the partitions, and says why it came no further.
-    pub fn carry(&mut self, moves: &[Move], most: usize) -> (Moved, Option<String>) {
+    pub fn carry(&mut self, moves: &[Move], most: usize) -> (Moved, Option<Hindrance>) {
         let mut moved = Moved::default();
         for step in moves.iter().take(most) {
             let at = usize::from(step.partition.number());
             let bytes = self.bytes[at];
             if self.owners[at] != step.from {
-                return (moved, Some(format!("{} is elsewhere", step.partition.number())));
+                let what = format!("{} is elsewhere", step.partition.number());
+                return (moved, Some(Hindrance::Failed(what)));
             }
             let Some(&capacity) = self.members.get(&step.to) else {
-                return (moved, Some(format!("{} is no member", step.to)));
+                return (moved, Some(Hindrance::Failed(format!("{} is no member", step.to))));
             };
             if bytes > 0 && self.used(step.to) + bytes > capacity {
-                return (moved, Some(format!("{} is full", step.to)));
+                return (moved, Some(Hindrance::NoRoom(format!("{} is full", step.to))));
             }
             self.owners[at] = step.to;
             moved.partitions += 1;
             moved.bytes += bytes;
         }
-        let failure = (most < moves.len()).then(|| "the line was cut".to_owned());
-        (moved, failure)
+        let cut = || Hindrance::Failed("the line was cut".to_owned());
+        (moved, (most < moves.len()).then(cut))
     }
 
     pub fn remove(&mut self, node: NodeId) {

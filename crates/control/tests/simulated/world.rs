@@ -9,7 +9,7 @@ use tidefs_control::{
 };
 use tidefs_model::{METADATA_PARTITIONS, NodeId, Time};
 
-use crate::cluster::{Cluster, MIB, PARTITIONS};
+use crate::cluster::{Cluster, Hindrance, MIB, PARTITIONS};
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_SECOND: u64 = 10;
@@ -52,6 +52,8 @@ pub struct World {
     /// Steps of plans that were carried out.
     pub carried: u32,
     pub refused_writes: u32,
+    /// Moves for which a target had no room.
+    pub crowded: u32,
     /// Ticks that every step takes longer.
     pub slowness: u64,
     /// The step under way ends before all its moves are made.
@@ -84,6 +86,7 @@ impl World {
             kills: 0,
             carried: 0,
             refused_writes: 0,
+            crowded: 0,
             slowness: 0,
             broken_off: false,
             lenient: false,
@@ -327,9 +330,15 @@ impl World {
                 let most = if fails { self.random(len) as usize } else { usize::MAX };
                 let broken_off = std::mem::take(&mut self.broken_off);
                 let most = if broken_off { self.random(len) as usize } else { most };
-                let (moved, failure) = self.cluster.carry(&step.moves, most);
-                let failure = failure.filter(|_| !broken_off || moved.partitions < most as u32);
-                Ok(Done::Moved { moved, failure: failure.map(Failure::new) })
+                let (moved, hindrance) = self.cluster.carry(&step.moves, most);
+                let hindrance = hindrance.filter(|_| !broken_off || moved.partitions < most as u32);
+                let (failure, crowded) = match hindrance {
+                    None => (None, None),
+                    Some(Hindrance::Failed(what)) => (Some(Failure::new(what)), None),
+                    Some(Hindrance::NoRoom(what)) => (None, Some(Failure::new(what))),
+                };
+                self.crowded += u32::from(crowded.is_some());
+                Ok(Done::Moved { moved, failure, crowded })
             }
             Action::RemoveNode(node) => {
                 assert!(intended, "a node is removed without a record");

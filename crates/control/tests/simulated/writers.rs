@@ -1,6 +1,6 @@
 //! Writers meet full nodes where memory is lent.
 
-use tidefs_control::{Kind, Request};
+use tidefs_control::{Kind, Phase, Request};
 use tidefs_model::NodeId;
 
 use crate::cluster::MIB;
@@ -125,4 +125,23 @@ fn a_writer_never_turns_round_what_a_lender_waits_for() {
         let turned = world.summaries.iter().find(|it| crate::world::is_rolled_back(it));
         assert_eq!(turned, None, "after {ticks} ticks, killed: {killed}");
     }
+}
+
+/// Newcomers are filled by writers while they receive, and nothing has to be put right for that.
+#[test]
+fn what_finds_no_room_is_planned_anew_at_once() {
+    let mut crowded = 0;
+    for seed in 0..12 {
+        let mut world = World::new(settings("nso", 2, 8), 2, Faults::NONE, seed);
+        world.slowness = 30;
+        world.wish_mib(1_700);
+        world.run_until(900, |world| world.used_mib() >= 1_700 && world.is_idle());
+        crowded += world.crowded;
+        let recovers = |(phase, _): &(Phase, _)| *phase == Phase::Recovering;
+        let recovered = world.summaries.iter().find(|it| it.phases.iter().any(recovers));
+        assert_eq!(recovered, None, "seed {seed}");
+        assert_eq!(world.refused_writes, 0, "seed {seed}");
+        world.assert_even();
+    }
+    assert!(crowded > 0, "every target had room");
 }

@@ -70,7 +70,7 @@ impl World<'_> {
             Action::Move(step) => {
                 self.moving -= 1;
                 let moved = self.cluster.carry(&step.moves);
-                Done::Moved { moved, failure: None }
+                Done::Moved { moved, failure: None, crowded: None }
             }
             Action::RemoveNode(node) => {
                 self.row();

@@ -149,7 +149,10 @@ impl Manager {
             Action::Erase(_) => Done::Erased,
             Action::Recover => Done::Recovered,
             Action::Survey => Done::Surveyed(cluster.survey()),
-            Action::Move(step) => Done::Moved { moved: cluster.carry(&step.moves), failure: None },
+            Action::Move(step) => {
+                let moved = cluster.carry(&step.moves);
+                Done::Moved { moved, failure: None, crowded: None }
+            }
             Action::StartNode | Action::TakeIn | Action::RemoveNode(_) => {
                 unreachable!("the number of nodes is fixed")
             }
