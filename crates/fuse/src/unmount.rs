@@ -2,7 +2,10 @@
 //!
 //! The kernel takes a mount away by its path, and another one may have come there since somebody looked. A
 //! descriptor of its root stands for one mount whatever comes, but is itself a use of it: so it serves to detach
-//! a mount and not to unmount one that nobody uses, which goes by path right after a look.
+//! a mount and not to unmount one that nobody uses, which goes by path right after a look. A descriptor of
+//! `open_tree` is the same and meets EBUSY as well (Linux 6.18). By one, `move_mount` takes a mount to a private place,
+//! where it could be unmounted by path; but if programs use it, it has to come back, and meanwhile they would work on
+//! the directory beneath, and under a mount that is shared, as the root is with systemd, nothing can be moved.
 
 use std::io;
 use std::os::fd::AsRawFd;
