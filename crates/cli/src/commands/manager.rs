@@ -18,7 +18,6 @@ use crate::nodes::{
     ClusterHands, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager, Urgency,
     format,
 };
-use crate::process::ProcessId;
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
 use crate::{foresight, launch, limits, lines, log_file, logging, privacy};
@@ -46,8 +45,9 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let store =
         Arc::new(Valkey::follow(ClusterRecord::roster(&paths), data.clone(), Options::default())?);
     let admin = Pass { secret: Secret::from_text(&order.secret), ..data };
-    let ProcessId { pid, started } = ProcessId::current();
-    let successor = Successor::new(&format!("{pid}-{started}"));
+    // Managers of several hosts may have the same process number.
+    let number = getrandom::u64().context("no random numbers")?;
+    let successor = Successor::new(&format!("{number:016x}"));
     let admin = Admin::succeed(&description, admin, Timeouts::default(), successor)?;
     let admin = admin.with_head_room(settings.head_room);
     let (urgency, steps) = (Urgency::default(), Steps::from_environment());
