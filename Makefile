@@ -41,7 +41,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory lint unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory -j2 --output-sync=target crashed lived joined reached slurm handed package
+	$(MAKE) --no-print-directory -j2 --output-sync=target crashed lived joined inherited reached slurm handed package
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -162,6 +162,20 @@ lent:
 joined:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/joined.py --tidefs $(TIDEFS)
+
+# The host that started a file system dies, and another one takes it over.
+.PHONY: inherited heirs
+inherited:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/heirs.py --tidefs $(TIDEFS) --times 1
+
+# Each piece takes some minutes; the file has all of them.
+heirs: ## the host that started a file system dies two hundred times at random instants, and another one takes it over
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	rm -f target/heirs.txt
+	for seed in 1 2 3 4 5 6 7 8 9 10; do \
+	    trust/heirs.py --tidefs $(TIDEFS) --times 20 --seed $$seed --results target/heirs.txt || exit 1; done
 
 # Hosts of a list, reached over SSH, which share nothing but the network.
 .PHONY: reached

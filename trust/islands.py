@@ -95,8 +95,8 @@ class Island:
         with log.open("w") as said:
             return subprocess.Popen(self.words(*words), stdin=stdin, stdout=said, stderr=said)
 
-    def pids(self, program: str) -> list[int]:
-        """Of processes of this host, as this machine numbers them."""
+    def pids(self, program: str | None = None) -> list[int]:
+        """Of processes of this host, as this machine numbers them: of one program, or of all but the first process."""
         space = os.readlink(f"/proc/{self.init}/ns/pid")
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -105,7 +105,8 @@ class Island:
                     continue
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if state != "Z" and Path(words[0].decode()).name == program:
+                is_asked = Path(words[0].decode()).name == program if program else int(entry.name) != self.init
+                if state != "Z" and is_asked:
                     found.append(int(entry.name))
         return found
 

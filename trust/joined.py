@@ -87,6 +87,21 @@ def left(host: Island) -> str:
     return f"{processes or ''}{kept}".strip()
 
 
+def dies_at_once(host: Island) -> None:
+    """All its processes; its kernel lives."""
+    for pid in host.pids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def puts_away(host: Island) -> None:
+    """The next command, where a file system has died; its log is kept on purpose."""
+    host.call("tidefs", "list")
+    host.sh(f"rm -rf {PLACE}/logs-of-the-dead")
+    if remains := left(host):
+        raise AssertionError(f"the next command leaves {remains} on {host.name}")
+
+
 def is_refused(sea: Sea, host: Island, words: str, *options: str, **how) -> None:
     agent = Agent(sea, host, *options, **how)
     ended = agent.process.wait(timeout=STEP_SECONDS_MAX)
@@ -128,9 +143,6 @@ def shares(sea: Sea, owner: Island, host: Island) -> dict[str, str]:
     reads(host, sums, "/home/user/second")
     host.call("tidefs", "fsck")
     host.call("tidefs", "umount", "/home/user/second")
-    refused = host.run("tidefs", "down")
-    if refused.returncode == 0 or "runs on another host" not in refused.stderr:
-        raise AssertionError(f"`tidefs down` ends it from {host.name}: {refused}")
     agent.leave()
     if remains := left(host):
         raise AssertionError(f"{host.name} has left and keeps {remains}")

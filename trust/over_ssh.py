@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from islands import Island, Sea, until
-from joined import PLACE, left
+from joined import PLACE, dies_at_once, left, puts_away
 from sshd import Shells, put
 
 MOUNT = "/mnt/tide"
@@ -168,6 +168,11 @@ def dies(trial: Trial) -> None:
     """Whoever started it is killed, and everything that it started elsewhere ends."""
     running = trial.run(WAITS)
     trial.has_begun(running)
+    hangs_up(trial, trial.others[0])
+    trial.nothing_is_left([trial.others[0]])
+    absent = [it["name"] for it in until("it is missed", lambda: trial.status()["absent_hosts"])]
+    if absent != [trial.others[0].name] or trial.status()["lost_nodes"]:
+        raise AssertionError(f"a host whose connection ended is {trial.status()}")
     (starter,) = [pid for pid in trial.owner.pids("tidefs") if b"\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(starter, signal.SIGKILL)
     running.wait(timeout=60)
@@ -187,22 +192,54 @@ def stays(trial: Trial) -> None:
     hangs_up(trial, trial.others[0])
     if trial.owner.sh(f"sha256sum < {MOUNT}/file").split()[0] != hashlib.sha256(content).hexdigest():
         raise AssertionError("what a host held is lost with its connection")
+    seen = trial.status()
+    if seen["absent_hosts"] or len(seen["hosts"]) != len(trial.others):
+        raise AssertionError(f"a host does not outlive its connection: {seen}")
     trial.owner.call("tidefs", "down")
     trial.nothing_is_left(trial.all)
 
 
 def hangs_up(trial: Trial, host: Island) -> None:
-    """The connection of a host ends: it gives back what it holds, and is not there any more."""
+    """The connection of a host ends."""
     (connection,) = [
         pid
         for pid in trial.owner.pids("ssh")
         if host.name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     ]
     os.kill(connection, signal.SIGKILL)
-    trial.nothing_is_left([host])
-    absent = [it["name"] for it in until("it is missed", lambda: trial.status()["absent_hosts"])]
-    if absent != [host.name] or trial.status()["lost_nodes"]:
-        raise AssertionError(f"a host whose connection ended is {trial.status()}")
+    until("it has ended", lambda: connection not in trial.owner.pids("ssh"))
+
+
+def is_inherited(trial: Trial) -> None:
+    """The host where `up` was typed dies, and the others go on without it until `down`."""
+    owner, last = trial.owner, trial.others[-1]
+    owner.call("tidefs", "up", "--hosts", HOSTS, "--mount", MOUNT)
+    owner.call("tidefs", "drain", "1")
+    content = os.urandom(FILE_BYTES)
+    subprocess.run(last.words("sh", "-c", f"cat > {MOUNT}/file"), input=content, check=True, timeout=60)
+    dies_at_once(owner)
+    until("somebody has it", lambda: last.run("tidefs", "scale", "2").returncode == 0, 60)
+    for host in trial.others:
+        if host.sh(f"sha256sum < {MOUNT}/file").split()[0] != hashlib.sha256(content).hexdigest():
+            raise AssertionError(f"{host.name} reads something else after {owner.name} has died")
+    last.call("tidefs", "down")
+    trial.nothing_is_left(trial.others)
+    puts_away(owner)
+
+
+def is_cut_short(trial: Trial) -> None:
+    """The host where `up` was typed dies before all is ready, and those that have joined by then end."""
+    owner = trial.owner
+    log = trial.sea.scratch / "cut-short.log"
+    starting = owner.start(log, "tidefs", "up", "--hosts", HOSTS, "--mount", MOUNT)
+    joined = f"test -e {PLACE}/up/control"
+    until("one has joined", lambda: any(host.run("sh", "-c", joined).returncode == 0 for host in trial.others))
+    if starting.poll() is not None:
+        raise AssertionError(f"it was ready before it could be cut short: {log.read_text()}")
+    dies_at_once(owner)
+    starting.wait(timeout=60)
+    trial.nothing_is_left(trial.others)
+    puts_away(owner)
 
 
 def is_named(trial: Trial) -> None:
@@ -257,7 +294,7 @@ def check(tidefs: Path) -> None:
     with Sea(tidefs, Path(version["server"]["path"])) as sea:
         trial = Trial(sea)
         try:
-            for part in (shares, dies, stays, is_undone, is_named):
+            for part in (shares, dies, stays, is_inherited, is_cut_short, is_undone, is_named):
                 part(trial)
         except BaseException:
             for log in sea.scratch.glob("*.log"):

@@ -37,6 +37,8 @@ struct List {
     /// lost its account on one node is let in again under another name alone, so its end goes on though it
     /// moves meanwhile.
     leaving: BTreeSet<MountId>,
+    /// Those that an earlier owner let in have yet to be found on the list.
+    succeeds: bool,
 }
 
 impl Doorkeeper {
@@ -46,8 +48,27 @@ impl Doorkeeper {
         paths: Paths,
     ) -> anyhow::Result<Arc<Doorkeeper>> {
         let admitted = Admitted::new(store, SystemClock.steady());
-        let list = Mutex::new(List { admitted, leaving: BTreeSet::new() });
-        let keeper = Arc::new(Doorkeeper { nodes, list, paths });
+        Doorkeeper::begin(
+            nodes,
+            List { admitted, leaving: BTreeSet::new(), succeeds: false },
+            paths,
+        )
+    }
+
+    /// In place of one whose process has ended, and with it `mounts`.
+    pub fn succeed(
+        nodes: LocalNodes,
+        store: Arc<Valkey>,
+        paths: Paths,
+        mounts: impl IntoIterator<Item = MountId>,
+    ) -> anyhow::Result<Arc<Doorkeeper>> {
+        let admitted = Admitted::new(store, SystemClock.steady());
+        let list = List { admitted, leaving: mounts.into_iter().collect(), succeeds: true };
+        Doorkeeper::begin(nodes, list, paths)
+    }
+
+    fn begin(nodes: LocalNodes, list: List, paths: Paths) -> anyhow::Result<Arc<Doorkeeper>> {
+        let keeper = Arc::new(Doorkeeper { nodes, list: Mutex::new(list), paths });
         let watched = Arc::downgrade(&keeper);
         let thread = std::thread::Builder::new().name("doorkeeper".to_owned());
         thread.spawn(move || watch(&watched)).context("no thread")?;
@@ -62,6 +83,7 @@ impl Doorkeeper {
             self.nodes.shut_out(mount);
             return Err(error).context("the mount cannot be put on the list of mounts");
         }
+        self.nodes.hosts().mount_joined(mount.0);
         Ok(account)
     }
 
@@ -87,6 +109,7 @@ impl Doorkeeper {
         if !self.nodes.shut_out(mount) {
             return false;
         }
+        self.nodes.hosts().mount_ended(mount.0);
         let ended = self.list().admitted.expelled(mount);
         if let Err(error) = &ended {
             tracing::debug!(%error, "a mount that was shut out is still on the list of mounts");
@@ -98,8 +121,25 @@ impl Doorkeeper {
         self.nodes.tell_again();
         let leaving = std::mem::take(&mut self.list().leaving);
         leaving.into_iter().for_each(|mount| self.has_left(mount));
+        if !self.has_succeeded() {
+            return;
+        }
         let silent = self.list().admitted.silent(SystemClock.steady());
         self.expel(silent.unwrap_or_default());
+    }
+
+    /// What an earlier owner had let in is watched as all others are. The list may lie on a node that has ended with
+    /// him, and then says nothing before others hold it; those that hosts have brought are known without it.
+    fn has_succeeded(&self) -> bool {
+        let mut list = self.list();
+        if !list.succeeds {
+            return true;
+        }
+        match list.admitted.succeed(self.nodes.known()) {
+            Ok(()) => list.succeeds = false,
+            Err(error) => tracing::debug!(%error, "the list of mounts is not there yet"),
+        }
+        !list.succeeds
     }
 
     fn expel(&self, silent: Vec<MountId>) {
@@ -245,7 +285,7 @@ mod tests {
         let pass = nodes.pass(nodes.secrets().data.clone());
         let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
         let admitted = Admitted::new(store, SystemClock.steady());
-        let list = Mutex::new(List { admitted, leaving: BTreeSet::new() });
+        let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: false });
         Doorkeeper { nodes, list, paths: paths.clone() }
     }
 

@@ -26,7 +26,7 @@ use line::{Event, Line};
 pub use reached::Reached;
 pub use wanted::Wanted;
 pub use way::Way;
-pub use words::{FromAgent, Hello, Order, Ready, Task, line, say as say_word};
+pub use words::{FromAgent, Hello, Order, Ready, STAY, Task, line, say as say_word};
 
 /// Connections that are being made at the same time.
 const TOGETHER: usize = 32;
@@ -219,6 +219,11 @@ impl Agents {
             logged.transpose().context("cannot keep the log of a host")?;
         }
         Ok(())
+    }
+
+    /// They stay when this process is killed: one of them takes the file system over.
+    fn stay(&mut self) {
+        self.agents.iter_mut().filter_map(|agent| agent.line.as_mut()).for_each(Line::stay);
     }
 
     /// From now on, whoever leaves is noted.

@@ -278,11 +278,6 @@ pub enum Failure {
     AlreadyRunning(PathBuf),
     #[error("the file system in {} belongs to a `tidefs run` and ends with its command; end that instead", .0.display())]
     BelongsToRun(PathBuf),
-    #[error(
-        "the file system in {} runs on another host, and `tidefs down` ends it there; to have this host leave it, \
-         and give back what lies here: kill {pid}", directory.display()
-    )]
-    RunsOnAnotherHost { directory: PathBuf, pid: i32 },
     #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
     Silent(PathBuf),
     #[error(

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context;
 use tidefs_control::{Settings, SettingsError};
@@ -41,7 +42,11 @@ use crate::view::{
     AbsentView, HostView, LimitsView, LostView, MetricsView, ServerView, StatusView,
 };
 
+mod adopting;
 mod answering;
+
+/// For hosts to hear that the file system ends.
+const HOSTS_END_WITHIN: Duration = Duration::from_secs(3);
 
 pub use crate::mounting::Totals;
 
@@ -94,6 +99,8 @@ impl Size {
 pub struct FileSystem {
     pub paths: Paths,
     kind: Kind,
+    /// Somebody else started it.
+    is_adopted: bool,
     limits: Option<LimitsView>,
     /// Where they are served, if they are.
     pub metrics: OnceLock<MetricsView>,
@@ -182,7 +189,11 @@ impl FileSystem {
         let paths = instance.paths.clone();
         room::hold(&paths);
         let started = instance.read().map_err(anyhow::Error::from);
-        let started = started.and_then(|record| Ok((record, Storage::start(size, &paths)?)));
+        let started = started.and_then(|record| {
+            let outlives = record.kind == Kind::Up;
+            let storage = Storage::start(size, &paths, outlives)?;
+            Ok((record, storage))
+        });
         let (mut record, storage) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -208,6 +219,7 @@ impl FileSystem {
         let file_system = FileSystem {
             paths,
             kind,
+            is_adopted: false,
             limits: LimitsView::of(size),
             metrics: OnceLock::new(),
             roll: OnceLock::new(),
@@ -220,6 +232,11 @@ impl FileSystem {
         // From here on dropping the value cleans up.
         written?;
         Ok(Arc::new(file_system))
+    }
+
+    /// One of its hosts takes it over when this process ends without a word.
+    pub fn outlives(&self) -> bool {
+        self.kind == Kind::Up
     }
 
     /// Serves one more mount in this process.
@@ -365,9 +382,13 @@ impl FileSystem {
         names.learn(&nodes, &dead);
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
-        let hosts = self.hosts().into_iter().map(HostView::from).collect();
+        let hosts = self.hosts();
+        // One whose connection has ended may have stayed.
+        let is_here = |name: &str| hosts.iter().any(|host| host.name == name);
         let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
-        let absent_hosts = absent.into_iter().map(AbsentView::from).collect();
+        let absent = absent.into_iter().filter(|(name, _)| !is_here(name));
+        let absent_hosts = absent.map(AbsentView::from).collect();
+        let hosts = hosts.into_iter().map(HostView::from).collect();
         Ok(StatusView { server, metrics, hosts, absent_hosts, ..view })
     }
 
@@ -411,6 +432,9 @@ impl FileSystem {
         let ending = std::mem::take(&mut self.parts().ending);
         ending.into_iter().for_each(Ending::hasten);
         let mut left = self.end_holders();
+        if !self.is_adopted {
+            self.end_hosts();
+        }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
         let nodes = storage.map(Storage::stop).unwrap_or_default();
         left.extend(nodes.iter().map(ToString::to_string));

@@ -4,11 +4,15 @@
 mod home;
 mod host;
 mod member;
+mod reach;
 mod relay;
 mod session;
+mod successor;
 
 pub use home::{Home, JOINED};
 pub use host::{Host, node_wanted};
 pub use member::{Member, Seen};
+pub use reach::Reach;
 pub use relay::Relay;
-pub use session::{Reach, Session};
+pub use session::Session;
+pub use successor::Successor;

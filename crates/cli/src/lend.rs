@@ -13,7 +13,7 @@ mod tenant;
 pub use folder::Folder;
 pub use group::Group;
 pub use loan::{Ended, Loan, Offer};
-pub use resuming::until_answered;
+pub use resuming::Patience;
 pub use tenant::Machine;
 
 use tidefs_model::ByteSize;

@@ -7,17 +7,22 @@ mod host_words;
 mod hosts;
 mod listening;
 mod offers;
+mod place;
 mod service;
 mod sessions;
+mod succession;
 mod taking;
 mod words;
 
 pub use channel::{Channel, ChannelError, ChannelKey};
 pub use host_words::{Entered, FromHost, ToHost};
 pub use hosts::{HostSeen, Hosts};
-pub use listening::{Listening, Terms};
+pub use listening::{Awaiting, Listening, Terms};
 pub use offers::Offers;
+pub use place::Place;
 pub use sessions::Answers;
+pub use succession::{Legacy, Rank, Succession};
 pub use words::{
-    ANSWER_WAIT, Certificate, FromBorrower, Purpose, State, ToBorrower, digits_of, secret_of,
+    ANSWER_WAIT, Certificate, FromBorrower, Purpose, SUCCEEDED_WITHIN, State, ToBorrower,
+    digits_of, secret_of,
 };

@@ -19,7 +19,7 @@ mod record;
 pub mod room;
 mod stripe_key;
 
-pub use base::Base;
+pub use base::{Base, make_private};
 pub use cluster::{ClusterRecord, NodeEntry};
 pub use find::{Running, all_running, find, in_the_way};
 pub use instance::{Instance, Paths};

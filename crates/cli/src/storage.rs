@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,10 +19,12 @@ use tidefs_valkey::{
 use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
-use crate::lending::{Answers, HostSeen, Listening, Terms};
+use crate::lending::{Answers, HostSeen, Legacy, Listening, Terms, digits_of};
 use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
-use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey};
+use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey, make_private};
+
+mod adopting;
 
 /// Either store; cheap to clone.
 #[derive(Clone)]
@@ -109,10 +109,11 @@ pub struct Storage {
 
 impl Storage {
     /// Starts what the store needs and makes an empty file system in it.
-    pub fn start(size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
+    /// `outlives`: one of its hosts takes it over when this process ends.
+    pub fn start(size: &Size, paths: &Paths, outlives: bool) -> anyhow::Result<Storage> {
         match size.nodes {
             None => Storage::embedded(size, paths),
-            Some(nodes) => Storage::cluster(nodes, size, paths),
+            Some(nodes) => Storage::cluster(nodes, size, paths, outlives),
         }
     }
 
@@ -145,8 +146,14 @@ impl Storage {
         })
     }
 
-    fn cluster(range: NodeRange, size: &Size, paths: &Paths) -> anyhow::Result<Storage> {
-        make_private(&paths.nodes())?;
+    fn cluster(
+        range: NodeRange,
+        size: &Size,
+        paths: &Paths,
+        outlives: bool,
+    ) -> anyhow::Result<Storage> {
+        let place = || format!("cannot make {}", paths.nodes().display());
+        make_private(&paths.nodes()).with_context(place)?;
         let key = draw_key(size, paths)?;
         let mut seeds = [[0; 32]; 3];
         for seed in &mut seeds {
@@ -187,7 +194,10 @@ impl Storage {
         if let Some(listening) = listening {
             let head_room = ByteSize(size.head_room_bytes);
             let (nodes_max, lenders) = (range.max, size.lenders);
-            let limits = Terms { nodes_max, head_room, lenders };
+            let seeds = [digits_of(&seeds[0]), digits_of(&seeds[2])];
+            let legacy = || Box::new(Legacy { size: size.clone(), seeds, start });
+            let legacy = outlives.then(legacy);
+            let limits = Terms { nodes_max, head_room, lenders, legacy };
             answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
@@ -274,6 +284,11 @@ impl Storage {
         let pass = nodes.pass(nodes.secrets().check.clone());
         let store = Valkey::connect_to_check(nodes.vouched(), pass, Options::default())?;
         Ok(AnyStore::Valkey(Arc::new(Patient::new(Arc::new(store), Arc::new(NoRoom)))))
+    }
+
+    /// Those that this process started or adopted.
+    pub fn own_nodes(&self) -> Option<&LocalNodes> {
+        self.nodes.as_ref()
     }
 
     pub fn answers(&self) -> Option<&Answers> {
@@ -365,11 +380,6 @@ pub fn choose_server(named: Option<&Path>) -> Result<ServerProgram, ProcessError
 fn environment(name: &str) -> Option<OsString> {
     let home = || std::env::home_dir().map(PathBuf::into_os_string);
     std::env::var_os(name).or_else(|| if name == "HOME" { home() } else { None })
-}
-
-fn make_private(directory: &Path) -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().mode(0o700).create(directory);
-    made.with_context(|| format!("cannot make {}", directory.display()))
 }
 
 /// The key that others will need, where stripes are to be sealed.

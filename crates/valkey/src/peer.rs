@@ -19,7 +19,7 @@ use crate::awake::{Awake, LOOK_EVERY};
 use crate::certificates::{Authority, Parsed, client_config};
 
 /// Of what is said on these connections: both ends must speak the same.
-const PROTOCOL: &[u8] = b"tidefs-hosts/2";
+const PROTOCOL: &[u8] = b"tidefs-hosts/3";
 
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::way::Way;
-use super::words::{self, END, FromAgent};
+use super::words::{self, END, FromAgent, STAY};
 use crate::process::ProcessId;
 
 /// Between two looks at whether it has ended.
@@ -88,6 +88,12 @@ impl Line {
     pub fn say(&mut self, word: &impl Serialize) -> io::Result<()> {
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         words::say(input, word)
+    }
+
+    /// Has it stay when this process ends without a word.
+    pub fn stay(&mut self) {
+        // One that has gone is noticed by its end.
+        let _ = self.say(&STAY);
     }
 
     /// Has it end at once.

@@ -80,6 +80,9 @@ impl Agents {
         for nodes in steps.filter(|nodes| *nodes > here) {
             file_system.scale(nodes)?;
         }
+        if file_system.outlives() {
+            self.stay();
+        }
         Ok(self)
     }
 }

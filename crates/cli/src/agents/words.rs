@@ -15,6 +15,8 @@ use crate::version;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// On the input of an agent: it ends at once, and gives nothing back.
 pub const END: &str = "end";
+/// The same: from then on the end of the input does not end it.
+pub const STAY: &str = "stay";
 
 /// What an agent says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,9 @@ use anyhow::{Context, bail};
 
 use tidefs_model::ByteSize;
 
-use crate::agents::{FromAgent, Hello, Order, Ready, line, say_word};
+use crate::agents::{FromAgent, Hello, Order, Ready, STAY, line, say_word};
 use crate::join::{Host, JOINED, Reach, node_wanted};
+use crate::lending::Place;
 use crate::mount_point::{Missing, MountPoint};
 use crate::signals::Signals;
 use crate::state::Base;
@@ -27,8 +28,10 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     // Whoever asked who this is may want no more.
     let Some(order) = line(&mut input)? else { return Ok(()) };
     let Ok(order) = serde_json::from_str::<Order>(&order) else { return Ok(()) };
-    let is_over = end_with(input);
-    match begin(&order, state) {
+    let place = Place::at(order.address);
+    place.bind();
+    let is_over = end_with(input, place.clone());
+    match begin(&order, place, state) {
         Ok(host) => {
             let (directory, mount) = (host.directory().to_owned(), order.mount.clone());
             tell(&FromAgent::Ready(Ready { mount, directory }))?;
@@ -46,7 +49,7 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-fn begin(order: &Order, state: Option<&Path>) -> anyhow::Result<Host> {
+fn begin(order: &Order, place: Place, state: Option<&Path>) -> anyhow::Result<Host> {
     if order.name != JOINED && !is_of_a_run(&order.name) {
         bail!("{:?} is no name of a file system", order.name);
     }
@@ -56,7 +59,7 @@ fn begin(order: &Order, state: Option<&Path>) -> anyhow::Result<Host> {
     at_the_same_place(&point, &order.mount)?;
     preparation::mounting()?;
     let (memory, server) = node_wanted(order.memory_bytes.map(ByteSize))?;
-    let mut host = Host::begin(Reach::new(order.address, secret)?, &base, &order.name)?;
+    let mut host = Host::begin(Reach::new(place, secret)?, &base, &order.name)?;
     host.offer(memory, &server, true)?;
     host.mount(point, order.serving)?;
     Ok(host)
@@ -80,13 +83,27 @@ fn tell(word: &FromAgent) -> anyhow::Result<()> {
     say_word(&mut io::stdout(), word).context("whoever started this has gone")
 }
 
-/// Another line ends this at once; the end of the input has it give back what is here.
-fn end_with(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
+fn is_stay(word: &str) -> bool {
+    serde_json::from_str::<String>(word).is_ok_and(|word| word == STAY)
+}
+
+/// Another line ends this at once, unless it says that the end of the input means nothing; that has it give back what is
+/// here.
+fn end_with(mut input: impl BufRead + Send + 'static, place: Place) -> Arc<AtomicBool> {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     std::thread::spawn(move || {
-        if let Ok(Some(_)) = line(&mut input) {
+        let mut stays = false;
+        let mut said = line(&mut input);
+        while matches!(&said, Ok(Some(word)) if is_stay(word)) {
+            stays = true;
+            place.unbind();
+            said = line(&mut input);
+        }
+        if let Ok(Some(_)) = said {
             over.store(true, Ordering::Relaxed);
+        } else if stays {
+            return;
         }
         signals::ask_to_stop();
     });

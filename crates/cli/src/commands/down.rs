@@ -24,8 +24,7 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
         return Err(Failure::BelongsToRun(directory).into());
     }
     if running.record.kind == Kind::Host {
-        let pid = running.record.owner.pid;
-        return Err(Failure::RunsOnAnotherHost { directory, pid }.into());
+        return ask_owner(&running);
     }
     if !running.record.shows_processes() {
         return Err(Failure::ProcessesUnseen(directory).into());
@@ -51,6 +50,21 @@ pub fn down(asked: Option<&Path>) -> anyhow::Result<()> {
     let left = left(&processes);
     if !left.is_empty() {
         return Err(Failure::LivesOn(left).into());
+    }
+    say::answer("stopped");
+    Ok(())
+}
+
+/// From a host that belongs to it: whoever has the file system ends it everywhere.
+fn ask_owner(running: &Running) -> anyhow::Result<()> {
+    // This host's agent may have ended before it could answer.
+    match control::ask(&running.paths, &Request::Stop) {
+        Err(refused @ Failure::Refused(_)) => return Err(refused.into()),
+        asked => tracing::debug!("asked to end it: {asked:?}"),
+    }
+    if !ended_within(running, STOP_WAIT) {
+        let pid = running.record.owner.pid;
+        return Err(Failure::LivesOn(vec![format!("process {pid} (this host's agent)")]).into());
     }
     say::answer("stopped");
     Ok(())

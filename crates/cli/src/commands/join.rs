@@ -32,7 +32,7 @@ pub fn join(options: &Join, state: Option<&Path>) -> anyhow::Result<()> {
         stop_at_end_of_input();
     }
     let address = options.address;
-    let mut host = Host::begin(Reach::new(address, secret)?, &base, JOINED)?;
+    let mut host = Host::begin(Reach::new(lending::Place::at(address), secret)?, &base, JOINED)?;
     if let Some((memory, server)) = node {
         host.offer(memory, &server, false)?;
     }

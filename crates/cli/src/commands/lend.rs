@@ -13,7 +13,7 @@ use tidefs_valkey::LentUsage;
 use crate::arguments::lend::Lend;
 use crate::failure::Failure;
 use crate::lend::{Ended, Group, Loan, Machine, Offer, budget};
-use crate::lending::{Purpose, State, secret_of};
+use crate::lending::{Place, Purpose, State, secret_of};
 use crate::memory::Memory;
 use crate::preparation::warn_of_server;
 use crate::privacy;
@@ -54,7 +54,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
         let group = Group::make(options.memory).map_err(|why| Failure::NoControlGroup { why })?;
         let loan = Loan::begin(Offer {
             server: &server.path,
-            address: options.join,
+            place: Place::at(options.join),
             purpose: Purpose::Lend,
             secret: &secret,
             memory,

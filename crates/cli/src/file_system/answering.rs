@@ -30,7 +30,7 @@ impl FileSystem {
         Ok(())
     }
 
-    fn answering(self: &Arc<FileSystem>) -> impl Fn(Request) -> Answer + use<> {
+    pub(super) fn answering(self: &Arc<FileSystem>) -> impl Fn(Request) -> Answer + use<> {
         let file_system = Arc::downgrade(self);
         move |request| match file_system.upgrade() {
             Some(file_system) => file_system.answer(request),
@@ -82,6 +82,10 @@ impl FileSystem {
             }
             Request::Mount { point, serving } => done(self.mount(point, serving)),
             Request::Unmount(path) => done(self.unmount(&path)),
+            Request::Stop if self.is_adopted => {
+                self.end_hosts();
+                Answer::Done
+            }
             Request::Stop if self.kind == Kind::Up => {
                 signals::ask_to_stop();
                 Answer::Done

@@ -13,13 +13,16 @@ pub struct Home(Option<Instance>);
 
 impl Home {
     /// Refused where another file system has its place.
-    pub fn make(base: &Base, name: &str, entered: &Entered) -> Result<Home, Failure> {
-        let home = Home(Some(base.create(name, Kind::Host)?));
-        let mut record = home.instance().read()?;
+    pub fn make(base: &Base, name: &str) -> Result<Home, Failure> {
+        Ok(Home(Some(base.create(name, Kind::Host)?)))
+    }
+
+    /// With what this host was told when it entered.
+    pub fn fill(&self, entered: &Entered) -> Result<(), Failure> {
+        let mut record = self.instance().read()?;
         record.nodes = entered.nodes.records();
-        home.instance().write(&record)?;
-        entered.keys.write(home.paths())?;
-        Ok(home)
+        self.instance().write(&record)?;
+        entered.keys.write(self.paths())
     }
 
     fn instance(&self) -> &Instance {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::ByteSize;
 use tidefs_valkey::NODE_MEMORY_MIN;
 
-use super::{Home, Member, Reach, Relay, Seen, Session};
+use super::{Home, Member, Reach, Relay, Seen, Session, Successor};
 use crate::arguments::serving::Serving;
 use crate::failure::Failure;
 use crate::lend::Ended;
@@ -54,16 +54,26 @@ pub struct Host {
     /// What it could not store; the node is emptied all the same.
     unstored: anyhow::Result<()>,
     head_room: ByteSize,
+    successor: Successor,
     home: Home,
 }
 
 impl Host {
     /// Enters the file system; what is kept of it here has this name in the base.
     pub fn begin(reach: Reach, base: &Base, name: &str) -> anyhow::Result<Host> {
+        let here = reach.own_address()?;
+        let home = Home::make(base, name)?;
+        let successor = Successor::begin(here, &reach.secret, home.paths())?;
+        reach.listens(successor.address().port());
         let (channel, entered) = reach.enter()?;
+        home.fill(&entered)?;
         let head_room = ByteSize(entered.head_room_bytes);
-        let home = Home::make(base, name, &entered)?;
-        let session = Session::keep(reach.clone(), home.paths(), channel, entered)?;
+        let heir = successor.clone();
+        let take_over = move |legacy: &_, keys: &_, nodes: &_, succession| {
+            heir.take_over(legacy, keys, nodes, succession)
+        };
+        let session =
+            Session::keep(reach.clone(), home.paths(), channel, entered, Box::new(take_over))?;
         let mount = Arc::new(Mutex::new(None));
         Relay::serve(reach.clone(), home.paths(), Arc::clone(&mount))?;
         Ok(Host {
@@ -74,6 +84,7 @@ impl Host {
             unmounting: None,
             unstored: Ok(()),
             head_room,
+            successor,
             home,
         })
     }
@@ -100,8 +111,8 @@ impl Host {
             let least = ByteSize(NODE_MEMORY_MIN.0 + head_room.0);
             return Err(Failure::NodeTooSmall { memory, head_room, least }.into());
         }
-        let Reach { address, secret, .. } = self.reach;
-        let member = Member::begin(address, secret, server.path.clone(), holds, is_reserve)?;
+        let (place, secret) = (self.reach.place.clone(), self.reach.secret);
+        let member = Member::begin(place, secret, server.path.clone(), holds, is_reserve)?;
         self.session.set_own(member.node())?;
         self.member = Some(member);
         Ok(())
@@ -203,7 +214,7 @@ impl Host {
     /// The file system is not there any more.
     fn over(&mut self, ended: Ended) -> anyhow::Result<()> {
         self.end_now();
-        let address = self.reach.address;
+        let address = self.reach.place.address();
         match ended {
             Ended::Closed | Ended::NodeDied => {
                 say::note("the file system has ended, and what belonged to it here");
@@ -223,6 +234,7 @@ impl Host {
             drop(mount.end());
         }
         self.member = None;
+        self.successor.end();
     }
 }
 

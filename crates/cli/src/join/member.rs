@@ -1,7 +1,6 @@
 //! The node that this host has in the file system: offered, watched, and offered anew when it was emptied or
 //! has died. No node comes back under its old identity.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use tidefs_valkey::NodeDescription;
 
 use crate::failure::Failure;
 use crate::lend::{Ended, Loan, Offer};
-use crate::lending::{Purpose, State};
+use crate::lending::{Place, Purpose, State};
 use crate::say;
 
 /// Before a node takes the place of one that died.
@@ -20,7 +19,7 @@ const DEATHS_MOST: u32 = 3;
 const LIVED: Duration = Duration::from_secs(60);
 
 pub struct Member {
-    pub address: SocketAddr,
+    pub place: Place,
     pub secret: [u8; 32],
     pub server: PathBuf,
     /// That a node may hold.
@@ -55,7 +54,7 @@ pub enum Seen {
 impl Member {
     /// Offers a node that is wanted at once, or in reserve.
     pub fn begin(
-        address: SocketAddr,
+        place: Place,
         secret: [u8; 32],
         server: PathBuf,
         memory: ByteSize,
@@ -63,8 +62,7 @@ impl Member {
     ) -> anyhow::Result<Member> {
         let life = Life::Gone;
         let (leaves, deaths, state, why) = (false, 0, None, None);
-        let mut member =
-            Member { address, secret, server, memory, life, leaves, deaths, state, why };
+        let mut member = Member { place, secret, server, memory, life, leaves, deaths, state, why };
         member.offer(is_reserve)?;
         Ok(member)
     }
@@ -72,7 +70,7 @@ impl Member {
     fn offer(&mut self, is_reserve: bool) -> anyhow::Result<()> {
         let loan = Loan::begin(Offer {
             server: &self.server,
-            address: self.address,
+            place: self.place.clone(),
             purpose: Purpose::Join,
             secret: &self.secret,
             memory: self.memory,
@@ -150,7 +148,7 @@ impl Member {
             }
             Ended::Free(Some(why)) => {
                 loan.end();
-                Err(Failure::NotWanted { address: self.address, why }.into())
+                Err(Failure::NotWanted { address: self.place.address(), why }.into())
             }
             Ended::NodeDied => {
                 loan.end();

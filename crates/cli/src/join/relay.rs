@@ -44,6 +44,17 @@ impl Relay {
                 }
                 answer => answer,
             },
+            Request::Join { mount } => {
+                let answer = self.ask(Request::Join { mount });
+                if let Answer::Account { secret, .. } = &answer {
+                    self.reach.note_account(mount, secret.clone());
+                }
+                answer
+            }
+            Request::Left { mount } => {
+                self.reach.forget_account(mount);
+                self.ask(Request::Left { mount })
+            }
             request => self.ask(request),
         }
     }
@@ -72,7 +83,7 @@ impl Relay {
             Ok(_) => Answer::Refused("the file system answers something else".to_owned()),
             Err(error) => Answer::Refused(format!(
                 "the file system at {} cannot be asked: {error}",
-                self.reach.address
+                self.reach.place.address()
             )),
         }
     }

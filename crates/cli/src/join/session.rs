@@ -1,5 +1,5 @@
 //! The connection by which this host belongs to a file system. A thread of its own keeps it, and writes down
-//! which nodes there are; where it breaks it is made again.
+//! which nodes there are; where it breaks it is made again, with whoever has the file system by then.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,61 +8,23 @@ use std::thread::Builder;
 use anyhow::Context;
 use tidefs_valkey::{Awake, NodeDescription};
 
+use super::reach::{Answered, Reach};
 use crate::failure::Failure;
-use crate::lend::{Ended, until_answered};
+use crate::lend::{Ended, Patience};
 use crate::lending::{
-    ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Purpose, ToBorrower,
+    Channel, ChannelError, Entered, FromBorrower, FromHost, Legacy, Rank, Succession, ToBorrower,
     ToHost,
 };
+use crate::say;
 use crate::state::{ClusterRecord, Keys, Paths};
-use crate::{say, version};
 
-/// How the file system is reached, and as whom.
-#[derive(Clone)]
-pub struct Reach {
-    pub address: SocketAddr,
-    pub secret: [u8; 32],
-    /// Of this agent: a number that was never drawn before.
-    pub agent: u128,
-}
+/// Has this host take the file system over: with what never changes, and what was told last.
+pub type TakeOver = Box<
+    dyn Fn(&Legacy, &Keys, &ClusterRecord, Succession) -> anyhow::Result<SocketAddr> + Send + Sync,
+>;
 
-impl Reach {
-    /// As an agent that nobody knows yet.
-    pub fn new(address: SocketAddr, secret: [u8; 32]) -> anyhow::Result<Reach> {
-        let mut agent = [0; 16];
-        getrandom::fill(&mut agent).context("no random numbers")?;
-        Ok(Reach { address, secret, agent: u128::from_ne_bytes(agent) })
-    }
-
-    pub fn channel(&self) -> Result<Channel, ChannelError> {
-        Channel::connect(self.address, Purpose::Join, &self.secret)
-    }
-
-    /// Begins a session, or goes on with it.
-    pub fn enter(&self) -> Result<(Channel, Entered), Failure> {
-        let address = self.address;
-        let refused =
-            |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
-        let mut channel = self.channel().map_err(refused)?;
-        match self.enters(&mut channel).map_err(refused)? {
-            Ok(entered) => Ok((channel, entered)),
-            Err(why) => Err(Failure::NotLetIn { address, why }),
-        }
-    }
-
-    /// `Err` in the answer: why it is not let in.
-    fn enters(&self, channel: &mut Channel) -> Result<Result<Entered, String>, ChannelError> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (agent, version) = (self.agent, version::line().to_owned());
-        channel.say(&ToBorrower::Host(FromHost::Enter { agent, host, version }))?;
-        channel.patience(ANSWER_WAIT)?;
-        Ok(match channel.hear()? {
-            FromBorrower::Host(ToHost::Entered(entered)) => Ok(*entered),
-            FromBorrower::Refused(why) => Err(why),
-            _ => Err("it answers something else".to_owned()),
-        })
-    }
-}
+/// Where nobody listens so often, one after the other, a file system has ended that nobody takes over.
+const NOBODY_MOST: u32 = 3;
 
 /// Ends with its process.
 pub struct Session(Arc<Kept>);
@@ -71,15 +33,32 @@ struct Kept {
     reach: Reach,
     paths: Paths,
     keys: Keys,
+    rank: Rank,
+    /// None where the file system ends with whoever has it.
+    legacy: Option<Box<Legacy>>,
+    take_over: TakeOver,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The nodes as they were told last.
+    /// The nodes and hosts as they were told last.
     nodes: ClusterRecord,
+    succession: Succession,
+    /// The place in the line of whoever has the file system; none of who started it.
+    owner: Option<Rank>,
     /// The node of this host, which its programs reach by its socket.
     own: Option<NodeDescription>,
     ended: Option<Ended>,
+}
+
+/// What comes of looking for whoever has the file system.
+enum Look {
+    Entered(Box<(Channel, Entered)>),
+    /// Those before this host in the line that had it have ended, and the next one has not taken it over yet.
+    Awaited,
+    /// Somebody who may have it does not answer.
+    Silent(ChannelError),
+    Ended(Ended),
 }
 
 impl Session {
@@ -89,10 +68,12 @@ impl Session {
         paths: &Paths,
         channel: Channel,
         entered: Entered,
+        take_over: TakeOver,
     ) -> anyhow::Result<Session> {
-        let Entered { number, nodes, keys, .. } = entered;
-        let state = Mutex::new(State { nodes, own: None, ended: None });
-        let kept = Arc::new(Kept { reach, paths: paths.clone(), keys, state });
+        let Entered { number, nodes, keys, rank, succession, legacy, .. } = entered;
+        let state = State { nodes, succession, owner: None, own: None, ended: None };
+        let (paths, state) = (paths.clone(), Mutex::new(state));
+        let kept = Arc::new(Kept { reach, paths, keys, rank, legacy, take_over, state });
         kept.write()?;
         let thread = Arc::clone(&kept);
         let keeps = move || {
@@ -135,14 +116,16 @@ impl Kept {
             match error {
                 error if error.is_silence() => return Ended::OutOfTouch,
                 error if error.is_broken() => {}
+                ChannelError::Gone if self.outlives() && !self.is_over() => {}
                 _ => return Ended::Closed,
             }
             say::note("the connection broke; making it again");
             match self.again(heard) {
                 Ok((again, entered)) => {
-                    say::note("the connection is there again");
+                    let address = self.reach.place.address();
+                    say::note(format!("the connection is there again, with {address}"));
                     (channel, number) = (again, entered.number);
-                    self.learn(entered.nodes);
+                    self.learn(Some(entered.nodes), Some(entered.succession));
                 }
                 Err(ended) => return ended,
             }
@@ -155,10 +138,14 @@ impl Kept {
         loop {
             let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number }));
             match asked.and_then(|()| channel.hear()) {
-                Ok(FromBorrower::Host(ToHost::Nodes { number: told, nodes })) => {
+                Ok(FromBorrower::Host(ToHost::Nodes { number: told, nodes, succession })) => {
                     heard = Awake::now();
                     *number = told;
-                    nodes.into_iter().for_each(|nodes| self.learn(nodes));
+                    self.learn(nodes, succession);
+                }
+                Ok(FromBorrower::Host(ToHost::Over)) => {
+                    self.state().ended = Some(Ended::Closed);
+                    return (ChannelError::Gone, heard);
                 }
                 Ok(_) => return (ChannelError::Gone, heard),
                 Err(error) => return (error, heard),
@@ -166,22 +153,92 @@ impl Kept {
         }
     }
 
+    fn outlives(&self) -> bool {
+        self.legacy.is_some() && self.reach.place.outlives()
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
     /// Programs of this host find it before the next word says that they do.
-    fn learn(&self, nodes: ClusterRecord) {
-        self.state().nodes = nodes;
+    fn learn(&self, nodes: Option<ClusterRecord>, succession: Option<Succession>) {
+        let mut state = self.state();
+        succession.into_iter().for_each(|succession| state.succession = succession);
+        let Some(nodes) = nodes else { return };
+        state.nodes = nodes;
+        drop(state);
         if let Err(error) = self.write() {
             tracing::warn!("programs of this host do not learn of other nodes: {error}");
         }
     }
 
     fn again(&self, heard: Awake) -> Result<(Channel, Entered), Ended> {
-        until_answered(heard, || {
-            let mut channel = self.reach.channel()?;
-            Ok(match self.reach.enters(&mut channel)? {
-                Ok(entered) if entered.keys == self.keys => Ok((channel, entered)),
-                Ok(_) => Err(Ended::Closed),
-                Err(why) => Err(Ended::Free(Some(why))),
-            })
-        })
+        let (mut patience, mut nobody) = (Patience::from(heard), 0);
+        while !patience.is_over() {
+            match self.look() {
+                Look::Entered(entered) if entered.1.keys == self.keys => return Ok(*entered),
+                Look::Entered(_) => return Err(Ended::Closed),
+                Look::Awaited => patience.has_ended(),
+                Look::Silent(error) => {
+                    tracing::info!("the file system is not there: {error}");
+                    nobody = if error.is_nobody() { nobody + 1 } else { 0 };
+                    if nobody == NOBODY_MOST {
+                        return Err(Ended::Closed);
+                    }
+                }
+                Look::Ended(ended) => return Err(ended),
+            }
+            patience.pause();
+        }
+        Err(Ended::Broken)
+    }
+
+    /// Asks whoever had the file system, and then those who may have it after him, in their order: the first whose
+    /// process has not ended.
+    fn look(&self) -> Look {
+        let (owner, succession) = {
+            let state = self.state();
+            (state.owner, state.succession.clone())
+        };
+        let heirs = succession.between(owner, self.rank).map(|it| (Some(it.rank), it.address));
+        for (rank, address) in [(owner, self.reach.place.address())].into_iter().chain(heirs) {
+            match self.reach.enter_at(address) {
+                Ok(Answered::Entered(entered)) => {
+                    self.state().owner = rank;
+                    return Look::Entered(entered);
+                }
+                Ok(Answered::NotYet) => return Look::Awaited,
+                Ok(Answered::Over) => return Look::Ended(Ended::Closed),
+                Ok(Answered::Refused(why)) => return Look::Ended(Ended::Free(Some(why))),
+                Err(error) if error.is_nobody() && self.outlives() => {}
+                // Another program has its port.
+                Err(ChannelError::WrongSecret | ChannelError::Stranger(_)) if self.outlives() => {}
+                Err(error) => return Look::Silent(error),
+            }
+        }
+        self.take_over(succession)
+    }
+
+    /// Nobody stands before this host any more.
+    fn take_over(&self, succession: Succession) -> Look {
+        let Some(legacy) = &self.legacy else { return Look::Ended(Ended::Closed) };
+        if self.state().owner == Some(self.rank) {
+            return Look::Awaited;
+        }
+        say::note("whoever had the file system has ended; this host takes it over");
+        let nodes = self.state().nodes.clone();
+        let term = succession.term + 1;
+        match (self.take_over)(legacy, &self.keys, &nodes, succession) {
+            Ok(address) => {
+                self.reach.place.is(address, term, true);
+                self.state().owner = Some(self.rank);
+                Look::Awaited
+            }
+            Err(error) => {
+                tracing::warn!("this host cannot take the file system over: {error:#}");
+                Look::Ended(Ended::Closed)
+            }
+        }
     }
 }

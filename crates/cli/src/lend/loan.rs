@@ -14,13 +14,13 @@ use tidefs_valkey::{
 
 use super::errands::Errands;
 use super::manners::Manners;
-use super::resuming::{Again, Resuming};
+use super::resuming::{Again, Resumed, Resuming};
 use super::tenant::Resident;
 use super::{Folder, Group};
 use crate::failure::Failure;
 use crate::lending::{
-    ANSWER_WAIT, Certificate, Channel, ChannelError, FromBorrower, Purpose, State, ToBorrower,
-    digits_of,
+    ANSWER_WAIT, Certificate, Channel, ChannelError, FromBorrower, Place, Purpose, State,
+    ToBorrower, digits_of,
 };
 use crate::say;
 
@@ -48,7 +48,7 @@ pub enum Ended {
 pub struct Offer<'a> {
     pub server: &'a Path,
     /// Where the file system listens.
-    pub address: SocketAddr,
+    pub place: Place,
     pub purpose: Purpose,
     pub secret: &'a [u8; 32],
     /// That the node may hold.
@@ -86,7 +86,8 @@ pub struct Loan {
 impl Loan {
     /// Offers a node and starts it. It is not in use yet.
     pub fn begin(offer: Offer<'_>) -> anyhow::Result<Loan> {
-        let Offer { server, address, purpose, secret, memory, is_reserve, group } = offer;
+        let Offer { server, place, purpose, secret, memory, is_reserve, group } = offer;
+        let (address, term) = place.now();
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
         let mut channel = Channel::connect(address, purpose, secret).map_err(refused)?;
@@ -140,7 +141,8 @@ impl Loan {
         }
         channel.patience(LISTEN)?;
         let errands = Errands::to(node.line())?;
-        let again = Again { address, purpose, secret: *secret, id: node.description().id };
+        let described = node.description().clone();
+        let again = Again { place, purpose, secret: *secret, node: described, term };
         Ok(Loan {
             channel,
             resuming: None,
@@ -209,7 +211,7 @@ impl Loan {
                 let given_up = silent.is_some_and(|silent| silent >= ANSWER_WAIT);
                 if given_up { Err(Ended::OutOfTouch) } else { Ok(self.state) }
             }
-            Err(error) if error.is_broken() => {
+            Err(error) if error.is_broken() || self.outlives(&error) => {
                 say::note("the connection broke; making it again");
                 let resuming = Resuming::begin(self.again.clone(), self.channel.key(), self.heard);
                 self.resuming = Some(resuming.map_err(|error| broken(&error))?);
@@ -220,6 +222,11 @@ impl Loan {
                 Err(Ended::Closed)
             }
         }
+    }
+
+    /// Whoever had the file system has gone, and somebody else takes it over.
+    fn outlives(&self, error: &ChannelError) -> bool {
+        matches!(error, ChannelError::Gone) && self.again.place.outlives()
     }
 
     /// This machine lacks the memory.
@@ -238,8 +245,10 @@ impl Loan {
         }
     }
 
-    fn goes_on(&mut self, mut channel: Channel) -> io::Result<()> {
+    fn goes_on(&mut self, resumed: Resumed) -> io::Result<()> {
+        let Resumed { mut channel, term } = resumed;
         channel.patience(LISTEN)?;
+        self.again.term = term;
         (self.channel, self.resuming, self.wants_back) = (channel, None, false);
         self.asked.clear();
         say::note("the connection is there again");
@@ -265,7 +274,9 @@ impl Loan {
                 Ok(state)
             }
             FromBorrower::Refused(why) => Err(Ended::Free(Some(why))),
-            FromBorrower::Terms { .. } | FromBorrower::Host(_) => Err(Ended::Closed),
+            FromBorrower::Over | FromBorrower::Terms { .. } | FromBorrower::Host(_) => {
+                Err(Ended::Closed)
+            }
         }
     }
 

@@ -2,32 +2,39 @@
 //! meanwhile. Nothing here waits.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-use tidefs_model::NodeId;
-use tidefs_valkey::Awake;
+use tidefs_valkey::{Awake, NodeDescription};
 
 use super::Ended;
 use crate::lending::{
-    ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, Purpose, ToBorrower,
+    ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, Place, Purpose, SUCCEEDED_WITHIN,
+    ToBorrower, ToHost,
 };
 
 const PAUSE: Duration = Duration::from_millis(200);
 /// Where nobody listens so often, one after the other, the file system has ended.
 const NOBODY_MOST: u32 = 3;
 
-pub struct Resuming(Receiver<Result<Channel, Ended>>);
+pub struct Resuming(Receiver<Result<Resumed, Ended>>);
+
+/// Another connection, and how often the file system had been taken over when it was made.
+pub struct Resumed {
+    pub channel: Channel,
+    pub term: u64,
+}
 
 /// What another connection needs.
 #[derive(Clone)]
 pub struct Again {
-    pub address: SocketAddr,
+    pub place: Place,
     pub purpose: Purpose,
     pub secret: [u8; 32],
-    pub id: NodeId,
+    pub node: NodeDescription,
+    /// Of the connection that broke.
+    pub term: u64,
 }
 
 impl Resuming {
@@ -43,7 +50,7 @@ impl Resuming {
     }
 
     /// `None`: it is being tried.
-    pub fn poll(&self) -> Option<Result<Channel, Ended>> {
+    pub fn poll(&self) -> Option<Result<Resumed, Ended>> {
         match self.0.try_recv() {
             Ok(found) => Some(found),
             Err(TryRecvError::Empty) => None,
@@ -52,41 +59,77 @@ impl Resuming {
     }
 }
 
-/// Tries to connect again until the file system answers, or has ended. `silent_since`: the last word that came, or that
-/// was not answered.
-pub fn until_answered<T>(
+/// How long is tried: until the file system counts this one as lost, or, where whoever had it is known to have ended,
+/// until somebody must have taken it over.
+pub struct Patience {
     silent_since: Awake,
-    mut once: impl FnMut() -> Result<Result<T, Ended>, ChannelError>,
-) -> Result<T, Ended> {
-    let mut nobody = 0;
-    while Awake::now().since(silent_since) < ANSWER_WAIT {
-        match once() {
-            Ok(answered) => return answered,
-            Err(error) => {
-                tracing::info!("the connection is not there again: {error}");
-                nobody = if error.is_nobody() { nobody + 1 } else { 0 };
-            }
+    ended_since: Option<Awake>,
+}
+
+impl Patience {
+    /// `silent_since`: the last word that came, or that was not answered.
+    pub fn from(silent_since: Awake) -> Patience {
+        Patience { silent_since, ended_since: None }
+    }
+
+    /// Whoever had the file system has ended.
+    pub fn has_ended(&mut self) {
+        self.ended_since.get_or_insert_with(Awake::now);
+    }
+
+    pub fn is_over(&self) -> bool {
+        match self.ended_since {
+            Some(since) => Awake::now().since(since) >= SUCCEEDED_WITHIN,
+            None => Awake::now().since(self.silent_since) >= ANSWER_WAIT,
         }
-        if nobody == NOBODY_MOST {
-            return Err(Ended::Closed);
-        }
+    }
+
+    pub fn pause(&self) {
         sleep(PAUSE);
     }
-    Err(Ended::Broken)
 }
 
 impl Again {
-    fn tries(&self, key: &ChannelKey, silent_since: Awake) -> Result<Channel, Ended> {
-        until_answered(silent_since, || self.once(key))
+    /// Until the file system answers, or has ended.
+    fn tries(&self, key: &ChannelKey, silent_since: Awake) -> Result<Resumed, Ended> {
+        let (mut patience, mut nobody) = (Patience::from(silent_since), 0);
+        while !patience.is_over() {
+            match self.once(key) {
+                Ok(answered) => return answered,
+                Err(error) => {
+                    tracing::info!("the connection is not there again: {error}");
+                    nobody = if error.is_nobody() { nobody + 1 } else { 0 };
+                }
+            }
+            match self.place.outlives() {
+                true if nobody > 0 => patience.has_ended(),
+                false if nobody == NOBODY_MOST => return Err(Ended::Closed),
+                _ => {}
+            }
+            patience.pause();
+        }
+        Err(Ended::Broken)
     }
 
-    fn once(&self, key: &ChannelKey) -> Result<Result<Channel, Ended>, ChannelError> {
-        let mut channel = Channel::connect(self.address, self.purpose, &self.secret)?;
-        let proof = channel.proof(key);
-        channel.say(&ToBorrower::Resume { id: self.id.to_string(), proof })?;
+    fn once(&self, key: &ChannelKey) -> Result<Result<Resumed, Ended>, ChannelError> {
+        let (address, term) = self.place.now();
+        let mut channel = Channel::connect(address, self.purpose, &self.secret)?;
+        let id = self.node.id.to_string();
+        let word = match term == self.term {
+            true => ToBorrower::Resume { id, proof: channel.proof(key) },
+            false => ToBorrower::Bring {
+                id,
+                port: self.node.address.port(),
+                bus_port: self.node.bus_port,
+                memory_bytes: self.node.memory.0,
+            },
+        };
+        channel.say(&word)?;
         Ok(match channel.hear()? {
-            FromBorrower::Standing { .. } => Ok(channel),
+            FromBorrower::Standing { .. } => Ok(Resumed { channel, term }),
             FromBorrower::Refused(why) => Err(Ended::Free(Some(why))),
+            FromBorrower::Over => Err(Ended::Closed),
+            FromBorrower::Host(ToHost::NotYet) => return Err(ChannelError::Gone),
             FromBorrower::Terms { .. } | FromBorrower::Host(_) => Err(Ended::Broken),
         })
     }

@@ -94,6 +94,14 @@ impl ChannelKey {
     }
 }
 
+impl ChannelKey {
+    /// Of no connection.
+    pub fn unknown() -> Result<ChannelKey, getrandom::Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map(|()| ChannelKey(key))
+    }
+}
+
 #[cfg(test)]
 impl ChannelKey {
     pub fn of_nobody() -> ChannelKey {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::succession::{Legacy, Rank, Succession};
 use crate::control::{Answer, Request};
 use crate::state::{ClusterRecord, Keys};
 
@@ -19,7 +20,17 @@ pub const WATCH_MOST: Duration = Duration::from_secs(1);
 pub enum FromHost {
     /// It begins a session, or goes on with one whose connection broke. Nobody else knows the number of its
     /// agent.
-    Enter { agent: u128, host: String, version: String },
+    Enter {
+        agent: u128,
+        host: String,
+        version: String,
+        /// Where it listens, on the address from which it calls.
+        port: Option<u16>,
+        /// That it had before the file system was taken over.
+        rank: Option<Rank>,
+        /// With what its mounts were let in, by their names.
+        accounts: Vec<(u64, String)>,
+    },
     /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
     Watch { seen: u64 },
     /// Of a program of that host.
@@ -35,8 +46,13 @@ pub enum ToHost {
     Nodes {
         number: u64,
         nodes: Option<ClusterRecord>,
+        succession: Option<Succession>,
     },
     Answer(Box<Answer>),
+    /// Who is asked has not taken the file system over.
+    NotYet,
+    /// The file system ends, with all that belongs to it.
+    Over,
 }
 
 /// All that a host needs to have nodes and mounts.
@@ -48,4 +64,8 @@ pub struct Entered {
     pub keys: Keys,
     /// Of a node's memory, what is kept for metadata.
     pub head_room_bytes: u64,
+    pub rank: Rank,
+    pub succession: Succession,
+    /// None where the file system ends with whoever started it.
+    pub legacy: Option<Box<Legacy>>,
 }

@@ -2,12 +2,13 @@
 //! and the mounts that end with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidefs_valkey::Awake;
 
+use super::succession::{Heir, Rank};
 use super::words::LEASE;
 
 /// Cheap to clone; clones are one list.
@@ -23,9 +24,21 @@ struct Inner {
 
 #[derive(Default)]
 struct List {
-    /// Counts the changes of the nodes.
+    /// Counts the changes of the nodes, and of the line of heirs.
     number: u64,
+    /// That number when the nodes changed last.
+    nodes: u64,
+    /// How often the file system has been taken over.
+    term: u64,
+    /// Of this term: how many have come to the line.
+    came: u64,
+    /// Heirs of earlier terms that have not been heard in this one, and until when they may come.
+    awaited: Option<(Vec<Heir>, Awake)>,
+    /// The file system ends, and hosts are told so.
+    is_over: bool,
     hosts: BTreeMap<u128, Host>,
+    /// Of this process's host.
+    mounts: BTreeSet<u64>,
 }
 
 struct Host {
@@ -37,6 +50,20 @@ struct Host {
     /// It knows of the nodes with this number.
     knows: u64,
     mounts: BTreeSet<u64>,
+    rank: Rank,
+    /// Where it listens, if it does.
+    listens: Option<SocketAddr>,
+}
+
+/// Who enters.
+pub struct Entering {
+    /// Known to nobody else.
+    pub agent: u128,
+    pub name: String,
+    pub address: IpAddr,
+    pub port: Option<u16>,
+    /// That it had in an earlier term.
+    pub rank: Option<Rank>,
 }
 
 impl Host {
@@ -58,20 +85,64 @@ impl Hosts {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A host begins a session, or goes on with it on another connection; answers which that is.
-    pub fn enter(&self, agent: u128, name: String, address: IpAddr) -> u64 {
+    /// The file system has been taken over, and these hosts may come to this process.
+    pub fn begin_term(&self, term: u64, awaited: Vec<Heir>) {
         let mut list = self.list();
-        let host = list.hosts.entry(agent).and_modify(|host| host.line += 1);
-        let host = host.or_insert_with(|| Host {
-            name,
-            address,
-            line: 0,
-            heard: Awake::now(),
-            knows: 0,
-            mounts: BTreeSet::new(),
-        });
-        host.heard = Awake::now();
-        host.line
+        (list.term, list.awaited) = (term, Some((awaited, Awake::now() + LEASE)));
+    }
+
+    /// A host begins a session, or goes on with it on another connection; answers which that is, and its place.
+    pub fn enter(&self, entering: Entering) -> (u64, Rank) {
+        let Entering { agent, name, address, port, rank } = entering;
+        let mut list = self.list();
+        let heard = Awake::now();
+        if let Some(host) = list.hosts.get_mut(&agent) {
+            (host.line, host.heard) = (host.line + 1, heard);
+            return (host.line, host.rank);
+        }
+        let new = Rank { term: list.term, number: list.came };
+        list.came += u64::from(rank.is_none());
+        let (rank, mounts) = (rank.unwrap_or(new), BTreeSet::new());
+        let listens = port.map(|port| SocketAddr::new(address, port));
+        list.hosts
+            .insert(agent, Host { name, address, line: 0, heard, knows: 0, mounts, rank, listens });
+        list.number += 1;
+        drop(list);
+        self.0.changed.notify_all();
+        (0, rank)
+    }
+
+    pub fn term(&self) -> u64 {
+        self.list().term
+    }
+
+    /// Those that may take the file system over, first who is next.
+    pub fn heirs(&self) -> Vec<Heir> {
+        let list = self.list();
+        let there = list.hosts.values();
+        let there = there.filter_map(|it| Some(Heir { rank: it.rank, address: it.listens? }));
+        let mut heirs: Vec<Heir> = there.collect();
+        let awaited = list.awaited.iter().filter(|(_, until)| Awake::now() < *until);
+        for heir in awaited.flat_map(|(heirs, _)| heirs) {
+            if !heirs.iter().any(|it| it.rank == heir.rank) {
+                heirs.push(heir.clone());
+            }
+        }
+        heirs.sort_by_key(|heir| heir.rank);
+        heirs
+    }
+
+    /// Has all hosts end what they have of the file system, and waits until they have heard it.
+    pub fn end(&self, within: Duration) {
+        self.list().is_over = true;
+        self.0.changed.notify_all();
+        let there = |list: &mut List| list.hosts.values().any(|host| !host.is_late());
+        let waited = self.0.changed.wait_timeout_while(self.list(), within, there);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.list().is_over
     }
 
     /// A host is there, and knows of the nodes with this number.
@@ -84,13 +155,16 @@ impl Hosts {
 
     /// The nodes are others now.
     pub fn nodes_changed(&self) {
-        self.list().number += 1;
+        let mut list = self.list();
+        list.number += 1;
+        list.nodes = list.number;
+        drop(list);
         self.0.changed.notify_all();
     }
 
     /// The number of the nodes, when it is another one than `seen` or the time is over.
     pub fn number_after(&self, seen: u64, within: Duration) -> u64 {
-        let same = |list: &mut List| list.number == seen;
+        let same = |list: &mut List| list.number == seen && !list.is_over;
         let waited = self.0.changed.wait_timeout_while(self.list(), within, same);
         waited.unwrap_or_else(PoisonError::into_inner).0.number
     }
@@ -101,7 +175,7 @@ impl Hosts {
 
     /// Waits until all hosts know of the nodes that there are now, and names those that do not in time.
     pub fn all_know(&self, within: Duration) -> Vec<String> {
-        let number = self.number();
+        let number = self.list().nodes;
         let behind = |list: &List| {
             let hosts = list.hosts.values().filter(|host| host.knows < number && !host.is_late());
             hosts.map(|host| host.name.clone()).collect::<Vec<_>>()
@@ -124,6 +198,27 @@ impl Hosts {
         }
     }
 
+    /// A mount has joined. One that is no host's ends with this host, and whoever takes the file system over is told so.
+    pub fn mount_joined(&self, mount: u64) {
+        let mut list = self.list();
+        if list.hosts.values().any(|host| host.mounts.contains(&mount)) {
+            return;
+        }
+        list.mounts.insert(mount);
+        list.number += 1;
+        drop(list);
+        self.0.changed.notify_all();
+    }
+
+    pub fn mount_ended(&self, mount: u64) {
+        self.list().mounts.remove(&mount);
+    }
+
+    /// Those that end with this host.
+    pub fn own_mounts(&self) -> Vec<u64> {
+        self.list().mounts.iter().copied().collect()
+    }
+
     /// It may still go on on another connection than this one.
     pub fn may_return(&self, agent: u128, line: u64) -> bool {
         self.list().hosts.get(&agent).is_some_and(|host| host.line == line && !host.is_late())
@@ -137,6 +232,7 @@ impl Hosts {
             _ => return BTreeSet::new(),
         }
         let mounts = list.hosts.remove(&agent).map(|host| host.mounts).unwrap_or_default();
+        list.number += 1;
         drop(list);
         self.0.changed.notify_all();
         mounts
@@ -168,23 +264,28 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const LONG: Duration = Duration::from_secs(30);
 
+    fn enter(hosts: &Hosts, agent: u128, name: &str) -> (u64, Rank) {
+        let (name, address) = (name.to_owned(), HERE);
+        hosts.enter(Entering { agent, name, address, port: Some(agent as u16), rank: None })
+    }
+
     #[test]
     fn nodes_are_used_when_all_hosts_know_of_them() {
         let hosts = Hosts::default();
         assert!(hosts.all_know(NOW).is_empty(), "nobody is there");
-        hosts.enter(1, "one".to_owned(), HERE);
-        hosts.enter(2, "two".to_owned(), HERE);
+        enter(&hosts, 1, "one");
+        enter(&hosts, 2, "two");
         hosts.nodes_changed();
-        hosts.heard(2, 1);
+        hosts.heard(2, hosts.number());
         assert_eq!(hosts.all_know(NOW), ["one"]);
         thread::scope(|scope| {
             let waits = scope.spawn(|| hosts.all_know(LONG));
-            assert_eq!(hosts.number_after(0, LONG), 1);
-            hosts.heard(1, 1);
+            assert_eq!(hosts.number_after(0, LONG), hosts.number());
+            hosts.heard(1, hosts.number());
             assert!(waits.join().unwrap().is_empty());
         });
         hosts.nodes_changed();
-        hosts.heard(2, 2);
+        hosts.heard(2, hosts.number());
         thread::scope(|scope| {
             let waits = scope.spawn(|| hosts.all_know(LONG));
             hosts.leave(1, 0);
@@ -196,13 +297,59 @@ mod tests {
     fn mounts_end_with_their_host_and_not_with_a_connection_of_it() {
         let hosts = Hosts::default();
         assert!(!hosts.note_mount(1, 7), "a host that is not there");
-        assert_eq!(hosts.enter(1, "one".to_owned(), HERE), 0);
+        assert_eq!(enter(&hosts, 1, "one").0, 0);
         assert!(hosts.note_mount(1, 7) && hosts.note_mount(1, 8) && hosts.may_return(1, 0));
         hosts.forget_mount(1, 8);
-        assert_eq!(hosts.enter(1, "one".to_owned(), HERE), 1, "its connection broke");
+        assert_eq!(enter(&hosts, 1, "one").0, 1, "its connection broke");
         assert!(!hosts.may_return(1, 0) && hosts.leave(1, 0).is_empty(), "it has another one");
         assert_eq!(hosts.seen().len(), 1);
         assert_eq!(hosts.leave(1, 1), BTreeSet::from([7]));
         assert!(hosts.seen().is_empty());
+    }
+
+    #[test]
+    fn mounts_of_no_host_are_told_of_as_those_that_end_here() {
+        let hosts = Hosts::default();
+        enter(&hosts, 1, "one");
+        let before = hosts.number();
+        assert!(hosts.note_mount(1, 7));
+        hosts.mount_joined(7);
+        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![], before));
+        hosts.mount_joined(8);
+        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![8], before + 1));
+        hosts.mount_ended(8);
+        assert!(hosts.own_mounts().is_empty());
+    }
+
+    #[test]
+    fn hosts_stand_in_a_line_also_those_of_before_that_may_come() {
+        let hosts = Hosts::default();
+        let [(_, one), (_, two)] = [1, 2].map(|agent| enter(&hosts, agent, "it"));
+        assert!(one < two);
+        let ranks = |hosts: &Hosts| hosts.heirs().into_iter().map(|it| it.rank).collect::<Vec<_>>();
+        assert_eq!(ranks(&hosts), [one, two]);
+        let successor = Hosts::default();
+        successor.begin_term(1, hosts.heirs());
+        let (_, newcomer) = enter(&successor, 3, "new");
+        assert!(two < newcomer);
+        assert_eq!(ranks(&successor), [one, two, newcomer], "who has yet to come stands in it");
+        let (name, address) = ("it".to_owned(), HERE);
+        let again = Entering { agent: 2, name, address, port: Some(2), rank: Some(two) };
+        assert_eq!(successor.enter(again), (0, two));
+        assert_eq!(ranks(&successor), [one, two, newcomer]);
+    }
+
+    #[test]
+    fn hosts_are_told_of_the_end_and_waited_for() {
+        let hosts = Hosts::default();
+        enter(&hosts, 1, "one");
+        let number = hosts.number();
+        thread::scope(|scope| {
+            let ends = scope.spawn(|| hosts.end(LONG));
+            assert_eq!(hosts.number_after(number, LONG), number, "it is told at once");
+            assert!(hosts.is_over());
+            hosts.leave(1, 0);
+            ends.join().unwrap();
+        });
     }
 }

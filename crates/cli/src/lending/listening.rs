@@ -2,23 +2,70 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::Context;
 use tidefs_model::ByteSize;
 use tidefs_valkey::PeerSecrets;
 
+use super::channel::Channel;
+use super::door::Door;
+use super::host_words::ToHost;
 use super::service::Service;
 use super::sessions::Answers;
-use super::words::{Purpose, digits_of};
+use super::succession::Legacy;
+use super::words::{FromBorrower, Purpose, ToBorrower, digits_of};
 use crate::failure::Failure;
 use crate::nodes::{LocalNodes, Supervision};
 use crate::state::Paths;
 
 pub struct Listening(TcpListener);
+
+/// Where a host listens that may take the file system over; who calls before is told that it has not.
+pub struct Awaiting {
+    address: SocketAddr,
+    service: Arc<OnceLock<Arc<Service>>>,
+    secrets: PeerSecrets,
+}
+
+impl Awaiting {
+    /// Until this process ends: others know by that whether it has.
+    pub fn begin(at: IpAddr, secret: &[u8; 32]) -> io::Result<Awaiting> {
+        let listener = TcpListener::bind((at, 0))?;
+        let address = listener.local_addr()?;
+        let secrets = PeerSecrets::new(&[(Purpose::Join.name(), *secret)]);
+        let service = Arc::<OnceLock<Arc<Service>>>::default();
+        let there = Arc::clone(&service);
+        let door = Door::new(secrets.clone(), move |channel| match there.get() {
+            Some(service) => service.loan(channel),
+            None => turn_away(channel),
+        });
+        door.keep(listener)?;
+        Ok(Awaiting { address, service, secrets })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// It has the file system from now on.
+    pub fn serve(&self, nodes: &LocalNodes, manager: &Arc<Supervision>, terms: Terms) -> Answers {
+        let (service, answers) = terms.service(nodes, manager, self.secrets.clone());
+        let _ = self.service.set(Arc::new(service));
+        answers
+    }
+}
+
+fn turn_away(mut channel: Channel) {
+    let told =
+        channel.hear::<ToBorrower>().and_then(|_| channel.say(&FromBorrower::Host(ToHost::NotYet)));
+    if let Err(error) = told {
+        tracing::debug!("who asked whether this host has the file system has gone: {error}");
+    }
+}
 
 /// On which others join.
 pub struct Terms {
@@ -28,6 +75,8 @@ pub struct Terms {
     pub head_room: ByteSize,
     /// Lenders may, and not only hosts.
     pub lenders: bool,
+    /// For hosts that may take the file system over; none where it ends with this process.
+    pub legacy: Option<Box<Legacy>>,
 }
 
 impl Listening {
@@ -45,24 +94,45 @@ impl Listening {
         terms: Terms,
         paths: &Paths,
     ) -> anyhow::Result<Answers> {
-        let Terms { nodes_max, head_room, lenders } = terms;
         let join = draw(&paths.join_secret()).context("cannot write the secret for hosts")?;
         let mut secrets = vec![(Purpose::Join.name(), join)];
-        if lenders {
+        if terms.lenders {
             let lend = draw(&paths.lend_secret()).context("cannot write the secret for lenders")?;
             secrets.push((Purpose::Lend.name(), lend));
         }
         // The port that was chosen, where none was asked for.
         let address = self.0.local_addr().context("no address for lenders")?;
         fs::write(paths.lend_address(), address.to_string()).context("cannot write the address")?;
+        let (service, answers) = terms.service(nodes, manager, PeerSecrets::new(&secrets));
+        service.serve(self.0);
+        Ok(answers)
+    }
+}
+
+impl Terms {
+    fn service(
+        self,
+        nodes: &LocalNodes,
+        manager: &Arc<Supervision>,
+        secrets: PeerSecrets,
+    ) -> (Service, Answers) {
+        let Terms { nodes_max, head_room, legacy, .. } = self;
         let (nodes, manager) = (nodes.clone(), Arc::clone(manager));
         let (offers, growing) = (nodes.offers().clone(), Mutex::default());
-        let secrets = PeerSecrets::new(&secrets);
         let answers = Answers::default();
         let told = answers.clone();
-        Service { nodes, manager, offers, secrets, nodes_max, head_room, answers, growing }
-            .serve(self.0);
-        Ok(told)
+        let service = Service {
+            nodes,
+            manager,
+            offers,
+            secrets,
+            nodes_max,
+            head_room,
+            answers,
+            growing,
+            legacy,
+        };
+        (service, told)
     }
 }
 

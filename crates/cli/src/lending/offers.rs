@@ -55,6 +55,20 @@ impl Offers {
         is_new
     }
 
+    /// A node that is in use, and whose host may come with it: the file system was taken over.
+    pub fn expect(&self, node: NodeDescription, key: ChannelKey) {
+        let id = node.id;
+        self.add(node, key, false);
+        if let Some(offer) = self.all().get_mut(&id) {
+            offer.state = State::InUse;
+        }
+    }
+
+    /// Its host has come with one that was expected; answers which of its connections that is. `None`: it was not.
+    pub fn bring(&self, id: NodeId, key: ChannelKey) -> Option<u64> {
+        self.resume(id, key, |_| true)
+    }
+
     /// One of this class that waits, in use from now on.
     pub fn take(&self, class: NodeClass) -> Option<NodeDescription> {
         let mut all = self.all();
@@ -296,6 +310,17 @@ mod tests {
         offers.keep_in_reserve(own(4).id, "there are enough".to_owned());
         let why = Some("there are enough".to_owned());
         assert_eq!((offers.wanted(), offers.heard(own(4).id)), (0, Some((State::Waiting, why))));
+    }
+
+    #[test]
+    fn one_that_is_expected_comes_with_its_host_and_no_other_does() {
+        let (offers, id) = (Offers::default(), node(1).id);
+        assert_eq!(offers.bring(id, key()), None);
+        offers.expect(node(1), key());
+        assert!(!offers.has_ended(id), "its host may come");
+        assert_eq!(offers.take(NodeClass::Victim), None, "it is in use");
+        assert_eq!(offers.bring(id, key()), Some(1));
+        assert_eq!(offers.heard(id), Some((State::InUse, None)));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use super::channel::{Channel, ChannelError, ChannelKey};
 use super::door::Door;
 use super::offers::Offers;
 use super::sessions::{Answers, Session};
-use super::words::{Certificate, FromBorrower, LEASE, State, ToBorrower, secret_of};
+use super::succession::Legacy;
+use super::words::{Certificate, FromBorrower, LEASE, Purpose, State, ToBorrower, secret_of};
 use crate::nodes::{LocalNodes, Supervision};
 
 /// Between two looks at whether a lender is there again whose connection broke.
@@ -40,6 +41,8 @@ pub struct Service {
     /// Of a node's memory, what is kept for metadata.
     pub head_room: ByteSize,
     pub answers: Answers,
+    /// For hosts that may take the file system over; none where it ends with this process.
+    pub legacy: Option<Box<Legacy>>,
     /// Held while nodes are counted and added.
     pub growing: Mutex<()>,
 }
@@ -51,6 +54,21 @@ struct Joining {
     memory_bytes: u64,
     class: NodeClass,
     is_reserve: bool,
+}
+
+impl Joining {
+    fn described(&self, id: NodeId) -> NodeDescription {
+        NodeDescription {
+            id,
+            class: self.class,
+            address: self.address,
+            bus_port: self.bus_port,
+            socket: PathBuf::new(),
+            directory: PathBuf::new(),
+            memory: ByteSize(self.memory_bytes),
+            process: ProcessId { pid: 0, started_ticks: 0 },
+        }
+    }
 }
 
 impl Service {
@@ -65,7 +83,7 @@ impl Service {
     }
 
     /// One lender, from its first word to its last.
-    fn loan(self: &Arc<Self>, channel: Channel) {
+    pub(crate) fn loan(self: &Arc<Self>, channel: Channel) {
         let (mut lent, mut session) = (None, None);
         let ended = channel
             .addresses()
@@ -120,6 +138,24 @@ impl Service {
                         Err(why) => FromBorrower::Refused(why),
                     }
                 }
+                (ToBorrower::Bring { .. }, Some(_)) => {
+                    refused("this connection has a node already")
+                }
+                (ToBorrower::Bring { .. }, None) if channel.purpose() != Purpose::Join => {
+                    refused("the secret of lenders brings no node")
+                }
+                (ToBorrower::Bring { id, port, bus_port, memory_bytes }, None) => {
+                    let address = SocketAddr::new(peer, port);
+                    let (class, is_reserve) = (NodeClass::Own, true);
+                    let node = Joining { address, bus_port, memory_bytes, class, is_reserve };
+                    match self.bring(&id, node, channel.key()) {
+                        Ok(brought) => {
+                            *lent = Some(brought);
+                            self.beat(brought.id, false)
+                        }
+                        Err(why) => FromBorrower::Refused(why),
+                    }
+                }
                 (ToBorrower::Resume { .. }, Some(_)) => {
                     refused("this connection has a node already")
                 }
@@ -163,23 +199,13 @@ impl Service {
 
     /// Nobody's word is taken for who it is: the node itself is asked.
     fn join(self: &Arc<Self>, id: &str, it: Joining, key: ChannelKey) -> Result<NodeId, String> {
-        let Joining { address, bus_port, memory_bytes, class, is_reserve } = it;
+        let (address, class, is_reserve) = (it.address, it.class, it.is_reserve);
         let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
         if self.nodes.addresses().contains(&address) {
             return Err(format!("{id} at {address} claims the address of another node"));
         }
         self.is_that_node(id, address, &key)?;
-        let node = NodeDescription {
-            id,
-            class,
-            address,
-            bus_port,
-            socket: PathBuf::new(),
-            directory: PathBuf::new(),
-            memory: ByteSize(memory_bytes),
-            process: ProcessId { pid: 0, started_ticks: 0 },
-        };
-        if !self.offers.add(node, key, is_reserve) {
+        if !self.offers.add(it.described(id), key, is_reserve) {
             return Err(format!("{id} claims the identity of another node"));
         }
         match class {
@@ -188,6 +214,25 @@ impl Service {
             NodeClass::Own => self.aside(id, Service::grow),
         }
         Ok(id)
+    }
+
+    /// A host comes with its node after the file system was taken over. It is the node that it was, or waits.
+    fn bring(&self, id: &str, it: Joining, key: ChannelKey) -> Result<Lent, String> {
+        let id: NodeId = id.parse().map_err(|error| format!("{error}"))?;
+        let endpoint = Endpoint::Tcp { address: it.address, id };
+        let admin = self.nodes.pass(self.nodes.secrets().admin.clone());
+        let found = identity_at(&endpoint, admin).map_err(|fault| fault.to_string())?;
+        if found != id {
+            return Err(format!("what answers at {} is {found}, which is not {id}", it.address));
+        }
+        self.nodes.claim(id);
+        if let Some(line) = self.offers.bring(id, key.clone()) {
+            return Ok(Lent { id, line });
+        }
+        match self.offers.add(it.described(id), key, true) {
+            true => Ok(Lent { id, line: 0 }),
+            false => Err(format!("{id} has been given up meanwhile")),
+        }
     }
 
     /// The cluster's secret is shown to nobody who has not proved to be this loan's node.
@@ -216,6 +261,9 @@ impl Service {
     }
 
     fn beat(self: &Arc<Self>, id: NodeId, wants_back: bool) -> FromBorrower {
+        if self.nodes.hosts().is_over() {
+            return FromBorrower::Over;
+        }
         if wants_back && self.offers.want_back(id) {
             self.aside(id, Service::give_back);
         }

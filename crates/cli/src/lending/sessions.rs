@@ -6,10 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use super::channel::{Channel, ChannelError};
 use super::host_words::{Entered, FromHost, ToHost, WATCH_MOST};
+use super::hosts::Entering;
 use super::service::Service;
+use super::succession::Succession;
 use super::words::{FromBorrower, LEASE, Purpose};
 use crate::control::{Answer, Request};
 use crate::version;
+use tidefs_model::MountId;
 
 /// A host, and which of its connections this is.
 #[derive(Clone, Copy, Debug)]
@@ -52,23 +55,29 @@ impl Service {
         }
         Ok(match (word, *session) {
             (FromHost::Enter { .. }, Some(_)) => refused("this connection has a session already"),
-            (FromHost::Enter { agent, host, version }, None) => match self.entered(&version) {
-                Ok(entered) => {
-                    tracing::info!(%host, %peer, "a host is there");
-                    let line = self.nodes.hosts().enter(agent, host, peer);
-                    *session = Some(Session { agent, line });
-                    channel.patience(LEASE)?;
-                    FromBorrower::Host(ToHost::Entered(Box::new(entered)))
+            (FromHost::Enter { agent, host, version, port, rank, accounts }, None) => {
+                let entering = Entering { agent, name: host, address: peer, port, rank };
+                match self.entered(entering, &version, accounts) {
+                    Ok((line, entered)) => {
+                        *session = Some(Session { agent, line });
+                        channel.patience(LEASE)?;
+                        FromBorrower::Host(ToHost::Entered(Box::new(entered)))
+                    }
+                    Err(why) => FromBorrower::Refused(why),
                 }
-                Err(why) => FromBorrower::Refused(why),
-            },
+            }
             (FromHost::Watch { .. }, None) => refused("this connection has no session"),
             (FromHost::Watch { seen }, Some(Session { agent, .. })) => {
                 let hosts = self.nodes.hosts();
                 hosts.heard(agent, seen);
                 let number = hosts.number_after(seen, WATCH_MOST);
-                let nodes = (number != seen).then(|| self.nodes.record_for_hosts());
-                FromBorrower::Host(ToHost::Nodes { number, nodes })
+                if hosts.is_over() {
+                    return Ok(FromBorrower::Host(ToHost::Over));
+                }
+                let is_new = number != seen;
+                let nodes = is_new.then(|| self.nodes.record_for_hosts());
+                let succession = is_new.then(|| self.succession());
+                FromBorrower::Host(ToHost::Nodes { number, nodes, succession })
             }
             (FromHost::Ask { agent, request }, _) => {
                 FromBorrower::Host(ToHost::Answer(Box::new(self.asked(agent, *request))))
@@ -76,24 +85,51 @@ impl Service {
         })
     }
 
-    fn entered(&self, version: &str) -> Result<Entered, String> {
+    /// What changes of what an heir needs.
+    fn succession(&self) -> Succession {
+        let hosts = self.nodes.hosts();
+        let (term, heirs, mounts) = (hosts.term(), hosts.heirs(), hosts.own_mounts());
+        Succession { term, heirs, mounts, ..self.nodes.succession() }
+    }
+
+    fn entered(
+        &self,
+        entering: Entering,
+        version: &str,
+        accounts: Vec<(u64, String)>,
+    ) -> Result<(u64, Entered), String> {
         let here = version::line();
         if version != here {
             return Err(format!(
                 "tidefs {here} runs here and {version} there; have the same version on all hosts"
             ));
         }
-        // A change between the two is told once more than need be.
-        let number = self.nodes.hosts().number();
-        let nodes = self.nodes.record_for_hosts();
         let keys = self.nodes.keys().map_err(|error| error.to_string())?;
-        Ok(Entered { number, nodes, keys, head_room_bytes: self.head_room.0 })
+        tracing::info!(host = entering.name, peer = %entering.address, "a host is there");
+        let (hosts, agent) = (self.nodes.hosts(), entering.agent);
+        let (line, rank) = hosts.enter(entering);
+        // Newcomers among the nodes are to let them in as well.
+        for (mount, secret) in accounts {
+            hosts.note_mount(agent, mount);
+            self.nodes.know(MountId(mount), &secret);
+        }
+        // A change between the two is told once more than need be.
+        let number = hosts.number();
+        let nodes = self.nodes.record_for_hosts();
+        let (succession, legacy) = (self.succession(), self.legacy.clone());
+        let head_room_bytes = self.head_room.0;
+        Ok((line, Entered { number, nodes, keys, head_room_bytes, rank, succession, legacy }))
     }
 
     /// Mounts end with their host, so it is noted whose they are before they are let in.
     fn asked(&self, agent: u128, request: Request) -> Answer {
         let hosts = self.nodes.hosts();
         match request {
+            // All accounts end with the nodes, which may have gone already.
+            Request::Left { .. } if hosts.is_over() => Answer::Done,
+            Request::Join { .. } if hosts.is_over() => {
+                Answer::Refused("the file system ends".to_owned())
+            }
             Request::Join { mount } if !hosts.note_mount(agent, mount) => {
                 Answer::Refused("this host does not belong to the file system any more".to_owned())
             }
@@ -108,10 +144,11 @@ impl Service {
                 hosts.forget_mount(agent, mount);
                 self.answers.of(request)
             }
-            Request::Mount { .. } | Request::Unmount(_) | Request::Stop => Answer::Refused(
+            Request::Mount { .. } | Request::Unmount(_) => Answer::Refused(
                 "this is done on the host where the file system was started".to_owned(),
             ),
-            Request::Status
+            Request::Stop
+            | Request::Status
             | Request::Check { .. }
             | Request::Full { .. }
             | Request::Scale(_)
@@ -127,6 +164,10 @@ impl Service {
             std::thread::sleep(super::service::RESUME_LOOK);
         }
         let mounts = hosts.leave(agent, line);
+        if hosts.is_over() {
+            // They end by themselves; one that was shut out would ask to be let in again.
+            return;
+        }
         for mount in mounts {
             tracing::warn!(mount, "a mount ends with its host");
             self.answers.of(Request::Left { mount });

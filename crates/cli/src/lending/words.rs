@@ -18,6 +18,9 @@ pub const LEASE: Duration = Duration::from_secs(20);
 /// For an answer to a beat.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(12);
 
+/// For somebody to take the file system over when whoever had it has ended; after that hosts end what they have of it.
+pub const SUCCEEDED_WITHIN: Duration = Duration::from_secs(60);
+
 /// What a secret lets in to, and so what is expected of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -77,6 +80,8 @@ pub enum ToBorrower {
     /// The connection of a loan broke, and this one goes on with it; only who had that one's key can
     /// prove it.
     Resume { id: String, proof: String },
+    /// A node of a host that joined comes to whoever has taken the file system over.
+    Bring { id: String, port: u16, bus_port: u16, memory_bytes: u64 },
     /// The lender is there, and wants its node back or not.
     Beat { wants_back: bool },
     /// Beside nodes.
@@ -100,6 +105,8 @@ pub enum FromBorrower {
         why: Option<String>,
     },
     Refused(String),
+    /// The file system ends, with all that belongs to it.
+    Over,
     Host(ToHost),
 }
 

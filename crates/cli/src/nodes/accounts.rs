@@ -65,6 +65,17 @@ impl LocalNodes {
         Ok(account)
     }
 
+    /// All nodes let this mount in already: an earlier owner of theirs had it so.
+    pub fn know(&self, mount: MountId, secret: &str) {
+        let account = Account::mount(name_of(mount), self.pass(Secret::from_text(secret)));
+        self.accounts().state().let_in.insert(mount, account);
+    }
+
+    /// Mounts that are let in.
+    pub fn known(&self) -> Vec<MountId> {
+        self.accounts().state().let_in.keys().copied().collect()
+    }
+
     /// Has all nodes end a mount's account. `false`: one that runs has not done so, and may still carry
     /// out what the mount had begun; to be asked again.
     pub fn shut_out(&self, mount: MountId) -> bool {

@@ -22,7 +22,7 @@ use tidefs_valkey::{
 
 use super::accounts::Accounts;
 use crate::failure;
-use crate::lending::{Hosts, Offers};
+use crate::lending::{ChannelKey, Hosts, Offers, Succession};
 use crate::state::{ClusterRecord, Keys, Paths, room};
 
 /// Cheap to clone.
@@ -115,6 +115,49 @@ impl LocalNodes {
             roster: Mutex::new(roster),
             started: Condvar::new(),
         }))
+    }
+
+    /// Nodes of other hosts, whose earlier owner has ended. They are in use, and their hosts may come with them;
+    /// those that ended with that owner are dead.
+    pub fn adopt(
+        spec: ClusterSpec,
+        paths: Paths,
+        described: ClusterDescription,
+        succession: Succession,
+    ) -> Result<LocalNodes, Failure> {
+        let number_of = |id: &str| succession.numbers.iter().find(|(_, other)| *other == id);
+        let nodes = LocalNodes::new(spec, paths, ClusterDescription { nodes: Vec::new() });
+        let mut roster = nodes.roster();
+        roster.given = succession.given;
+        for node in described.nodes {
+            let id = node.id.to_string();
+            if !succession.own.contains(&id) {
+                nodes.offers().expect(node.clone(), ChannelKey::unknown().map_err(Failure::new)?);
+            }
+            roster.identities.insert(node.id);
+            match number_of(&id) {
+                Some((number, _)) => roster.nodes.push((*number, node)),
+                None => roster.add(node),
+            }
+        }
+        drop(roster);
+        let Succession { term, heirs, .. } = succession;
+        nodes.hosts().begin_term(term + 1, heirs);
+        Ok(nodes)
+    }
+
+    /// What an heir has to know of the nodes beside where they are.
+    pub fn succession(&self) -> Succession {
+        let roster = self.roster();
+        let number = |(number, node): &(usize, NodeDescription)| (*number, node.id.to_string());
+        let here = roster.nodes.iter().map(|(_, node)| node).chain(&roster.ending);
+        let own = here.filter(|node| !node.is_elsewhere()).map(|node| node.id.to_string());
+        Succession {
+            given: roster.given,
+            numbers: roster.nodes.iter().map(number).collect(),
+            own: own.collect(),
+            ..Succession::default()
+        }
     }
 
     /// Those that clients may log in to.

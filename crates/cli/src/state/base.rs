@@ -25,6 +25,14 @@ const ELSEWHERE: &str = "elsewhere";
 /// Before the number of the process that is making an instance, in its directory's name until then.
 const BEGUN: &str = "new-";
 
+/// Makes a directory that its user alone can enter.
+///
+/// # Errors
+/// When it is there, or cannot be made.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(directory)
+}
+
 /// How often what another process undid meanwhile is done again.
 const TRIES_MAX: usize = 10;
 

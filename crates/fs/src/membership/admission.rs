@@ -50,6 +50,13 @@ impl<S: Store> Admitted<S> {
         self.write()
     }
 
+    /// In place of an owner that has ended: those that he has let in, as the list says, and those that are known.
+    pub fn succeed(&mut self, known: impl IntoIterator<Item = MountId>) -> Result<(), Error> {
+        self.mounts.extend(admitted(&*self.store)?);
+        self.mounts.extend(known);
+        Ok(())
+    }
+
     /// Those that are on the list and were not seen to move for [`SILENCE_MAX`](super::SILENCE_MAX), while
     /// somebody else is there that may want what they have. To be called each second.
     pub fn silent(&mut self, now: Time) -> Result<Vec<MountId>, Error> {

@@ -1,0 +1,75 @@
+//! Where a file system is reached that others have: another place once one of its hosts has taken it over.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Cheap to clone; clones are one place.
+#[derive(Clone)]
+pub struct Place(Arc<Mutex<Known>>);
+
+struct Known {
+    address: SocketAddr,
+    term: u64,
+    /// Somebody takes the file system over when whoever has it ends.
+    outlives: bool,
+    /// This host ends with whoever has it all the same.
+    is_bound: bool,
+}
+
+impl Place {
+    pub fn at(address: SocketAddr) -> Place {
+        let known = Known { address, term: 0, outlives: false, is_bound: false };
+        Place(Arc::new(Mutex::new(known)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.known().address
+    }
+
+    /// And how often the file system had been taken over when it was reached there.
+    pub fn now(&self) -> (SocketAddr, u64) {
+        let known = self.known();
+        (known.address, known.term)
+    }
+
+    /// This host goes on with whoever takes the file system over.
+    pub fn outlives(&self) -> bool {
+        let known = self.known();
+        known.outlives && !known.is_bound
+    }
+
+    pub fn is(&self, address: SocketAddr, term: u64, outlives: bool) {
+        let mut known = self.known();
+        (known.address, known.term, known.outlives) = (address, term, outlives);
+    }
+
+    /// A start that is cut short leaves nothing: until all that it starts is there, this host ends with it.
+    pub fn bind(&self) {
+        self.known().is_bound = true;
+    }
+
+    pub fn unbind(&self) {
+        self.known().is_bound = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_bound_ends_with_whoever_has_the_file_system_though_others_go_on() {
+        let at = "127.0.0.1:1".parse().unwrap();
+        let place = Place::at(at);
+        assert!(!place.outlives(), "nobody has said that it does");
+        place.bind();
+        place.is(at, 1, true);
+        assert!(!place.outlives());
+        place.unbind();
+        assert!(place.outlives());
+    }
+}

@@ -1,0 +1,68 @@
+//! The store of a file system whose owner has ended, for the host that takes it over: its nodes are others', and come
+//! with their hosts.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tidefs_model::{ByteSize, MountId};
+use tidefs_store::Patient;
+use tidefs_valkey::{Authority, ClusterSpec, Host, Lifetime, Network, Options, Secrets, Valkey};
+
+use super::{AnyStore, Storage, choose_server};
+use crate::admission::{Door, Doorkeeper};
+use crate::lending::{Awaiting, Legacy, Succession, Terms, secret_of};
+use crate::nodes::{LocalNodes, Managed};
+use crate::state::{ClusterRecord, Paths, StripeKey as SealKey, make_private};
+
+impl Storage {
+    /// `paths` has the keys and the record of the nodes.
+    pub fn adopt(
+        legacy: &Legacy,
+        paths: &Paths,
+        succession: Succession,
+        awaiting: &Awaiting,
+    ) -> anyhow::Result<Storage> {
+        let Legacy { size, seeds: [secrets, authority], start } = legacy;
+        let range = size.nodes.context("a file system without nodes is nobody else's")?;
+        make_private(&paths.nodes()).context("no place for nodes")?;
+        let (described, data) = ClusterRecord::read(paths)?;
+        let spec = ClusterSpec {
+            server: choose_server(None)?.path,
+            directory: paths.nodes(),
+            hosts: vec![Host::here(awaiting.address().ip())],
+            nodes: 0,
+            node_memory: size.node_capacity(),
+            head_room: ByteSize(size.head_room_bytes),
+            secrets: Secrets::from_seed(&secret_of(secrets)?),
+            network: match size.trusts_network {
+                false => Network::Guarded(Authority::from_seed(&secret_of(authority)?)),
+                true => Network::Trusted,
+            },
+            seed: [0; 32],
+            lifetime: Lifetime::Starter,
+        };
+        let ended: Vec<MountId> = succession.mounts.iter().copied().map(MountId).collect();
+        let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession)
+            .map_err(|failure| anyhow::anyhow!(failure.what))?;
+        let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
+        let managed = Managed::start(&nodes, paths, size, *start)?;
+        let head_room = ByteSize(size.head_room_bytes);
+        let legacy = Some(Box::new(legacy.clone()));
+        let terms = Terms { nodes_max: range.max, head_room, lenders: false, legacy };
+        let answers = Some(awaiting.serve(&nodes, managed.supervision(), terms));
+        let (follows, paths_of) = (Arc::clone(&store), paths.clone());
+        let keeper = Doorkeeper::succeed(nodes.clone(), follows, paths_of, ended)?;
+        let door = Some(Door::Here(keeper));
+        let room = managed.room(&store);
+        Ok(Storage {
+            store: AnyStore::Valkey(Arc::new(Patient::new(store, room))),
+            nodes: Some(nodes),
+            managed: Some(managed),
+            direct: false,
+            key: SealKey::read(paths)?,
+            door,
+            answers,
+            paths: paths.clone(),
+        })
+    }
+}
