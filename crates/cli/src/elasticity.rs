@@ -16,6 +16,8 @@ pub const NODES_MAX: u16 = 64;
 const FILL_BELOW_GROWTH: u8 = 10;
 /// How often nodes are observed unless something else is asked for.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same where nodes are asked for ahead: a small node is full within a second.
+const INTERVAL_AHEAD: Duration = Duration::from_millis(200);
 /// What a range of nodes does unless something else is asked for.
 const POLICY_OF_A_RANGE: &str = "nso+asi";
 
@@ -113,6 +115,12 @@ pub struct Elasticity {
     #[arg(long, value_name = "PERCENT")]
     pub scale_out_by: Option<u16>,
 
+    /// Grow before that, where at the present rate it would be reached before nodes have come: as long as
+    /// the last growth took, and two seconds before the first one
+    #[arg(long)]
+    #[serde(default)]
+    pub scale_out_ahead: bool,
+
     /// Shrink when less of all memory than this is in use [default: 75 for csi, 50 for asi]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub scale_in_at: Option<u8>,
@@ -131,7 +139,8 @@ pub struct Elasticity {
     pub quiet_period: Option<Duration>,
 
     /// How often the nodes are looked at, in seconds, from 0.1 to 60; nothing is decided in between but
-    /// what is asked for and what full nodes need [default: 1, or half of a shorter --quiet-period]
+    /// what is asked for and what full nodes need [default: 1, or 0.2 with
+    /// --scale-out-ahead, or half of a shorter --quiet-period]
     #[arg(long, value_name = "SECONDS", value_parser = observe_every)]
     pub observe_every: Option<Duration>,
 
@@ -196,7 +205,8 @@ impl Elasticity {
     /// Between two observations of the nodes. Usage that is low must be seen low more than once.
     pub fn interval(&self, settings: &Settings) -> Duration {
         let quiet = settings.policy.scale_in.map_or(INTERVAL, |scale_in| scale_in.quiet / 2);
-        self.observe_every.unwrap_or(quiet.clamp(*OBSERVE_EVERY.start(), INTERVAL))
+        let most = if self.scale_out_ahead { INTERVAL_AHEAD } else { INTERVAL };
+        self.observe_every.unwrap_or(quiet.clamp(*OBSERVE_EVERY.start(), most))
     }
 
     pub fn policy_name(&self, nodes: NodeRange) -> &str {
@@ -211,6 +221,7 @@ impl Elasticity {
         if let Some(scale_out) = &mut policy.scale_out {
             scale_out.threshold_percent = self.scale_out_at.unwrap_or(scale_out.threshold_percent);
             scale_out.step_percent = self.scale_out_by.unwrap_or(scale_out.step_percent);
+            scale_out.ahead = self.scale_out_ahead;
         }
         let grow_above = policy.scale_out.map_or(100, |scale_out| scale_out.threshold_percent);
         if let Some(scale_in) = &mut policy.scale_in {
@@ -239,7 +250,8 @@ pub fn policy_in_words(policy: &Policy) -> String {
     };
     let grows = policy.scale_out.map(|it| {
         let (above, step) = (it.threshold_percent, it.step_percent);
-        format!("grows above {above} % by {step} % of {}", of(it.basis))
+        let ahead = if it.ahead { ", ahead of what is written" } else { "" };
+        format!("grows above {above} %{ahead} by {step} % of {}", of(it.basis))
     });
     let shrinks = policy.scale_in.map(|it| {
         let (below, step, fill) = (it.threshold_percent, it.step_percent, it.ceiling_percent);
@@ -394,6 +406,7 @@ mod tests {
             workflow: None,
             scale_out_at: Some(90),
             scale_out_by: Some(30),
+            scale_out_ahead: true,
             scale_in_at: Some(60),
             scale_in_fill: Some(70),
             scale_in_by: Some(10),
@@ -415,6 +428,7 @@ mod tests {
         let policy = settings.policy;
         let scale_out = policy.scale_out.unwrap();
         assert_eq!((scale_out.threshold_percent, scale_out.step_percent), (90, 30));
+        assert!(scale_out.ahead);
         let scale_in = policy.scale_in.unwrap();
         assert_eq!(scale_in.ceiling_percent, 70);
         assert_eq!((scale_in.threshold_percent, scale_in.step_percent), (60, 10));
@@ -429,6 +443,8 @@ mod tests {
         let policy = rarely.settings(nodes, ByteSize::mib(256)).unwrap().policy;
         assert_eq!(policy.scale_in.unwrap().ceiling_percent, 1);
         assert_eq!(asked.interval(&settings), Duration::from_secs(2));
+        let ahead = Elasticity { scale_out_ahead: true, ..Elasticity::default() };
+        assert_eq!(ahead.interval(&settings), INTERVAL_AHEAD);
         assert!(rate("0").unwrap_err().contains("leave it out"));
         assert_eq!(rate("1KiB"), Ok(1024));
         let small = asked.settings(nodes, ByteSize::mib(8)).unwrap_err();

@@ -44,6 +44,7 @@ fn of_growing(wishes: &Elasticity) -> Option<&'static str> {
     let given = [
         ("--scale-out-at", wishes.scale_out_at.is_some()),
         ("--scale-out-by", wishes.scale_out_by.is_some()),
+        ("--scale-out-ahead", wishes.scale_out_ahead),
     ];
     given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
 }
@@ -239,6 +240,12 @@ mod tests {
                 "--policy asi",
                 "asi+nso",
             ),
+            (
+                "--nodes 1..4 --policy asi --scale-out-ahead",
+                "--scale-out-ahead",
+                "--policy asi",
+                "asi+nso",
+            ),
             ("--nodes 1 --move-rate 1MiB", "--move-rate", "--nodes 1", "--nodes 2"),
             ("--nodes 1 --placement bandwidth", "--placement", "--nodes 1", "--nodes 2"),
             ("--nodes 1..4 --quiet-period 3 --observe-every 5", "--quiet-period 3", "5", "longer"),
@@ -267,6 +274,7 @@ mod tests {
             "--nodes 4 --move-rate 1MiB --placement bandwidth --bandwidth-window 9 --bandwidth-drop 9",
             "--nodes 1..4 --scale-in-at 30 --scale-in-by 9 --scale-in-fill 70 --quiet-period 3",
             "--nodes 1..4 --scale-out-at 90 --scale-out-by 50",
+            "--nodes 1..4 --scale-out-ahead",
             "--nodes 1..4 --policy forecast --workflow w.json --scale-out-at 90 --quiet-period 3",
             "--nodes 1..4 --policy static --move-rate 1MiB",
             "--nodes 1..4 --policy cso --scale-out-at 90 --observe-every 0.5",

@@ -19,7 +19,7 @@ pub use self::asking::Growth;
 use self::held_back::{Aim, HeldBack};
 use self::lenders::LENDERS_MOST;
 use crate::bandwidth::Bandwidths;
-use crate::decide::{Quiet, REBALANCE_PAUSE, Silence, Uneven};
+use crate::decide::{Quiet, REBALANCE_PAUSE, Uneven};
 use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
 use crate::forecast::Forecaster;
@@ -30,6 +30,8 @@ use crate::record::{Kind, Record};
 use crate::request::{Refused, Request, grant};
 use crate::settings::{Settings, SettingsError};
 use crate::shares_held::SharesHeld;
+use crate::silence::Silence;
+use crate::slope::Slope;
 
 /// More requests by hand than this do not wait.
 const REQUESTS_MOST: usize = 16;
@@ -81,6 +83,7 @@ pub struct Controller {
     changed_at: Option<Time>,
     quiet: Quiet,
     silence: Silence,
+    slope: Slope,
     uneven: Uneven,
     shares: SharesHeld,
     bandwidths: Bandwidths,
@@ -116,6 +119,7 @@ impl Controller {
             changed_at: None,
             quiet: Quiet::default(),
             silence: Silence::default(),
+            slope: Slope::default(),
             uneven: Uneven::default(),
             shares: SharesHeld::default(),
             bandwidths: Bandwidths::default(),
@@ -222,6 +226,7 @@ impl Controller {
     fn observe(&mut self, at: Time, observed: Observation) {
         self.quiet.observe(at, &observed, self.settings.policy.scale_in.as_ref());
         self.silence.observe(at, &observed);
+        self.slope.observe(at, &observed);
         self.uneven.observe(at, &observed, &self.settings.spreading, self.in_vain.as_ref());
         self.shares.observe(at, &observed, &self.settings.spreading);
         if let Some(forecaster) = &mut self.forecaster {
@@ -360,6 +365,7 @@ impl Controller {
             return;
         }
         let summary = reconfiguration.summary(now);
+        self.slope.reconfigured(&summary);
         if let Some(forecaster) = &mut self.forecaster {
             forecaster.reconfigured(&summary);
         }

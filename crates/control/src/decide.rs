@@ -1,6 +1,5 @@
 //! The policy's answer to what was observed: a function of its arguments and nothing else.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId, Time};
@@ -16,6 +15,8 @@ use crate::policy::{Policy, ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
 use crate::settings::{Settings, Spreading};
 use crate::shares_held::SharesHeld;
+use crate::silence::Silence;
+use crate::slope::Ahead;
 
 /// A node this many hundredths above the mean is reason to spread anew.
 const UNEVEN_POINTS: f64 = 15.0;
@@ -38,30 +39,6 @@ const SHARE_PAUSE: Duration = Duration::from_secs(10);
 const BUDGET_PAUSE: Duration = Duration::from_secs(1);
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
 const GROWTH_PART: u64 = 100;
-
-/// A node that does not answer for this long is dead: a loaded machine makes one late by seconds.
-const DEAD_AFTER: Duration = Duration::from_secs(10);
-
-/// Since when nodes have not answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Silence {
-    since: BTreeMap<NodeId, Time>,
-}
-
-impl Silence {
-    /// Takes an observation into account.
-    pub fn observe(&mut self, now: Time, observed: &Observation) {
-        let silent = |id: &NodeId| observed.node(*id).is_some_and(|node| !node.is_serving());
-        self.since.retain(|id, _| silent(id));
-        for node in observed.nodes().iter().filter(|node| !node.is_serving()) {
-            self.since.entry(node.id).or_insert(now);
-        }
-    }
-
-    pub fn is_dead(&self, node: NodeId, now: Time) -> bool {
-        self.since.get(&node).is_some_and(|&since| now - since >= DEAD_AFTER)
-    }
-}
 
 /// For how long the spread has been uneven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,6 +125,8 @@ pub struct Situation<'a> {
     pub shift: Option<Shift>,
     /// Of a forecast that is believed.
     pub advice: Option<Advice>,
+    /// At the present rate, when nodes have come that are asked for now.
+    pub ahead: Option<Ahead>,
     pub may: May,
 }
 
@@ -257,7 +236,7 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
         None if used_percent > f64::from(threshold_percent) => {
             Cause::AboveThreshold { used_percent, threshold_percent }
         }
-        None => return None,
+        None => above_threshold_soon(situation, scale_out, there)?,
     };
     // Room that is there, and that the wanted share does not let anybody use. Where partitions are too
     // large for the share it stays off, and the writer needs another node.
@@ -283,6 +262,19 @@ fn grow(situation: &Situation<'_>, scale_out: &ScaleOut, nodes: u16) -> Option<V
     }
     let add = scale_out.step(settings.nodes_initial, nodes).min(max - there);
     may_grow.then_some(Verdict::Grow { add, cause })
+}
+
+/// Nodes that are asked for when the threshold is reached come when it has been passed for long.
+fn above_threshold_soon(
+    situation: &Situation<'_>,
+    scale_out: &ScaleOut,
+    there: u16,
+) -> Option<Cause> {
+    let Ahead { expected_bytes, after: ahead } = situation.ahead.filter(|_| scale_out.ahead)?;
+    let expected_percent = percent(expected_bytes, situation.observed.capacity_bytes());
+    let is_of_use = there < situation.settings.nodes_max
+        && expected_percent > f64::from(scale_out.threshold_percent);
+    is_of_use.then_some(Cause::Forecast { expected_bytes, ahead })
 }
 
 fn own_nodes(observed: &Observation) -> impl Iterator<Item = &Node> {

@@ -25,6 +25,8 @@ mod request;
 pub mod rescaling;
 mod settings;
 mod shares_held;
+mod silence;
+mod slope;
 mod words;
 pub mod workflow;
 pub mod yielding;
@@ -33,7 +35,7 @@ pub use bandwidth::{Bandwidths, Shift, Watch};
 pub use capacity::Capacity;
 pub use check::{Finding, check};
 pub use controller::{Controller, Growth, Recovery};
-pub use decide::{May, Quiet, Silence, Situation, Uneven, decide};
+pub use decide::{May, Quiet, Situation, Uneven, decide};
 pub use decision::{Cause, Decision, Hold, Numbers, Verdict};
 pub use events::{
     Action, Answer, Command, Done, Event, Failure, Moved, Outcome, RequestId, Summary, Task, TaskId,
@@ -53,4 +55,6 @@ pub use record::{Kind, Record, RecordError};
 pub use request::{Refused, Request, grant};
 pub use settings::{BackOff, NODES_MOST, Settings, SettingsError, Spreading};
 pub use shares_held::{Deviation, SharesHeld};
+pub use silence::Silence;
+pub use slope::{Ahead, Slope};
 pub use words::{count_of_nodes, count_of_partitions, count_of_steps};

@@ -41,11 +41,13 @@ pub struct ScaleOut {
     pub basis: Basis,
     /// The step, as a share of the basis; at least one node.
     pub step_percent: u16,
+    /// Grow before that, where at the present rate it would be reached before nodes have come.
+    pub ahead: bool,
 }
 
 impl ScaleOut {
     pub const CONSERVATIVE: ScaleOut =
-        ScaleOut { threshold_percent: 95, basis: Basis::Initial, step_percent: 50 };
+        ScaleOut { threshold_percent: 95, basis: Basis::Initial, step_percent: 50, ahead: false };
     pub const NEUTRAL: ScaleOut = ScaleOut { step_percent: 100, ..Self::CONSERVATIVE };
     pub const AGGRESSIVE: ScaleOut = ScaleOut { basis: Basis::Current, ..Self::NEUTRAL };
 

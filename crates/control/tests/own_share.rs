@@ -242,6 +242,7 @@ fn situation<'a>(
         in_vain: None,
         is_as_in_vain: true,
         shift: None,
+        ahead: None,
         advice: None,
         may: May::ALL,
     }

@@ -88,6 +88,7 @@ fn while_held_back(
         in_vain: None,
         is_as_in_vain: true,
         shift: None,
+        ahead: None,
         advice,
         may,
     })

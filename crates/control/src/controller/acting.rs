@@ -59,6 +59,7 @@ impl Controller {
             in_vain: self.in_vain.as_ref(),
             is_as_in_vain: self.is_as_in_vain(),
             shift: self.shift(now),
+            ahead: self.slope.ahead(self.settings.observed_every),
             advice: self.forecaster.as_ref().and_then(Forecaster::advice),
             may,
         }

@@ -52,6 +52,8 @@ pub struct World {
     /// Steps of plans that were carried out.
     pub carried: u32,
     pub refused_writes: u32,
+    /// So often a writer met a full node.
+    pub met_full: u32,
     /// Moves for which a target had no room.
     pub crowded: u32,
     /// Ticks that every step takes longer.
@@ -86,6 +88,7 @@ impl World {
             kills: 0,
             carried: 0,
             refused_writes: 0,
+            met_full: 0,
             crowded: 0,
             slowness: 0,
             broken_off: false,
@@ -233,6 +236,7 @@ impl World {
             let content = self.cluster.content();
             if content + MIB / 2 <= self.wished {
                 if let Err(node) = self.cluster.write(number, MIB / 2) {
+                    self.met_full += 1;
                     self.tell(Event::NodeFull(Some(node)));
                     if self.controller.waits_for_a_look() {
                         self.tell(Event::Observed(self.now(), self.cluster.observe()));

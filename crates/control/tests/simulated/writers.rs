@@ -1,4 +1,4 @@
-//! Writers meet full nodes where memory is lent.
+//! Writers meet full nodes, also where memory is lent.
 
 use tidefs_control::{Kind, Phase, Request};
 use tidefs_model::NodeId;
@@ -144,4 +144,38 @@ fn what_finds_no_room_is_planned_anew_at_once() {
         world.assert_even();
     }
     assert!(crowded > 0, "every target had room");
+}
+
+/// The same workload, with nodes that come when the threshold is reached and with nodes that come before.
+#[test]
+fn writers_hardly_meet_full_nodes_where_nodes_come_ahead() {
+    for seed in 0..4 {
+        let met_full = |ahead: bool| {
+            let mut settings = settings("nso", 2, 8);
+            settings.policy.scale_out.as_mut().expect("it grows").ahead = ahead;
+            let mut world = World::new(settings, 2, Faults::NONE, seed);
+            world.wish_mib(1_500);
+            world.run_until(900, |world| world.used_mib() >= 1_500 && world.is_idle());
+            world.assert_even();
+            assert_eq!(world.nodes(), 8, "seed {seed}, ahead: {ahead}");
+            world.met_full
+        };
+        let (late, early) = (met_full(false), met_full(true));
+        assert!(early * 10 <= late, "seed {seed}: {early} times in place of {late}");
+    }
+}
+
+/// What does not rise needs no more nodes, however full the nodes are.
+#[test]
+fn no_node_comes_ahead_of_what_is_not_written() {
+    let mut settings = settings("nso", 2, 8);
+    settings.policy.scale_out.as_mut().expect("it grows").ahead = true;
+    let mut world = World::new(settings, 2, Faults::NONE, 3);
+    for number in (1_024..1_424).step_by(2) {
+        world.cluster.write(number, MIB).expect("there is room");
+        world.cluster.write(number + 1, MIB).expect("there is room");
+    }
+    world.wish_mib(400);
+    world.run(60);
+    assert_eq!((world.nodes(), world.used_mib()), (2, 400), "{}", world.decision());
 }
