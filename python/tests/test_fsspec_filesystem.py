@@ -111,6 +111,37 @@ def test_nothing_is_written_where_nothing_is_mounted(tmp_path: Path) -> None:
         TidefsFileSystem(mount=tmp_path, threads=0)
 
 
+def test_nothing_is_written_where_something_was_mounted(tmp_path: Path) -> None:
+    place, state = tmp_path / "place", tmp_path / "state"
+    place.mkdir()
+    told = {"mount": place, "state": state}
+    with tidefs.run(**told) as first:
+        named, found = first.fsspec, TidefsFileSystem(state=os.fspath(first.state))
+        for fs in (named, found):
+            fs.pipe_file("/x", b"1")
+        opened = named.open("/y", "wb")
+        opened.close()
+    for fs in (named, found):
+        for write in (lambda: fs.pipe_file("/x", b"2"), lambda: fs.open("/x", "wb"), lambda: fs.ls("/")):
+            with pytest.raises(tidefs.NotMounted):
+                write()
+    assert not place.exists() or not os.listdir(place)
+
+
+def test_the_next_file_system_is_found_by_the_same_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEFS_STATE", os.fspath(tmp_path))
+    for content in ("first", "second"):
+        with tidefs.run() as fs:
+            assert fsspec.filesystem("tidefs").ls("/") == []
+            with fsspec.open("tidefs://x", "w") as file:
+                file.write(content)
+            assert (fs / "x").read_text() == content
+    with pytest.raises(tidefs.NotMounted):
+        fsspec.open("tidefs://x", "w").open()
+
+
 def test_errors_are_pythons_own(fs: TidefsFileSystem, folder: Path) -> None:
     path = f"/{folder.name}"
     with pytest.raises(FileNotFoundError):

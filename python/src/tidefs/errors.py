@@ -24,7 +24,8 @@ class ProgramNotFound(TidefsError):
 class CommandFailed(TidefsError):
     """A `tidefs` command ended with a status other than 0.
 
-    `status` is its exit status (negative: the signal that ended it), `message` what it said.
+    `status` is its exit status (negative: the signal that ended it; 74: nodes died, and `message`
+    names the files that cannot be read in full any more), `message` what it said.
     """
 
     def __init__(self, arguments: Sequence[str], status: int, message: str) -> None:
@@ -42,20 +43,26 @@ class CommandTimedOut(TidefsError):
 
 
 class NotMounted(TidefsError):
-    """A directory that should lie on a mount of Tidefs does not; nothing is written beneath."""
+    """A directory that should lie on a mount of Tidefs does not, or there is no mount at all.
 
-    def __init__(self, path: str) -> None:
+    Nothing is written beneath. `path` is the directory, or None where none was named.
+    """
+
+    def __init__(self, path: str | None, said: str = "") -> None:
         self.path = path
-        super().__init__(f"{path} is not on a mount of Tidefs; `tidefs status` lists the mounts")
+        if path is None:
+            super().__init__(f"no mount of Tidefs was found: {said.strip()}")
+        else:
+            super().__init__(f"{path} is not on a mount of Tidefs; `tidefs status` lists the mounts")
 
 
-class NoMount(TidefsError):
+class NoMount(NotMounted):
     """A running file system has no mount on this machine."""
 
     def __init__(self, state: str | None) -> None:
         self.state = state
         which = f"the file system of {state}" if state else "the running file system"
-        super().__init__(f"{which} has no mount; `tidefs mount DIR` makes one")
+        super().__init__(None, f"{which} has no mount; `tidefs mount DIR` makes one")
 
 
 class ReportMissing(TidefsError):

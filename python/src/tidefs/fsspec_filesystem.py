@@ -24,7 +24,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.local import LocalFileOpener
 from fsspec.utils import isfilelike, stringify_path
 
-from .errors import NotMounted
+from .errors import CommandFailed, NotMounted
 from .instance import attach
 
 Result = TypeVar("Result")
@@ -73,8 +73,9 @@ class TidefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
     threads: int
         How many threads serve operations on many files.
 
-    Raises NotMounted where the directory does not lie on a mount of Tidefs, so that nothing is
-    written to the disk beneath one that is gone.
+    Raises NotMounted where the directory does not lie on a mount of Tidefs, or does not any more, so
+    that nothing is written to the disk beneath one that is gone. fsspec keeps one object for the same
+    parameters: where its mount has gone, it goes on with the one that is found by them now.
     """
 
     protocol = "tidefs"
@@ -93,15 +94,37 @@ class TidefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
         super().__init__(**options)
         if threads < 1:
             raise ValueError(f"threads must be 1 or more, not {threads}")
-        if mount is None:
-            mount = os.environ.get("TIDEFS_MOUNT") if state is None else None
-        if mount is None:
-            mount = attach(None if state is None else Path(state)).mount
-        self.mount = os.path.realpath(mount)
         self.auto_mkdir = auto_mkdir
-        if not _is_on_tidefs(self.mount):
-            raise NotMounted(self.mount)
+        self._named, self._of = mount, state
+        self._mount = self._found()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tidefs-fsspec")
+
+    # The mount.
+
+    @property
+    def mount(self) -> str:
+        """Where it is mounted; raises NotMounted where it is not any more."""
+        directory, device = self._mount
+        if _device(directory) != device:
+            directory, _ = self._mount = self._found()
+        return directory
+
+    def _found(self) -> tuple[str, int]:
+        """The mount that the parameters lead to now, and its device, which no other one has."""
+        named = self._named
+        if named is None and self._of is None:
+            named = os.environ.get("TIDEFS_MOUNT")
+        if named is None:
+            try:
+                named = attach(None if self._of is None else Path(self._of)).mount
+            except CommandFailed as failed:
+                raise NotMounted(None, failed.message) from failed
+        directory = os.path.realpath(named)
+        # Looked at first: what is mounted there afterwards has another device.
+        device = _device(directory)
+        if device is None or not _is_on_tidefs(directory):
+            raise NotMounted(directory)
+        return directory, device
 
     # Names.
 
@@ -129,7 +152,8 @@ class TidefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def local_path(self, path: Any) -> str:
         """Where a path lies on this machine, for programs that take no `tidefs://`."""
         stripped: str = self._strip_protocol(path)
-        return self.mount if stripped == "/" else self.mount + stripped
+        mount = self.mount
+        return mount if stripped == "/" else mount + stripped
 
     def _prepared(self, path: Any) -> str:
         """The same, with the directories above it where they are wanted."""
@@ -338,6 +362,14 @@ class TidefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     async def _makedirs(self, path: Any, exist_ok: bool = False) -> None:
         await self._in_thread(self.makedirs, path, exist_ok)
+
+
+def _device(path: str) -> Optional[int]:
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        # It was removed, or whoever served it is gone.
+        return None
 
 
 def _is_on_tidefs(path: str) -> bool:
