@@ -242,7 +242,7 @@ pub enum Failure {
     NoHostReached(PathBuf),
     #[error("there is no host {name}; those that there are: {}", .known.join(", "))]
     NoSuchHost { name: String, known: Vec<String> },
-    #[error("no file system is running in {}; start one: tidefs up", .0.display())]
+    #[error("no file system is running in {}; start one: tidefs up; those that run elsewhere: tidefs list", .0.display())]
     NotRunning(PathBuf),
     #[error(
         "no file system is running in {}; start one: tidefs up (the log of the last one that died there is kept in {})",
@@ -335,6 +335,9 @@ pub enum Failure {
 pub const FAILED: u8 = 1;
 /// Exit status of wrong usage.
 pub const MISUSED: u8 = 2;
+/// Exit status of a run whose command succeeded while nodes that died took files with them
+/// (`EX_IOERR` of sysexits.h).
+pub const LOST: u8 = 74;
 /// Exit status that says by which signal a process ended, as shells give it.
 pub fn signalled(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or(127))

@@ -12,9 +12,10 @@ use crate::agents::Agents;
 use crate::arguments::Run;
 use crate::around::Staging;
 use crate::cleanup::{MARK, MOUNT, STATE};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, LOST};
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
+use crate::lost::Lost;
 use crate::memory::Memory;
 use crate::metrics::{self, Wanted};
 use crate::monitor::Monitor;
@@ -102,8 +103,7 @@ fn carry_out(
     }
     let is_staged_out = staging.fetch(signals);
     let observed = monitor.finish();
-    let is_told = !options.quiet || options.report.is_some();
-    let lost = is_told.then(|| file_system.lost(mount)).flatten();
+    let lost = file_system.lost(mount);
     let losses = file_system.losses(lost.as_ref());
     let remaining = file_system.stop();
     drop(agents);
@@ -111,8 +111,12 @@ fn carry_out(
     let status = match supervise::exit_status(outcome?) {
         // The command did what it should, and this did not.
         0 if !remaining.is_empty() => FAILED,
+        0 if lost.as_ref().is_some_and(|lost| !lost.files.is_empty()) => LOST,
         status => status,
     };
+    if options.quiet && status == LOST {
+        say::note(lost.iter().map(Lost::to_string).collect::<String>().trim_start());
+    }
     if !options.quiet {
         say::note(Summary { totals: file_system.totals(), observed: &observed, lost, wall });
     }

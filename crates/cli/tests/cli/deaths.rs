@@ -283,7 +283,7 @@ fn files_are_named_also_when_others_hold_what_the_dead_node_held() {
     let options = [&options[..], &["--report", "report"]].concat();
     let end = |server| {
         let world = world_with(server)?;
-        let ran = run_on(&world, &options, TAKEN_OVER).succeeded();
+        let ran = run_on(&world, &options, TAKEN_OVER).ended_with(74);
         let report = std::fs::read(world.work().join("report/report.json")).expect("a report");
         std::fs::remove_dir_all(world.work().join("report")).unwrap();
         world.is_as_before();
