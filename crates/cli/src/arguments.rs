@@ -1,5 +1,6 @@
 //! The words and flags of the command line. What they mean is in `commands`.
 
+pub mod hint;
 pub mod hosts;
 pub mod join;
 pub mod lend;

@@ -13,6 +13,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 
+use crate::arguments::hint;
 use crate::arguments::{Arguments, Command};
 use crate::elasticity::Elasticity;
 use crate::failure::Failure;
@@ -55,7 +56,7 @@ impl Settings {
             }
             parsed => parsed,
         };
-        let arguments = parsed.unwrap_or_else(|error| error.exit());
+        let arguments = parsed.unwrap_or_else(|error| hint::added(error, words).exit());
         match self.wrong.take_if(|_| arguments.command.takes_settings()) {
             Some(wrong) => Err(wrong),
             None => Ok(arguments),
