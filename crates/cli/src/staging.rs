@@ -60,7 +60,8 @@ impl Piece {
         let name =
             || source.file_name().map(Path::new).context("the source has no name; give DEST");
         let destination = destination.map_or_else(name, Ok)?;
-        let destination = inside(destination, mount)?;
+        let destination =
+            inside(&as_meant(destination, std::env::current_dir().ok(), mount), mount)?;
         Ok(Piece { selection: Selection::whole(source), destination })
     }
 
@@ -70,6 +71,12 @@ impl Piece {
         inside(&selection.base, mount)?;
         Ok(Piece { selection: selection.below(mount), destination: destination.to_owned() })
     }
+}
+
+/// A destination that leads into the mount from where the caller is, outside of it, is meant so, as with `cp`.
+fn as_meant(destination: &Path, caller: Option<PathBuf>, mount: &Path) -> PathBuf {
+    let from_there = caller.filter(|it| !it.starts_with(mount)).map(|it| it.join(destination));
+    from_there.filter(|it| it.starts_with(mount)).unwrap_or_else(|| destination.to_owned())
 }
 
 /// A path from the mount on; one that names the mount itself is taken as well.
@@ -243,6 +250,12 @@ mod tests {
             let error = piece("/data/x", Some(outside)).unwrap_err().to_string();
             assert!(error.contains("/mnt/tide"), "{error}");
         }
+        let meant = |caller: &str, destination: &str| {
+            as_meant(Path::new(destination), Some(caller.into()), mount)
+        };
+        assert_eq!(meant("/mnt", "./tide/a"), mount.join("a"));
+        assert_eq!(meant("/mnt", "a"), Path::new("a"));
+        assert_eq!(meant("/mnt/tide/b", "a"), Path::new("a"));
         let piece = Piece::outward("a/*.csv", Path::new("/out"), mount).unwrap();
         assert_eq!(piece.selection.base, mount.join("a"));
         assert!(piece.selection.wants(Path::new("x.csv")));
