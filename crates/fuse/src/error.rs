@@ -83,7 +83,7 @@ pub enum MountError {
 /// unless the variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
-    #[error("programs still use files under {}; it is detached and ends with them", .path.display())]
+    #[error("programs still used files under {}; it is unmounted all the same, and what they do there fails now", .path.display())]
     Busy { path: PathBuf },
     /// It is still there.
     #[error("{} could not be unmounted; unmount it as the user who mounted it", .path.display())]

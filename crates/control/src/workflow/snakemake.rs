@@ -20,7 +20,7 @@ const TEMPORARY: &str = "Would remove temporary output";
 /// Why a text is no dry run that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnakemakeError {
-    #[error("it has no jobs; the text of `snakemake --dry-run` is wanted")]
+    #[error("it has no jobs; WfFormat or the text of `snakemake --dry-run` is wanted")]
     NoJobs,
     #[error("line {line}: {what} of {value:?} is not a number from 0 to {most}")]
     Resource { line: usize, what: &'static str, value: String, most: u64 },
