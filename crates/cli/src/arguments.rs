@@ -25,7 +25,7 @@ use crate::elasticity::{Elasticity, NodeRange};
 use join::Join;
 use lend::Lend;
 use metrics::Metrics;
-use running::{Down, Drain, Exec, Fsck, List, Logs, Mount, Scale, Status, Top, Umount};
+use running::{Down, Drain, Exec, Fsck, List, Logs, Mount, Scale, Status, Top, Umount, Workflow};
 use serving::Serving;
 
 /// An in-memory POSIX file system for workflows, over the pooled memory of a set of nodes.
@@ -97,6 +97,19 @@ pub enum Command {
     #[command(after_help = "Example:\n  tidefs drain 2\n\n\
         A node is named by its number or endpoint in `tidefs status`, or by its id.")]
     Drain(Drain),
+    /// Tell a running file system of the workflow that its forecast follows, or show how far that is
+    #[command(after_help = "Examples:\n  \
+        tidefs workflow --graph workflow.json\n  \
+        echo '{\"started\": \"align-7\"}' | tidefs workflow --news -\n\n\
+        A graph is WfFormat, or lines of JSON. Each line is one of:\n  \
+        {\"task\": {\"id\": \"a\", \"kind\": \"align\", \"reads\": [\"x\"], \"writes\": [\"y\"], \"temporary\": [\"y\"],\n    \
+        \"after\": [], \"bytes_most\": 2000000, \"seconds\": 60}}\n  \
+        {\"file\": {\"name\": \"x\", \"bytes\": 1000}}   {\"target\": \"y\"}   {\"slots\": 8}\n\
+        and news of it are, besides:\n  \
+        {\"started\": \"a\"}   {\"failed\": \"a\"}   {\"removed\": \"y\"}\n  \
+        {\"finished\": {\"id\": \"a\", \"files\": [{\"name\": \"y\", \"bytes\": 700}]}}\n\n\
+        What was told may be told again. News that name what the graph does not have are refused.")]
+    Workflow(Workflow),
     /// Run a command on other hosts of a file system that was started with --hosts
     #[command(after_help = "Examples:\n  \
         tidefs exec --host n2 -- hostname\n  \

@@ -27,6 +27,7 @@ mod top;
 mod umount;
 mod up;
 mod whereabouts;
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::List(options) => list::list(options, state)?,
         Command::Fsck(options) => return fsck::fsck(options, state),
         Command::Scale(options) => scale::scale(options, state)?,
+        Command::Workflow(options) => return workflow::workflow(options, state),
         Command::Drain(options) => drain::drain(options, state)?,
         Command::Join(options) => join::join(options, state)?,
         Command::Lend(options) => lend::lend(options)?,

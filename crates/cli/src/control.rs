@@ -13,6 +13,7 @@ use crate::change_view::ChangeView;
 use crate::check_view::CheckView;
 use crate::failure::Failure;
 use crate::lines;
+use crate::live_workflow::{Telling, WorkflowView};
 use crate::mount_point::MountPoint;
 use crate::nodes::Hope;
 use crate::state::{Paths, Record};
@@ -46,6 +47,8 @@ pub enum Request {
     },
     /// Have so many nodes; answered when there are.
     Scale(u16),
+    /// Something about a workflow; answered with how far it is.
+    Workflow(Telling),
     /// Empty and remove a node, by number, endpoint or id; answered when that is done.
     Drain(String),
 }
@@ -65,6 +68,8 @@ pub enum Answer {
         name: String,
         secret: String,
     },
+    /// How far the workflow is.
+    Workflow(WorkflowView),
     /// The nodes were changed.
     Changed(ChangeView),
     /// The text says why not and what to do.

@@ -102,7 +102,8 @@ pub struct Elasticity {
     #[arg(long, value_name = "NAME", value_parser = policy_name, verbatim_doc_comment)]
     pub policy: Option<String>,
 
-    /// The workflow that a forecast follows: WfFormat, or what `snakemake --dry-run` printed
+    /// The workflow that a forecast follows: WfFormat, or what `snakemake --dry-run` printed; without it,
+    /// thresholds decide until `tidefs workflow` tells of one
     #[arg(long, value_name = "FILE")]
     pub workflow: Option<PathBuf>,
 

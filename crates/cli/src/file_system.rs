@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::hosts::HostEntry;
 use crate::kept_logs;
 use crate::lending::HostSeen;
+use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
 use crate::lost::Lost;
 use crate::mount_point::MountPoint;
@@ -111,6 +112,7 @@ pub struct FileSystem {
     /// Of the nodes, where there are any.
     doorkeeper: Option<Weak<Doorkeeper>>,
     parts: Mutex<Parts>,
+    workflow: LiveWorkflow,
     /// Held by a check.
     checking: Mutex<()>,
 }
@@ -227,6 +229,7 @@ impl FileSystem {
             storage: Mutex::new(Some(storage)),
             doorkeeper,
             parts: Mutex::new(parts),
+            workflow: LiveWorkflow::default(),
             checking: Mutex::default(),
         };
         // From here on dropping the value cleans up.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tidefs_control::forecast::{Curve, Forecaster, Pace};
+use tidefs_control::graph::Rest;
 use tidefs_model::ByteSize;
 use tidefs_sim::workflow::Workflow;
 
@@ -15,7 +16,7 @@ const BYTES_PER_SECOND: f64 = 200e6;
 /// The forecast that is asked for, if any.
 ///
 /// # Errors
-/// When a forecast has no workflow or a workflow no forecast, or the file cannot be followed, or what it
+/// When a workflow has no forecast, or the file cannot be followed, or what it
 /// names cannot fit into `most`, the memory of as many nodes as there may be.
 pub fn forecaster(
     wishes: &Elasticity,
@@ -27,9 +28,8 @@ pub fn forecaster(
     match (forecast, &wishes.workflow) {
         (false, None) => Ok(None),
         (true, Some(path)) => Ok(Some(Forecaster::new(curve(path, most, pace)?))),
-        (true, None) => Err(Failure::Unplannable(
-            "--policy forecast follows a workflow; name its file with --workflow FILE".to_owned(),
-        )),
+        // The thresholds decide until a running file system is told of one.
+        (true, None) => Ok(None),
         (false, Some(_)) => Err(Failure::Unplannable(
             "--workflow is followed by --policy forecast only; add it".to_owned(),
         )),
@@ -43,9 +43,17 @@ fn curve(path: &Path, most: Option<ByteSize>, pace: Pace) -> Result<Curve, Failu
     if let Some(most) = most {
         too_large(&workflow.without_doubts(), most).map_or(Ok(()), |why| Err(refused(why)))?;
     }
-    // Tasks run on this machine.
-    let slots = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    Ok(Curve::new(&workflow, slots, BYTES_PER_SECOND, pace))
+    Ok(Curve::new(&workflow, slots(), BYTES_PER_SECOND, pace))
+}
+
+/// The course of what is still to come of a workflow that runs.
+pub fn of_rest(rest: &Rest, pace: Pace) -> Curve {
+    Curve::of_rest(&rest.workflow, rest.slots.unwrap_or_else(slots), BYTES_PER_SECOND, pace)
+}
+
+/// Tasks run on this machine.
+fn slots() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
 /// What of a workflow needs more than `most` at one time, whatever else is deleted.

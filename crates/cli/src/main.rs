@@ -36,6 +36,7 @@ mod lend;
 mod lending;
 mod limits;
 mod lines;
+mod live_workflow;
 mod log_file;
 mod logging;
 mod lost;

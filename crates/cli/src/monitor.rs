@@ -118,7 +118,11 @@ impl Look {
         let overview = overview
             .inspect_err(|error| tracing::debug!("the store does not say how it is: {error}"));
         let (manager, (finished, finished_left_out)) = match file_system.manager() {
-            Some(manager) => (Some(manager.look()), manager.finished()),
+            Some(manager) => {
+                let seen = manager.look();
+                file_system.tell_of_workflow(&manager);
+                (Some(seen), manager.finished())
+            }
             None => (None, (Vec::new(), 0)),
         };
         Look {

@@ -140,6 +140,10 @@ impl LimitsView {
         let policy = size.elasticity.policy_name(nodes).to_owned();
         Some(LimitsView { nodes_min: nodes.min, nodes_max: nodes.max, policy })
     }
+
+    pub fn follows_a_workflow(&self) -> bool {
+        self.policy.split('+').any(|part| part.trim() == "forecast")
+    }
 }
 
 /// A node that died.

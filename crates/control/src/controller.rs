@@ -22,7 +22,7 @@ use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Uneven};
 use crate::decision::Decision;
 use crate::events::{Action, Answer, Command, Done, Event, Failure, Outcome, RequestId, TaskId};
-use crate::forecast::Forecaster;
+use crate::forecast::{Curve, Forecaster};
 use crate::in_vain::InVain;
 use crate::observation::Observation;
 use crate::reconfiguration::{Reconfiguration, Tasks};
@@ -236,6 +236,15 @@ impl Controller {
         self.observed = observed;
         self.observed_at = Some(at);
         self.blind = None;
+    }
+
+    /// What of a workflow is still to come was told; `anew`, of another one than before. Where no forecast was
+    /// followed, one is from now on.
+    pub fn foresee(&mut self, rest: Curve, anew: bool) {
+        match &mut self.forecaster {
+            Some(forecaster) => forecaster.retell(rest, anew),
+            None => self.forecaster = Some(Forecaster::new(rest)),
+        }
     }
 
     /// A move may take as long as its limit says, and whatever else is to be done waits behind it.

@@ -11,6 +11,7 @@ mod decide;
 mod decision;
 mod events;
 pub mod forecast;
+pub mod graph;
 mod in_vain;
 mod inventory;
 mod names;

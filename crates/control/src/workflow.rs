@@ -6,21 +6,22 @@
 mod snakemake;
 mod wfformat;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 pub use snakemake::SnakemakeError;
 pub use wfformat::WfError;
 
 /// No file is larger, nor all files of a workflow together: 2^60 bytes.
-const BYTES_MOST: f64 = (1_u64 << 60) as f64;
+pub(crate) const BYTES_MOST: f64 = (1_u64 << 60) as f64;
 /// No task runs longer: a year.
-const SECONDS_MOST: f64 = 366.0 * 86_400.0;
+pub(crate) const SECONDS_MOST: f64 = 366.0 * 86_400.0;
 
 /// Number of a task, and of a file.
 pub type TaskNumber = u32;
 pub type FileNumber = u32;
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Index into the stages.
     pub stage: u16,
@@ -32,7 +33,7 @@ pub struct Task {
 }
 
 /// When files are deleted.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Cleanup {
     #[default]
     Never,
@@ -40,10 +41,12 @@ pub enum Cleanup {
     AfterStage(Vec<(u16, Vec<FileNumber>)>),
     /// Each file that is read at all when its last reader has ended.
     WhenRead,
+    /// Each of these when its last reader has ended.
+    These(BTreeSet<FileNumber>),
 }
 
 /// What is not known of a file's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Doubt {
     /// It has so many bytes at most.
     AtMost,
@@ -51,13 +54,15 @@ pub enum Doubt {
     Guess,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workflow {
     pub name: String,
     pub stages: Vec<String>,
     pub tasks: Vec<Task>,
     /// What the file calls each task; nothing where it was made by a generator.
     pub names: Vec<String>,
+    /// What the file calls each of its files; nothing where it was made by a generator.
+    pub file_names: Vec<String>,
     /// Bytes of each file.
     pub files: Vec<u64>,
     /// Files that no task writes; they are staged in at the start.
@@ -112,6 +117,15 @@ impl Workflow {
     /// The task as its file calls it, or else by its number.
     pub fn name_of(&self, task: TaskNumber) -> String {
         self.names.get(task as usize).map_or_else(|| task.to_string(), |name| format!("{name:?}"))
+    }
+
+    /// Whether a file is removed when its last reader has ended.
+    pub fn is_removed_when_read(&self, file: FileNumber) -> bool {
+        match &self.cleanup {
+            Cleanup::WhenRead => true,
+            Cleanup::These(files) => files.contains(&file),
+            Cleanup::Never | Cleanup::AfterStage(_) => false,
+        }
     }
 
     /// The number of the stage of this name; it is added where there is none.

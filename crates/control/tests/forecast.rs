@@ -1,6 +1,7 @@
 //! A forecast on a run that is told by hand: what it advises when it is right, late, and wrong.
 
-use tidefs_control::forecast::{Course, Curve, Forecaster, Stretch};
+use tidefs_control::forecast::{Course, Curve, Forecaster, Pace, Stretch};
+use tidefs_control::workflow::{Task, Workflow};
 use tidefs_control::{EMPTY_NODE_BYTES, Node, NodeState, Observation, Settings};
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
 
@@ -173,4 +174,55 @@ fn nodes_that_came_in_vain_go_and_what_was_told_is_believed_when_it_begins() {
     // Thresholds hold one node, and each node may come four leads ahead of its use.
     assert_eq!((at(170), at(176)), (1, 1));
     assert!(at(185) >= 4, "{}", at(185));
+}
+
+/// Of a run: twenty tasks that take 20 s each, four at a time, and write so much.
+fn rest(each: f64) -> Curve {
+    let mut workflow = Workflow::default();
+    let stage = workflow.stage("write");
+    for _ in 0..20 {
+        let writes = vec![workflow.file(each * GB)];
+        workflow.task(Task { stage, seconds: 20.0, writes, ..Task::default() });
+    }
+    Curve::of_rest(&workflow, 4, 1e12, Pace::default())
+}
+
+#[test]
+fn a_run_goes_on_as_was_told_of_what_is_still_to_come() {
+    // The workflow as it was told first stays where it is for 600 s.
+    let mut retold = forecaster();
+    assert_eq!(advised(&mut retold, 0, 100, |_| 5.0), 1);
+    retold.retell(rest(8.0), false);
+    let nodes = advised(&mut retold, 100, 102, |_| 5.0);
+    assert!(nodes >= 7, "64 GB come within the 40 s that nodes take: {nodes}");
+    // They turn out to be small, as jobs that declared a limit may: then nobody waits for them.
+    retold.retell(rest(0.01), false);
+    assert_eq!(advised(&mut retold, 102, 160, |_| 5.0), 1);
+}
+
+#[test]
+fn what_is_in_use_when_a_run_is_told_of_is_none_of_what_is_to_come() {
+    let mut late = Forecaster::new(rest(0.5));
+    // 60 GB of others; ten more are told, and what rises comes to no more than those.
+    let rises = |second: f64| 60.0 + second.min(20.0) * 0.5;
+    let mut nodes = 7;
+    for second in 0..60 {
+        let seen = observed(nodes, rises(second as f64) * GB);
+        late.observe(Time(second * 1_000_000_000), &seen, &settings());
+        nodes = late.advice().map_or(nodes, |advice| advice.nodes as u8);
+        assert!(nodes <= 8, "after {second} s: {nodes}");
+    }
+}
+
+#[test]
+fn of_another_workflow_it_does_not_count_how_often_the_forecast_was_wrong() {
+    let mut forecaster = forecaster();
+    for alarm in 0..4 {
+        forecaster.node_full(Time((100 + 100 * alarm) * 1_000_000_000));
+    }
+    assert!(!forecaster.is_believed());
+    forecaster.retell(rest(1.0), false);
+    assert!(!forecaster.is_believed(), "the same workflow, further on");
+    forecaster.retell(rest(1.0), true);
+    assert!(forecaster.is_believed());
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use tidefs_control::forecast::Curve;
 use tidefs_control::{Answer, Growth, Request, RequestId};
 use tidefs_model::NodeId;
 
@@ -83,6 +84,12 @@ impl Handle {
             RecvTimeoutError::Timeout => AskError::Busy,
             RecvTimeoutError::Disconnected => AskError::Stopped,
         })
+    }
+
+    /// What of a workflow is still to come, which the forecast follows from now on; `anew` where it is
+    /// another workflow than before.
+    pub fn foresee(&self, rest: Curve, anew: bool) -> Result<(), AskError> {
+        self.send(Message::Foreseen { rest: Box::new(rest), anew })
     }
 
     fn send(&self, message: Message) -> Result<(), AskError> {

@@ -36,6 +36,7 @@ fn fan(tasks: u32, bytes: u64, cleanup: bool) -> Workflow {
         name: "fan".to_owned(),
         stages: vec!["write".to_owned(), "wait".to_owned()],
         tasks: all,
+        file_names: Vec::new(),
         names: Vec::new(),
         files: std::iter::once(GB).chain((0..tasks).map(|_| bytes)).collect(),
         input: vec![0],

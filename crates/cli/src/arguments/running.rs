@@ -70,6 +70,21 @@ pub struct Scale {
 }
 
 #[derive(Debug, Args)]
+pub struct Workflow {
+    /// A whole graph, in place of any other; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "news")]
+    pub graph: Option<PathBuf>,
+
+    /// News of the graph; lines of standard input, with -, are told as they come
+    #[arg(long, value_name = "FILE")]
+    pub news: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Drain {
     /// Number, endpoint or id of the node
     #[arg(value_name = "NODE")]

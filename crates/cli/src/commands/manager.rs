@@ -3,8 +3,8 @@
 
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use tidefs_control::forecast::Pace;
@@ -14,6 +14,7 @@ use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Successor, Timeou
 
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
+use crate::live_workflow::{Told, Version};
 use crate::nodes::{
     ClusterHands, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager, Urgency,
     format,
@@ -67,22 +68,50 @@ pub fn manager() -> anyhow::Result<ExitCode> {
         clock: order.clock,
     };
     let (manager, handle) = Manager::new(parts, settings, size.elasticity.interval(&settings))?;
-    let manager =
-        match foresight::forecaster(&size.elasticity, nodes, None, Pace::after_start(order.start))?
-        {
-            Some(forecaster) => manager.with_forecast(forecaster),
-            None => manager,
-        };
+    let pace = Pace::after_start(order.start);
+    let manager = match foresight::forecaster(&size.elasticity, nodes, None, pace)? {
+        Some(forecaster) => manager.with_forecast(forecaster),
+        None => manager,
+    };
     let busy = || FromManager::Refused("too many requests are being served".to_owned());
-    lines::serve(listener, busy, move |request| answer(&handle, &settings, &urgency, request));
+    let following = Following { heard: Mutex::default(), pace };
+    lines::serve(listener, busy, move |request| {
+        answer(&handle, &settings, &urgency, &following, request)
+    });
     manager.run(&AtomicBool::new(false))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was heard of a workflow.
+struct Following {
+    heard: Mutex<Option<Version>>,
+    pace: Pace,
+}
+
+impl Following {
+    fn heard(&self) -> Option<Version> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, handle: &Handle, told: &Told) -> FromManager {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        // This process may be the second one that hears of a workflow: what it has seen is no other's.
+        let anew = heard.is_some_and(|heard| heard.graph != told.version.graph);
+        match handle.foresee(foresight::of_rest(&told.rest, self.pace), anew) {
+            Ok(()) => {
+                *heard = Some(told.version);
+                FromManager::Followed
+            }
+            Err(error) => FromManager::Refused(error.to_string()),
+        }
+    }
 }
 
 fn answer(
     handle: &Handle,
     settings: &Settings,
     urgency: &Urgency,
+    following: &Following,
     request: ToManager,
 ) -> FromManager {
     match request {
@@ -92,7 +121,7 @@ fn answer(
                 handle.finished(known),
                 handle.finished_left_out(),
             );
-            FromManager::Seen(Box::new(view))
+            FromManager::Seen(Box::new(ManagerView { follows: following.heard(), ..view }))
         }
         ToManager::Full { node } => {
             urgency.mark();
@@ -101,6 +130,7 @@ fn answer(
             }
         }
         ToManager::Scale(nodes) => by_hand(handle, settings, Request::Scale(nodes)),
+        ToManager::Follow(told) => following.follow(handle, &told),
         ToManager::TakeIn => change(handle, Request::TakeIn),
         ToManager::GiveBack(id) => match id.parse() {
             Ok(node) => urgency.during(|| change(handle, Request::GiveBack(node))),

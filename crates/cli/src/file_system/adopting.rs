@@ -8,6 +8,7 @@ use tidefs_fuse::Requests;
 use super::{FileSystem, Parts, Totals};
 use crate::admission::Door;
 use crate::lending::{Awaiting, Legacy, Succession};
+use crate::live_workflow::LiveWorkflow;
 use crate::state::{Kind, Paths, Record};
 use crate::storage::Storage;
 use crate::view::LimitsView;
@@ -45,6 +46,7 @@ impl FileSystem {
             storage: Mutex::new(Some(storage)),
             doorkeeper,
             parts: Mutex::new(parts),
+            workflow: LiveWorkflow::default(),
             checking: Mutex::default(),
         });
         answers.iter().for_each(|answers| answers.come_from(file_system.answering()));

@@ -1,9 +1,11 @@
 //! What a running file system does when another process asks on its control socket.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tidefs_model::{MountId, NodeId};
+use tidefs_fuse::SystemClock;
+use tidefs_model::{Clock, MountId, NodeId};
 use tidefs_store::NodeOverview;
 
 use super::FileSystem;
@@ -11,12 +13,14 @@ use crate::check_view::CheckView;
 use crate::checking;
 use crate::control::{Answer, Request};
 use crate::failure::Failure;
+use crate::live_workflow::{Telling, WorkflowView};
 use crate::lost::Lost;
 use crate::metrics::{Bound, Served};
-use crate::nodes::Hope;
+use crate::nodes::{Hope, Supervision};
 use crate::signals;
 use crate::state::Kind;
 use crate::storage::Storage;
+use crate::view::LimitsView;
 use crate::wish::Wish;
 
 impl FileSystem {
@@ -62,6 +66,10 @@ impl FileSystem {
             }
             Request::Scale(nodes) => self.change_nodes(&Wish::Scale(nodes)),
             Request::Drain(node) => self.change_nodes(&Wish::Drain(node)),
+            Request::Workflow(telling) => match self.hear_of_workflow(&telling) {
+                Ok(view) => Answer::Workflow(view),
+                Err(error) => Answer::Refused(error.to_string()),
+            },
             Request::Status => match self.status() {
                 Ok(status) => Answer::Status(Box::new(status)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
@@ -92,6 +100,22 @@ impl FileSystem {
             }
             Request::Stop => done(Err(Failure::BelongsToRun(self.paths.directory.clone()).into())),
         }
+    }
+
+    fn hear_of_workflow(&self, telling: &Telling) -> Result<WorkflowView, Failure> {
+        let is_followed = self.limits.as_ref().is_some_and(LimitsView::follows_a_workflow);
+        let manager = self.manager().filter(|_| is_followed).ok_or_else(|| {
+            let why = "nothing follows a workflow here; start a file system with --nodes MIN..MAX \
+                       --policy forecast";
+            Failure::Refused(why.to_owned())
+        })?;
+        self.workflow.hear(telling, manager.follows(), SystemClock.now())
+    }
+
+    /// Has the manager hear what it has not heard of the workflow.
+    pub fn tell_of_workflow(&self, manager: &Supervision) {
+        let told = self.workflow.due(manager.follows(), SystemClock.now(), Instant::now());
+        told.into_iter().for_each(|told| manager.follow(told));
     }
 
     /// One at a time: what one repairs is no finding of the other.

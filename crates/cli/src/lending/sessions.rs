@@ -151,6 +151,7 @@ impl Service {
             | Request::Status
             | Request::Check { .. }
             | Request::Full { .. }
+            | Request::Workflow(_)
             | Request::Scale(_)
             | Request::Drain(_) => self.answers.of(request),
         }

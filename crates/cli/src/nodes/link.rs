@@ -12,6 +12,7 @@ use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
 use super::room::Hope;
 use crate::change_view::ChangeView;
 use crate::file_system::Size;
+use crate::live_workflow::{Told, Version};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
 use crate::state::NodeEntry;
 use crate::steady_clock::SteadyClock;
@@ -47,6 +48,8 @@ pub enum ToManager {
     /// A lender wants its node back, by its id; answered when it is empty, or others have come that
     /// make room for what it holds.
     GiveBack(String),
+    /// What of a workflow is still to come.
+    Follow(Box<Told>),
 }
 
 /// What the manager answers.
@@ -60,6 +63,8 @@ pub enum FromManager {
     },
     /// The nodes were changed.
     Changed(Box<ChangeView>),
+    /// The workflow is followed.
+    Followed,
     /// Why not, in words.
     Refused(String),
     /// The nodes could not be observed; in words.
@@ -85,6 +90,9 @@ pub struct ManagerView {
     /// How many more there were in the manager's life than it remembers.
     #[serde(default)]
     pub finished_left_out: u64,
+    /// What it has heard of a workflow.
+    #[serde(default)]
+    pub follows: Option<Version>,
 }
 
 /// A node as the manager sees it.
@@ -139,6 +147,7 @@ impl ManagerView {
             decision_names: status.last_decision.as_ref().map(|it| names(&it.verdict)),
             finished,
             finished_left_out,
+            follows: None,
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::failure::Failure;
 use crate::file_system::Size;
+use crate::live_workflow::{Told, Version};
 use crate::process::ProcessId;
 use crate::state::Paths;
 use crate::steady_clock::SteadyClock;
@@ -245,6 +246,20 @@ impl Supervision {
             Err(error) => tracing::debug!("the manager does not answer: {error}"),
         }
         state.seen.clone()
+    }
+
+    /// What the manager was seen to have heard of a workflow.
+    pub fn follows(&self) -> Option<Version> {
+        self.state().seen.follows
+    }
+
+    /// Has the manager follow what of a workflow is still to come; it is told again where it does not hear.
+    pub fn follow(&self, told: Told) {
+        match self.ask(&ToManager::Follow(Box::new(told)), LOOK_WAIT) {
+            Ok(FromManager::Followed) => {}
+            Ok(other) => tracing::warn!("the manager follows no workflow: {other:?}"),
+            Err(error) => tracing::debug!("the manager does not answer: {error}"),
+        }
     }
 
     /// The reconfigurations that have been told of, of all managers, and how many there were besides.

@@ -112,6 +112,42 @@ fn a_run_follows_a_forecast() {
 }
 
 #[test]
+fn a_running_file_system_is_told_of_a_workflow_and_of_what_becomes_of_it() {
+    let Some(world) = world() else { return };
+    std::fs::write(world.work().join("two.json"), WORKFLOW).expect("a file");
+    let options = ["--nodes", "1..4", "--node-memory", "64MiB", "--policy", "forecast"];
+    let script = r#"
+        here=$PWD
+        cd "$TIDEFS_MOUNT"
+        tell() { "$TIDEFS" workflow "$@" --json; }
+        tell && exit 3
+        tell --graph $here/two.json | grep -q '"tasks": 2' || exit 4
+        make 1 10 > 1
+        echo '{"started": "a"}' > $here/news
+        tell --news $here/news | grep -q '"tasks_running": 1' || exit 5
+        # 80 MB more are about to come, and do not fit.
+        until_nodes 2 || until_nodes 3 || exit 6
+        echo '{"finished": {"id": "a", "files": [{"name": "m", "bytes": 10485760}]}}' > $here/news
+        tell --news $here/news && tell --news $here/news > $here/twice || exit 7
+        grep -q '"tasks_finished": 1' $here/twice && grep -q '"written_bytes": 10485760' $here/twice || exit 8
+        (echo '{"started": "b"}'; echo '{"started": "nobody"}'; echo '{"removed": "m"}') |
+            "$TIDEFS" workflow --news - 2> $here/said && exit 9
+        grep -q 'task "nobody" is not in the graph' $here/said || exit 10
+        tell | grep -q '"removed_bytes": 10485760' || exit 11
+        echo nonsense | "$TIDEFS" workflow --graph - 2> $here/said && exit 12
+        grep -q 'line 1 is no news of a workflow' $here/said || exit 13
+        for i in $(seq 100); do tell | grep -q '"is_followed": true' && exit 0; sleep 0.1; done
+        exit 14
+    "#;
+    run(&world, &options, script).succeeded();
+    let nobody =
+        run(&world, &["--nodes", "1..2", "--node-memory", "64MiB"], "\"$TIDEFS\" workflow");
+    nobody.refused(1, &["nothing follows a workflow here", "--policy forecast"]);
+    world.shell("rm two.json news said twice").succeeded();
+    world.is_as_before();
+}
+
+#[test]
 fn a_forecast_without_a_sound_workflow_is_refused() {
     let Some(world) = world() else { return };
     let circle = WORKFLOW.replace("\"id\": \"a\", ", "\"id\": \"a\", \"parents\": [\"b\"], ");
@@ -121,8 +157,7 @@ fn a_forecast_without_a_sound_workflow_is_refused() {
         std::fs::write(world.work().join(name), text).expect("a file");
     }
     for (words, part) in [
-        (&["--policy", "forecast"][..], "name its file with --workflow"),
-        (&["--policy", "nso", "--workflow", "two.json"], "--policy forecast only"),
+        (&["--policy", "nso", "--workflow", "two.json"][..], "--policy forecast only"),
         (&["--policy", "forecast", "--workflow", "none.json"], "none.json"),
         (&["--policy", "forecast", "--workflow", "circle.json"], "\"a\" waits for itself"),
         (&["--policy", "forecast", "--workflow", "empty.txt"], "no jobs"),

@@ -108,6 +108,16 @@ impl Forecaster {
         }
     }
 
+    /// From now on it follows what was told to be still to come of the run. `anew`: of another workflow, and
+    /// how often the forecast was wrong before does not count.
+    pub fn retell(&mut self, curve: Curve, anew: bool) {
+        self.follower.retell(curve);
+        self.in_vain = self.in_vain.map(|(_, used)| (self.follower.at, used));
+        if anew {
+            (self.wrong, self.follower.lost, self.in_vain) = (0, 0, None);
+        }
+    }
+
     /// What was advised after the last observation; nothing when the forecast is not believed.
     pub fn advice(&self) -> Option<Advice> {
         self.advice.filter(|_| self.is_believed())

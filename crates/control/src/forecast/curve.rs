@@ -50,6 +50,8 @@ pub struct Curve {
     pub(super) total: Option<f64>,
     /// Sizes of some files were not told, and they are not on the curve.
     pub(super) is_partial: bool,
+    /// It is what is still to come of a run: it begins now, at whatever is in use.
+    pub(super) is_rest: bool,
 }
 
 impl Curve {
@@ -66,7 +68,13 @@ impl Curve {
             input: told.input_bytes() as f64,
             total: workflow.most_bytes().map(|bytes| bytes as f64),
             is_partial: !workflow.doubts.is_empty(),
+            is_rest: false,
         }
+    }
+
+    /// The same of what is still to come of a run.
+    pub fn of_rest(workflow: &Workflow, slots: u32, bytes_per_second: f64, pace: Pace) -> Curve {
+        Curve { is_rest: true, ..Curve::new(workflow, slots, bytes_per_second, pace) }
     }
 
     /// Stretches that follow each other, each a straight line.
@@ -74,7 +82,8 @@ impl Curve {
         let peak = stretches.iter().flat_map(|it| [it.from, it.to]).fold(0.0, f64::max);
         let shape = Shape::of(&stretches);
         let (input, total, is_partial) = (0.0, None, false);
-        Curve { stretches, peak, shape, pace: Pace::default(), input, total, is_partial }
+        let (pace, is_rest) = (Pace::default(), false);
+        Curve { stretches, peak, shape, pace, input, total, is_partial, is_rest }
     }
 
     /// Seconds from its beginning to its end.
@@ -188,8 +197,11 @@ impl<'w> Listing<'w> {
                 let due = rules.iter().filter(|(stage, _)| over && *stage == task.stage);
                 due.map(|(_, files)| workflow.bytes(files)).sum()
             }
-            Cleanup::WhenRead => {
-                let dead = task.reads.iter().filter(|&&it| self.readers[it as usize] == 0);
+            Cleanup::WhenRead | Cleanup::These(_) => {
+                let is_dead = |file: &&u32| {
+                    self.readers[**file as usize] == 0 && workflow.is_removed_when_read(**file)
+                };
+                let dead = task.reads.iter().filter(is_dead);
                 dead.map(|&file| workflow.files[file as usize]).sum()
             }
         };

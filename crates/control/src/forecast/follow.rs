@@ -46,6 +46,8 @@ pub(super) struct Follower {
     other_since: Option<(f64, Course)>,
     /// So often it went where no stretch goes.
     pub lost: u32,
+    /// In use when the curve was told; nothing where that is of the whole run.
+    before: f64,
 }
 
 impl Follower {
@@ -64,7 +66,26 @@ impl Follower {
             fastest: 0.0,
             other_since: None,
             lost: 0,
+            before: 0.0,
         }
+    }
+
+    /// From now on the run follows what was told to be still to come of it. In that, sizes and times are as
+    /// they were seen.
+    pub fn retell(&mut self, curve: Curve) {
+        let lost = self.lost;
+        let seen = std::mem::take(&mut self.seen);
+        *self = Follower { lost, ..Follower::new(curve) };
+        if let Some(&(now, bytes)) = seen.back() {
+            self.seen = seen;
+            (self.since, self.base, self.before) = (now, bytes, bytes);
+            self.fastest = self.rate().max(0.0);
+        }
+    }
+
+    /// Bytes in use that are none of those of the curve.
+    pub fn before(&self) -> f64 {
+        self.before
     }
 
     pub fn stretch(&self) -> Option<Stretch> {
@@ -80,7 +101,7 @@ impl Follower {
         self.staging.map(|staging| staging.left(self.held()))
     }
 
-    pub fn before(&self) -> Option<Stretch> {
+    pub fn stretch_before(&self) -> Option<Stretch> {
         self.at.checked_sub(1).and_then(|at| self.curve.stretches.get(at)).copied()
     }
 
@@ -134,7 +155,9 @@ impl Follower {
     /// Takes in what is in use; `still` is the change that is none. Where a node is full, what stands
     /// still waits for room, and that says nothing about the run.
     pub fn observe(&mut self, now: f64, bytes: f64, still: f64, full: bool) {
-        if self.seen.is_empty() {
+        if self.seen.is_empty() && self.curve.is_rest {
+            (self.since, self.base, self.before) = (now, bytes, bytes);
+        } else if self.seen.is_empty() {
             (self.since, self.base) = (now, bytes);
             self.staging = Staging::of(self.curve.input, now, bytes, still);
             self.weigh_input(bytes, still);

@@ -62,7 +62,7 @@ impl Outlook<'_> {
         let Some(total) = self.follower.curve.total else { return f64::INFINITY };
         let most =
             total * self.follower.larger.max(self.follower.larger_here()).max(1.0) * SIZE_MARGIN;
-        let left = most - self.follower.held();
+        let left = most - (self.follower.held() - self.follower.before());
         if left > 0.0 { left } else { f64::INFINITY }
     }
 
@@ -100,7 +100,7 @@ impl Outlook<'_> {
 
     /// A rise that has not begun, and neither the stay before it nor the rise itself takes so long.
     fn is_overdue(&self, rise: Stretch) -> bool {
-        let before = self.follower.before().map_or(0.0, |stretch| stretch.seconds);
+        let before = self.follower.stretch_before().map_or(0.0, |stretch| stretch.seconds);
         let told = (before + rise.seconds) * self.follower.slower;
         self.follower.lasted(self.now) >= told + GRACE_LEADS * self.lead
     }

@@ -149,6 +149,7 @@ fn files<'a>(
         if !(0.0..=BYTES_MOST).contains(bytes) {
             return Err(WfError::Size { id: id.clone(), bytes: *bytes });
         }
+        workflow.file_names.push(id.clone());
         if numbers.insert(id.as_str(), workflow.file(*bytes)).is_some() {
             return Err(WfError::SameId { kind: "file", id: id.clone() });
         }

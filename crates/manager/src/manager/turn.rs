@@ -141,6 +141,10 @@ where
                 Event::NotObserved(failure)
             }
             Message::Measured(rates) => Event::Measured(rates),
+            Message::Foreseen { rest, anew } => {
+                self.controller.foresee(*rest, anew);
+                Event::Tick
+            }
             Message::Full { node, reply } => {
                 self.alarms.push(reply);
                 Event::NodeFull(node)

@@ -157,8 +157,12 @@ impl World<'_> {
                 let due = rules.iter().filter(|(stage, _)| over && *stage == task.stage);
                 due.map(|(_, files)| self.workflow.bytes(files)).sum()
             }
-            Cleanup::WhenRead => {
-                let unread = task.reads.iter().filter(|&&it| self.tasks.readers[it as usize] == 0);
+            Cleanup::WhenRead | Cleanup::These(_) => {
+                let is_unread = |file: &&u32| {
+                    let readers = self.tasks.readers[**file as usize];
+                    readers == 0 && self.workflow.is_removed_when_read(**file)
+                };
+                let unread = task.reads.iter().filter(is_unread);
                 unread.map(|&file| self.workflow.files[file as usize]).sum()
             }
         };

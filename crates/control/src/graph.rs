@@ -1,0 +1,144 @@
+//! The graph of a workflow while it runs: its tasks and files as they are told, which tasks have begun
+//! and ended, and how large the files became.
+//!
+//! It is told in news, many at once or one by one. News that name what nobody knows are refused, all of
+//! one telling together; told once more they change nothing. It runs nothing, deletes nothing and looks
+//! at no file: sizes and times are what it was told.
+
+mod news;
+mod refusal;
+mod rest;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidefs_model::Time;
+
+pub use news::{NewFile, NewTask, News, Wrote};
+pub use refusal::GraphError;
+pub use rest::Rest;
+
+use crate::workflow::Workflow;
+
+/// There are never more tasks, files, or mentions of tasks and files by tasks.
+pub const TASKS_MOST: usize = 50_000;
+pub const FILES_MOST: usize = 100_000;
+pub const MENTIONS_MOST: usize = 500_000;
+/// No name is longer, in bytes.
+pub const NAME_BYTES_MOST: usize = 4096;
+
+/// What is known of a workflow that runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    tasks: Vec<Known>,
+    task_numbers: BTreeMap<String, usize>,
+    files: Vec<File>,
+    file_numbers: BTreeMap<String, usize>,
+    kinds: Vec<String>,
+    kind_numbers: BTreeMap<String, usize>,
+    mentions: usize,
+    /// So many tasks run at a time at most, where that was told.
+    slots: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    told: NewTask,
+    kind: usize,
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+    after: Vec<usize>,
+    state: State,
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Waits,
+    Runs {
+        since: Time,
+    },
+    /// `took` is unknown where nobody told of its start.
+    Finished {
+        took: Option<Duration>,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct File {
+    name: String,
+    told: Option<u64>,
+    seen: Option<u64>,
+    writer: Option<usize>,
+    readers: Vec<usize>,
+    /// The workflow removes it when its last reader has ended.
+    temporary: bool,
+    /// It was asked for, and stays.
+    target: bool,
+    removed: bool,
+}
+
+/// How far a workflow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub tasks: usize,
+    pub running: usize,
+    pub finished: usize,
+    pub files: usize,
+    /// Of files that tasks have written.
+    pub bytes_seen: u64,
+    /// Of them, removed.
+    pub bytes_removed: u64,
+}
+
+impl Graph {
+    /// A graph from lines of news, or from WfFormat, where each file that is read is removed when its
+    /// last reader has ended.
+    ///
+    /// # Errors
+    /// When the text is neither, or names what it does not tell of.
+    pub fn read(text: &str, now: Time) -> Result<Graph, GraphError> {
+        match news::of_text(text) {
+            Ok(news) if !news.iter().any(|one| matches!(one, News::Task(_))) => {
+                Err(GraphError::NoTasks)
+            }
+            Ok(news) => Graph::default().hear(&news, now),
+            Err(unreadable) if news::is_one_document(text) => {
+                let workflow = Workflow::from_wfformat(text).map_err(|error| {
+                    // A line of news that is wrong is no attempt at WfFormat.
+                    match text.contains("\"specification\"") {
+                        true => GraphError::WfFormat(error.to_string()),
+                        false => unreadable,
+                    }
+                })?;
+                Graph::default().hear(&news::of_workflow(&workflow), now)
+            }
+            Err(unreadable) => Err(unreadable),
+        }
+    }
+
+    /// The graph with lines of news; this one stays as it is.
+    ///
+    /// # Errors
+    /// When a line is no news, or names what nobody knows; then none of them counts.
+    pub fn hear_lines(&self, text: &str, now: Time) -> Result<Graph, GraphError> {
+        self.hear(&news::of_text(text)?, now)
+    }
+
+    pub fn progress(&self) -> Progress {
+        let count = |is: fn(&State) -> bool| self.tasks.iter().filter(|it| is(&it.state)).count();
+        let written = || self.files.iter().filter(|file| file.writer.is_some());
+        Progress {
+            tasks: self.tasks.len(),
+            running: count(|state| matches!(state, State::Runs { .. })),
+            finished: count(|state| matches!(state, State::Finished { .. })),
+            files: self.files.len(),
+            bytes_seen: written().filter_map(|file| file.seen).sum(),
+            bytes_removed: written().filter(|it| it.removed).filter_map(|file| file.seen).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
