@@ -3,7 +3,7 @@
 of its own below --environments. Says which versions it did not find.
 
 With the newest one, or the only one given, it also tries pandas, pyarrow, dask, zarr and Parsl and the
-plug-in for Snakemake (--ecosystem), and checks the types.
+plug-ins for Snakemake (--ecosystem), and checks the types.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PLUGIN = HERE / "snakemake-storage-plugin-tidefs"
+PLUGINS = [HERE / "snakemake-storage-plugin-tidefs", HERE / "snakemake-logger-plugin-tidefs"]
 # Tests that want more than fsspec.
 ECOSYSTEM = ["test_ecosystem.py", "test_hdf5.py", "test_parsl.py"]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
@@ -63,13 +63,13 @@ def check(python: str, environments: Path, whole: bool, environment: dict) -> bo
     inside = place / "bin" / "python"
     if not inside.exists():
         run([python, "-m", "venv", str(place)], environment)
-    packages = [f"{HERE}[test,ecosystem]", f"{PLUGIN}[test]"] if whole else [f"{HERE}[test]"]
+    packages = [f"{HERE}[test,ecosystem]", *(f"{plugin}[test]" for plugin in PLUGINS)] if whole else [f"{HERE}[test]"]
     tools = ["mypy"] if whole else []
     editable = [word for package in packages for word in ("--editable", package)]
     quiet = ["--quiet", "--disable-pip-version-check"]
     run([str(inside), "-m", "pip", "install", *quiet, *editable, *tools], environment)
     tested = [(HERE, [] if whole else [f"--ignore=tests/{name}" for name in ECOSYSTEM])]
-    tested += [(PLUGIN, [])] if whole else []
+    tested += [(plugin, []) for plugin in PLUGINS] if whole else []
     good = True
     for folder, left_out in tested:
         if whole:
