@@ -24,11 +24,23 @@ pub(crate) const EXPELLED: Error = Error::Store(StoreError::Expelled);
 pub(crate) struct LastOpened {
     term: AtomicU64,
     has_lost_locks: AtomicBool,
+    /// What programs asked for in a term before may have counted on locks that were lost.
+    oldest_asked: AtomicU64,
 }
 
 impl LastOpened {
     pub fn from(term: u64) -> LastOpened {
-        LastOpened { term: AtomicU64::new(term), has_lost_locks: AtomicBool::new(false) }
+        LastOpened {
+            term: AtomicU64::new(term),
+            has_lost_locks: AtomicBool::new(false),
+            oldest_asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the work of this thread was asked for before locks were lost.
+    fn refuses_this_work(&self) -> bool {
+        let oldest = self.oldest_asked.load(Ordering::SeqCst);
+        caller::asked_term().is_some_and(|asked| asked < oldest)
     }
 }
 
@@ -65,6 +77,7 @@ impl<S: Store> Fs<S> {
         // The store lets nobody take one in the term before any more.
         if self.locks.may_hold_any() {
             self.last_opened.has_lost_locks.store(true, Ordering::SeqCst);
+            self.last_opened.oldest_asked.store(admission.term(), Ordering::SeqCst);
         }
         self.store.begin_term(mount, admission.term());
         self.opened.forget_all();
@@ -97,9 +110,14 @@ impl<S: Store> Fs<S> {
     /// The term to which what is done through a handle belongs.
     ///
     /// # Errors
-    /// When what the handle relied on was lost with an earlier term.
+    /// When what the handle relied on was lost with an earlier term, or what the program may have relied on that
+    /// asks: bytes are read and taken in memory as well, where no store refuses that.
     pub(crate) fn term_of(&self, number: Handle, handle: &FileHandle<S>) -> Result<u64, Error> {
         let term = self.term();
+        // Only now: what a term refuses is set before it begins.
+        if self.last_opened.refuses_this_work() {
+            return Err(EXPELLED);
+        }
         if handle.term.load(Ordering::Acquire) != term {
             self.look_what_is_left(number, handle)?;
             handle.term.store(term, Ordering::Release);

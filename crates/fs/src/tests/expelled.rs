@@ -289,6 +289,32 @@ fn a_call_that_waited_is_not_carried_out_where_its_program_may_have_lost_a_lock(
     assert_eq!(asked_before(None, make), Ok(()));
 }
 
+/// Nobody but this mount hears of such a write, since it is answered from memory.
+#[test]
+fn a_write_that_was_asked_for_before_a_lock_was_lost_is_not_taken_in_memory() {
+    let late = |lock: Option<&Lock>| {
+        let (owner, first, (second, _)) = Owner::two();
+        let fs = &first.0;
+        let (_, other) = make(fs, "other");
+        let (_, locked) = make(fs, "locked");
+        if let Some(lock) = lock {
+            fs.lock(locked, lock).expect("taken");
+        }
+        let asked = fs.asked_term();
+        owner.pass(13, &[&second]);
+        owner.expel(&first.1);
+        come_back(&owner, &first, &second);
+        // Somebody who knows uses the handle first.
+        let now = || caller::asked_in(fs.asked_term(), || write(fs, other, b"known"));
+        assert_eq!(now(), Ok(5));
+        let late = caller::asked_in(asked, || write(fs, other, b"late"));
+        assert_eq!(now(), Ok(5));
+        late
+    };
+    assert_eq!(late(Some(&whole(1))), Err(EXPELLED));
+    assert_eq!(late(None), Ok(4));
+}
+
 #[test]
 fn a_name_that_was_answered_and_not_made_is_not_made_later() {
     let owner = Owner::new();
