@@ -89,7 +89,8 @@ fn nodes_die_while_clocks_are_set_back(server: &str) {
         clock.set(hours);
         std::io::Write::write_all(&mut input, b"go\n").unwrap();
     }
-    let ran = running.end().succeeded();
+    // What was lost is lost, whatever the script says of it.
+    let ran = running.end().ended_with(74);
     let figures = ran.stdout.lines().filter(|line| line.starts_with("right ")).count();
     assert_eq!(figures, 3, "{}", ran.stdout);
     assert!(ran.stdout.contains("lost"), "{}", ran.stdout);
