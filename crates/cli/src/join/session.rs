@@ -23,7 +23,7 @@ pub type TakeOver = Box<
     dyn Fn(&Legacy, &Keys, &ClusterRecord, Succession) -> anyhow::Result<SocketAddr> + Send + Sync,
 >;
 
-/// Where nobody listens so often, one after the other, a file system has ended that nobody takes over.
+/// Where nobody listens so often, one after the other, whoever had the file system has ended.
 const NOBODY_MOST: u32 = 3;
 
 /// Ends with its process.
@@ -56,6 +56,8 @@ enum Look {
     Entered(Box<(Channel, Entered)>),
     /// Those before this host in the line that had it have ended, and the next one has not taken it over yet.
     Awaited,
+    /// All that stand before this host refuse to be spoken with, as the kernel of an ended process does.
+    Nobody(Succession),
     /// Somebody who may have it does not answer.
     Silent(ChannelError),
     Ended(Ended),
@@ -174,12 +176,17 @@ impl Kept {
     }
 
     fn again(&self, heard: Awake) -> Result<(Channel, Entered), Ended> {
-        let (mut patience, mut nobody) = (Patience::from(heard), 0);
+        let (mut patience, mut nobody, mut ended) = (Patience::from(heard), 0, 0);
         while !patience.is_over() {
-            match self.look() {
+            let look = self.look();
+            ended = if matches!(look, Look::Nobody(_)) { ended + 1 } else { 0 };
+            match look {
                 Look::Entered(entered) if entered.1.keys == self.keys => return Ok(*entered),
                 Look::Entered(_) => return Err(Ended::Closed),
                 Look::Awaited => patience.has_ended(),
+                // A single refusal may come from somebody on the way, or from a filter that is being set up.
+                Look::Nobody(_) if ended < NOBODY_MOST => {}
+                Look::Nobody(succession) => self.take_over(succession)?,
                 Look::Silent(error) => {
                     tracing::info!("the file system is not there: {error}");
                     nobody = if error.is_nobody() { nobody + 1 } else { 0 };
@@ -217,15 +224,15 @@ impl Kept {
                 Err(error) => return Look::Silent(error),
             }
         }
-        self.take_over(succession)
+        match self.state().owner == Some(self.rank) {
+            true => Look::Awaited,
+            false => Look::Nobody(succession),
+        }
     }
 
     /// Nobody stands before this host any more.
-    fn take_over(&self, succession: Succession) -> Look {
-        let Some(legacy) = &self.legacy else { return Look::Ended(Ended::Closed) };
-        if self.state().owner == Some(self.rank) {
-            return Look::Awaited;
-        }
+    fn take_over(&self, succession: Succession) -> Result<(), Ended> {
+        let Some(legacy) = &self.legacy else { return Err(Ended::Closed) };
         say::note("whoever had the file system has ended; this host takes it over");
         let nodes = self.state().nodes.clone();
         let term = succession.term + 1;
@@ -233,11 +240,11 @@ impl Kept {
             Ok(address) => {
                 self.reach.place.is(address, term, true);
                 self.state().owner = Some(self.rank);
-                Look::Awaited
+                Ok(())
             }
             Err(error) => {
                 tracing::warn!("this host cannot take the file system over: {error:#}");
-                Look::Ended(Ended::Closed)
+                Err(Ended::Closed)
             }
         }
     }

@@ -45,7 +45,10 @@ impl Storage {
         let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession)
             .map_err(|failure| anyhow::anyhow!(failure.what))?;
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
-        let managed = Managed::start(&nodes, paths, size, *start)?;
+        // The workflow's file is on the host that died; thresholds decide until somebody tells of the workflow.
+        let mut wanted = size.clone();
+        wanted.elasticity.workflow = None;
+        let managed = Managed::start(&nodes, paths, &wanted, *start)?;
         let head_room = ByteSize(size.head_room_bytes);
         let legacy = Some(Box::new(legacy.clone()));
         let terms = Terms { nodes_max: range.max, head_room, lenders: false, legacy };
