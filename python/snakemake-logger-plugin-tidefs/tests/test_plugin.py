@@ -18,6 +18,7 @@ from snakemake_interface_logger_plugins.tests import TestLogHandlerBase
 import tidefs
 from snakemake_logger_plugin_tidefs import LogHandler
 from snakemake_logger_plugin_tidefs.feed import Feed, Job
+from snakemake_scheduler_plugin_tidefs import Scheduler
 from tidefs import _program
 
 PART_BYTES = 3_000_000
@@ -156,6 +157,19 @@ def test_where_nothing_follows_the_workflow_runs_all_the_same() -> None:
         assert ran.returncode == 0, ran.stderr
         said = [line for line in ran.stderr.splitlines() if "tidefs: the workflow is not followed" in line]
         assert len(said) == 1 and "nothing follows a workflow here" in said[0], ran.stderr
+
+
+def test_what_goes_wrong_here_stops_no_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def needrun_jobs(self) -> Any:
+            raise KeyError("no such thing")
+
+    scheduler = Scheduler.__new__(Scheduler)
+    scheduler.feed, scheduler.dag = Feed(tmp_path), Broken()
+    scheduler.__post_init__()
+    for _ in range(2):
+        assert scheduler.select_jobs([], [], {}, {}) is None
+    assert capsys.readouterr().err.count("the workflow is not followed") == 1
 
 
 def test_what_lies_elsewhere_has_no_name(tmp_path: Path) -> None:

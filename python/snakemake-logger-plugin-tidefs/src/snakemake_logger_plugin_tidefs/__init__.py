@@ -17,6 +17,10 @@ class LogHandler(LogHandlerBase):
     feed = FEED
 
     def emit(self, record: LogRecord) -> None:
+        with self.feed.harmless():
+            self._tell(record)
+
+    def _tell(self, record: LogRecord) -> None:
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_STARTED:
             for id in getattr(record, "jobs", None) or []:
@@ -29,7 +33,8 @@ class LogHandler(LogHandlerBase):
             self.feed.look()
 
     def close(self) -> None:
-        self.feed.end()
+        with self.feed.harmless():
+            self.feed.end()
         super().close()
 
     @property

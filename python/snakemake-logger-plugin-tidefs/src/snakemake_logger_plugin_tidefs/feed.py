@@ -14,7 +14,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -56,10 +58,21 @@ class Feed:
         self._begun: set[str] = set()
         self._ended: set[str] = set()
         self._dying: set[str] = set()
+        #: By how many jobs that have not ended a file is read.
+        self._unread: Counter[str] = Counter()
+        self._temporary: set[str] = set()
         self._waiting: queue.Queue[Optional[tuple[bool, str]]] = queue.Queue(WAITING_MOST)
         self._carrier: Optional[threading.Thread] = None
         self._is_over = False
         self._lost_job_said = False
+
+    @contextmanager
+    def harmless(self) -> Iterator[None]:
+        """Whatever goes wrong within is said once, and is no reason for the workflow to stop."""
+        try:
+            yield
+        except Exception as error:
+            self._give_up(repr(error))
 
     def name(self, path: str) -> Optional[str]:
         """How Tidefs calls a file: its path below the mount; None where it lies elsewhere."""
@@ -86,6 +99,9 @@ class Feed:
             # A checkpoint puts other jobs in the place of some that have not begun.
             begun = {id: job for id, job in self._jobs.items() if id in self._begun}
             self._jobs = {**begun, **told}
+            left = [job for job in self._jobs.values() if job.id not in self._ended]
+            self._unread = Counter(name for job in left for name in job.reads)
+            self._temporary = {name for job in self._jobs.values() for name in job.temporary}
             known = {name for job in self._jobs.values() for name in (*job.reads, *job.writes)}
             self._rest = [_line("target", name) for name in sorted(set(targets) & known)]
             self._rest += [_line("slots", slots)] if slots else []
@@ -110,14 +126,13 @@ class Feed:
             sizes = {name: self._size(name) for name in job.writes} if job else {}
             files = [{"name": name, "bytes": size} for name, size in sizes.items() if size is not None]
             self._event(id, _line("finished", {"id": id, "files": files}))
-            if job is None:
+            if job is None or id in self._ended:
                 return
             self._ended.add(id)
+            self._unread.subtract(job.reads)
             # Snakemake removes temporary files when their last reader has ended.
-            left = [job for job in self._jobs.values() if job.id not in self._ended]
-            read = {name for job in left for name in job.reads}
-            temporary = {name for job in self._jobs.values() for name in job.temporary}
-            self._dying |= {name for name in (*job.reads, *job.writes) if name in temporary - read}
+            ends = {name for name in (*job.reads, *job.writes) if self._unread[name] <= 0}
+            self._dying |= ends & self._temporary
             self.look()
 
     def look(self) -> None:

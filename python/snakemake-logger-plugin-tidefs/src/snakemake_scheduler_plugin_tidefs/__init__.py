@@ -29,6 +29,12 @@ class Scheduler(SchedulerBase):
         available_resources: Mapping[str, Any],
         input_sizes: Any,
     ) -> Optional[Sequence[JobSchedulerInterface]]:
+        with self.feed.harmless():
+            self._tell(available_resources)
+        # Snakemake's greedy scheduler chooses.
+        return None
+
+    def _tell(self, available_resources: Mapping[str, Any]) -> None:
         cores = available_resources.get("_cores")
         if isinstance(cores, int) and not self._told:
             # At first all are free.
@@ -38,8 +44,6 @@ class Scheduler(SchedulerBase):
         if not jobs <= self._told:
             self._told |= jobs
             self.feed.graph(self.jobs(), self.targets(), self._slots)
-        # Snakemake's greedy scheduler chooses.
-        return None
 
     def jobs(self) -> list[Job]:
         return [self.job(job) for job in sorted(self.dag.needrun_jobs(), key=lambda job: job.jobid)]
