@@ -111,7 +111,7 @@ impl LiveWorkflow {
                 known.version = Version { graph: known.version.graph + 1, telling: 0 };
             }
             Telling::News(text) => {
-                let graph = known.graph.as_ref().ok_or_else(untold)?;
+                let graph = known.graph.as_ref().ok_or_else(no_workflow)?;
                 let heard = graph.hear_lines(text, now).map_err(refused)?;
                 if *graph != heard {
                     known.graph = Some(heard);
@@ -119,7 +119,7 @@ impl LiveWorkflow {
                 }
             }
         }
-        let graph = known.graph.as_ref().ok_or_else(untold)?;
+        let graph = known.graph.as_ref().ok_or_else(no_workflow)?;
         Ok(WorkflowView::of(graph.progress(), follows == Some(known.version)))
     }
 
@@ -140,7 +140,7 @@ impl LiveWorkflow {
     }
 }
 
-fn untold() -> Failure {
+fn no_workflow() -> Failure {
     let why = "no workflow was told of yet; give its graph with: tidefs workflow --graph FILE";
     Failure::Refused(why.to_owned())
 }
