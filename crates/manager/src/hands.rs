@@ -53,6 +53,13 @@ pub trait Hands: Send + Sync {
     /// Where each partition lies and how large it is, to a few per cent.
     fn survey(&self) -> Result<Survey, Failure>;
 
+    /// A node is being started: [`add_node`](Self::add_node) or [`expect_no_longer`](Self::expect_no_longer)
+    /// follows. Nodes that join together join sooner.
+    fn expect_node(&self) {}
+
+    /// A node that was being started will not be added.
+    fn expect_no_longer(&self) {}
+
     /// Lets a running node join, holding nothing.
     fn add_node(&self, node: NodeId, address: &Self::Address) -> Result<(), Failure>;
 

@@ -109,7 +109,9 @@ where
 
     /// A process that cannot join is of no use.
     fn start_node(&self, wanted: Wanted) -> Result<NodeId, Failure> {
+        let expected = Expected::new(self.hands);
         let (node, address) = self.provisioner.start(wanted, self.stop)?;
+        expected.comes();
         if let Err(failure) = self.hands.add_node(node, &address) {
             if let Err(also) = self.provisioner.put_back(node) {
                 tracing::warn!(%node, %also, "a node that could not join could not be stopped");
@@ -136,6 +138,27 @@ where
         self.noted(self.journal.confirm())?;
         self.hands.remove_node(node)?;
         self.provisioner.stop(node)
+    }
+}
+
+/// A node that is being started. Dropped before it [`comes`](Self::comes), it is waited for no longer.
+struct Expected<'h, H: Hands>(&'h H);
+
+impl<'h, H: Hands> Expected<'h, H> {
+    fn new(hands: &'h H) -> Expected<'h, H> {
+        hands.expect_node();
+        Expected(hands)
+    }
+
+    /// It is about to be added.
+    fn comes(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<H: Hands> Drop for Expected<'_, H> {
+    fn drop(&mut self) {
+        self.0.expect_no_longer();
     }
 }
 

@@ -189,6 +189,14 @@ impl Hands for ClusterHands {
         Ok(Survey { nodes, partitions: partitions.collect() })
     }
 
+    fn expect_node(&self) {
+        self.admin.expect_node();
+    }
+
+    fn expect_no_longer(&self) {
+        self.admin.expect_no_longer();
+    }
+
     fn add_node(&self, _: NodeId, node: &NodeDescription) -> Result<(), Failure> {
         self.steps.take("join");
         self.admin.add_node(node).map_err(Failure::new)?;

@@ -24,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A greeting that got lost is repeated by the newcomer after this, in milliseconds.
 const GREETING_TIMEOUT_MS: u64 = 1_000;
 const GREET_EVERY: Duration = Duration::from_millis(1_500);
+/// Who joins waits so long for others that are being started: to join after them takes as long again.
+const OTHERS_COME_WITHIN: Duration = Duration::from_millis(250);
 /// A node that agreed and is no longer told to doubt the others agrees at once.
 const STILL_AGREED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -48,6 +50,17 @@ impl Party {
 }
 
 impl Admin {
+    /// A node is being started: [`add_node`](Self::add_node) or [`expect_no_longer`](Self::expect_no_longer) follows.
+    /// Others that are added meanwhile wait for it for a while, so that they join together.
+    pub fn expect_node(&self) {
+        self.together.expect();
+    }
+
+    /// A node that was being started will not be added.
+    pub fn expect_no_longer(&self) {
+        self.together.expect_no_longer();
+    }
+
     /// Makes a running node that holds nothing a member; see
     /// [`NewNode::start`](crate::NewNode::start). It gets no partitions. Calls from several threads join together.
     ///
@@ -56,8 +69,9 @@ impl Admin {
     pub fn add_node(&self, newcomer: &NodeDescription) -> Result<(), AdminError> {
         let begun = Instant::now();
         let managed = Managed::new(newcomer, &self.access);
-        managed.itself()?;
-        let joined = self.together.join(managed, |newcomers| self.add_all(newcomers));
+        managed.itself().inspect_err(|_| self.expect_no_longer())?;
+        let together = |newcomers: &[Managed]| self.add_all(newcomers);
+        let joined = self.together.join(managed, OTHERS_COME_WITHIN, together);
         tracing::debug!(node = %newcomer.id, took = ?begun.elapsed(), "a node joined");
         joined
     }

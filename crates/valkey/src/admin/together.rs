@@ -1,7 +1,9 @@
-//! One caller does for all who wait what each of them wants, and tells them how it came out.
+//! One caller does for all who wait what each of them wants, and tells them how it came out. Those who
+//! have said that they come are waited for, for a while. It does not know what it is that they want.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// `W` is what callers bring, and `D` what becomes of each.
 pub struct Together<W, D> {
@@ -13,6 +15,8 @@ struct State<W, D> {
     /// How many have come.
     came: u64,
     waiting: Vec<(u64, W)>,
+    /// So many have said that they will come, and have not.
+    expected: usize,
     /// One of them is at it.
     is_busy: bool,
     done: BTreeMap<u64, D>,
@@ -20,7 +24,8 @@ struct State<W, D> {
 
 impl<W, D> Default for Together<W, D> {
     fn default() -> Together<W, D> {
-        let state = State { came: 0, waiting: Vec::new(), is_busy: false, done: BTreeMap::new() };
+        let (waiting, done) = (Vec::new(), BTreeMap::new());
+        let state = State { came: 0, waiting, expected: 0, is_busy: false, done };
         Together { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -30,12 +35,28 @@ impl<W, D> Together<W, D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while others are at it. `all` has as many answers as it is given, in the same order.
-    pub fn join(&self, what: W, all: impl Fn(&[W]) -> Vec<D>) -> D {
+    /// Somebody will join, or say that nobody comes.
+    pub fn expect(&self) {
+        self.state().expected += 1;
+    }
+
+    /// One who was expected does not come.
+    pub fn expect_no_longer(&self) {
+        let mut state = self.state();
+        state.expected = state.expected.saturating_sub(1);
+        self.changed.notify_all();
+    }
+
+    /// Waits while others are at it, and up to `wait` for those who are expected; whoever joins is one
+    /// of them. `all` has as many answers as it is given, in the same order.
+    pub fn join(&self, what: W, wait: Duration, all: impl Fn(&[W]) -> Vec<D>) -> D {
         let mut state = self.state();
         state.came += 1;
         let ticket = state.came;
         state.waiting.push((ticket, what));
+        state.expected = state.expected.saturating_sub(1);
+        self.changed.notify_all();
+        state = self.until_all_came(state, wait);
         loop {
             if let Some(done) = state.done.remove(&ticket) {
                 return done;
@@ -57,6 +78,16 @@ impl<W, D> Together<W, D> {
             drop(turn);
             state = self.state();
         }
+    }
+
+    fn until_all_came<'s>(
+        &self,
+        state: MutexGuard<'s, State<W, D>>,
+        wait: Duration,
+    ) -> MutexGuard<'s, State<W, D>> {
+        let some_come = |state: &mut State<W, D>| state.expected > 0;
+        let waited = self.changed.wait_timeout_while(state, wait, some_come);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -88,7 +119,7 @@ mod tests {
         };
         thread::scope(|scope| {
             let first = scope.spawn(|| {
-                together.join(1, |all| {
+                together.join(1, Duration::ZERO, |all| {
                     begun.wait();
                     while together.state().waiting.len() < 5 {
                         thread::yield_now();
@@ -98,7 +129,7 @@ mod tests {
             });
             begun.wait();
             let (together, double) = (&together, &double);
-            let joins = |it| (it, scope.spawn(move || together.join(it, double)));
+            let joins = |it| (it, scope.spawn(move || together.join(it, Duration::ZERO, double)));
             let others: Vec<_> = (2..7).map(joins).collect();
             assert_eq!(first.join().unwrap(), 2);
             for (it, other) in others {
@@ -106,6 +137,35 @@ mod tests {
             }
         });
         assert_eq!(times.load(Ordering::SeqCst), 2);
+    }
+
+    /// The first waits for the second, though the second comes only after the first has begun to wait, and
+    /// not for the third, which does not come.
+    #[test]
+    fn those_who_are_expected_are_waited_for() {
+        let (together, times) = (Together::<u32, usize>::default(), AtomicUsize::new(0));
+        let all = |all: &[u32]| {
+            times.fetch_add(1, Ordering::SeqCst);
+            vec![all.len(); all.len()]
+        };
+        let join = |it| together.join(it, Duration::from_secs(600), all);
+        let until_came = |count| {
+            while together.state().came < count {
+                thread::yield_now();
+            }
+        };
+        (0..3).for_each(|_| together.expect());
+        thread::scope(|scope| {
+            let first = scope.spawn(|| join(1));
+            until_came(1);
+            let second = scope.spawn(|| join(2));
+            until_came(2);
+            together.expect_no_longer();
+            assert_eq!((first.join().unwrap(), second.join().unwrap()), (2, 2));
+        });
+        assert_eq!((join(3), times.load(Ordering::SeqCst)), (1, 2), "nobody is expected any more");
+        (0..2).for_each(|_| together.expect());
+        assert_eq!(together.join(4, Duration::ZERO, all), 1, "the other one has not come in time");
     }
 
     #[test]
@@ -131,7 +191,7 @@ mod tests {
         };
         thread::scope(|scope| {
             let (together, all) = (&together, &all);
-            let joins = |it| scope.spawn(move || together.join(it, all));
+            let joins = |it| scope.spawn(move || together.join(it, Duration::ZERO, all));
             let first = joins(1);
             begun.wait();
             let two = [joins(2), joins(3)];
