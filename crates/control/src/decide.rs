@@ -9,7 +9,7 @@ use crate::capacity::Capacity;
 use crate::decision::{Cause, Hold, Verdict};
 use crate::forecast::Advice;
 use crate::in_vain::InVain;
-use crate::observation::{Node, Observation, percent};
+use crate::observation::{GROWTH_PART, Node, Observation, percent};
 use crate::own_share::OwnShare;
 use crate::policy::{Policy, ScaleIn, ScaleOut};
 use crate::request::cheapest_to_leave;
@@ -37,8 +37,6 @@ pub(crate) const REBALANCE_PAUSE: Duration = Duration::from_secs(30);
 const SHARE_PAUSE: Duration = Duration::from_secs(10);
 /// A lender waits for its memory.
 const BUDGET_PAUSE: Duration = Duration::from_secs(1);
-/// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
-const GROWTH_PART: u64 = 100;
 
 /// For how long the spread has been uneven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 
 use tidefs_model::{NodeClass, NodeId};
 
+/// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
+pub(crate) const GROWTH_PART: u64 = 100;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// Answered when it was asked.

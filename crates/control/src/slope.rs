@@ -7,11 +7,13 @@ use std::time::Duration;
 use tidefs_model::Time;
 
 use crate::events::{Outcome, Summary};
-use crate::observation::Observation;
+use crate::observation::{GROWTH_PART, Observation};
 use crate::record::Kind;
 
 /// The slope is that of the last observations within this time: a program writes in bursts.
 const WITHIN: Duration = Duration::from_secs(3);
+/// And over this at least, where it was none before: what one write brings between two looks is no slope.
+const OVER_LEAST: Duration = Duration::from_secs(1);
 /// Observations that are kept at most, however often nodes are looked at.
 const SEEN_MOST: usize = 64;
 /// What a growth takes where none has been seen yet: nodes start within a second, and then data moves.
@@ -27,11 +29,15 @@ pub struct Ahead {
 }
 
 /// Of the bytes in use, since nodes came or left for the last time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slope {
     seen: VecDeque<(Time, u64)>,
+    /// Of all nodes, when they were seen last.
+    capacity_bytes: u64,
     /// How long the last growth took.
     lead: Option<Duration>,
+    /// The rate when nodes came or left for the last time, in bytes a second.
+    before: Option<f64>,
 }
 
 impl Slope {
@@ -42,6 +48,12 @@ impl Slope {
             self.seen.pop_front();
         }
         self.seen.push_back((at, observed.used_bytes()));
+        self.capacity_bytes = observed.capacity_bytes();
+    }
+
+    /// Nodes come or leave, or data moves between them.
+    pub fn reconfiguration_begins(&mut self) {
+        self.before = self.rate();
     }
 
     /// What was in use while data moved says nothing of what is written: copies are counted twice.
@@ -54,14 +66,24 @@ impl Slope {
     }
 
     /// What will be in use when nodes have come that are asked for now; `None` where usage does not
-    /// rise. `every`: between two observations, since what is not decided now is decided then.
+    /// rise, or by no more than servers' buffers, or nobody has looked for long enough. `every`: between two
+    /// observations, since what is not decided now is decided then.
     pub fn ahead(&self, every: Duration) -> Option<Ahead> {
-        let (&(first, before), &(last, now)) = (self.seen.front()?, self.seen.back()?);
-        let seconds = (last - first).as_secs_f64();
         let after = self.lead.unwrap_or(LEAD_UNTOLD) + every;
-        let rise = now.checked_sub(before).filter(|rise| *rise > 0 && seconds > 0.0)?;
-        let more = rise as f64 / seconds * after.as_secs_f64();
+        let more = self.rate()? * after.as_secs_f64();
+        let (_, now) = self.seen.back()?;
         Some(Ahead { expected_bytes: now.saturating_add(more as u64), after })
+    }
+
+    /// In bytes a second. Right after a reconfiguration it is what it was before, as far as usage still
+    /// rises so fast: whoever writes quickly fills small nodes within a second.
+    fn rate(&self) -> Option<f64> {
+        let (&(first, before), &(last, now)) = (self.seen.front()?, self.seen.back()?);
+        let rises = |rise: &u64| *rise > self.capacity_bytes / GROWTH_PART;
+        let rise = now.checked_sub(before).filter(rises)?;
+        let over = Some(last - first).filter(|over| !over.is_zero())?;
+        let rate = rise as f64 / over.as_secs_f64();
+        if over >= OVER_LEAST { Some(rate) } else { self.before.map(|before| rate.min(before)) }
     }
 }
 
@@ -122,8 +144,8 @@ mod tests {
         slope.reconfigured(&growth(Duration::from_secs(9), Outcome::Completed));
         assert_eq!(ahead(&slope), None, "copies were counted");
         slope.observe(at(20), &used(200));
-        slope.observe(at(21), &used(210));
-        assert_eq!(ahead(&slope), Some((310, 10)));
+        slope.observe(at(21), &used(220));
+        assert_eq!(ahead(&slope), Some((420, 10)));
         slope.observe(at(22), &used(190));
         assert_eq!(ahead(&slope), None, "less than before");
         let why = "no port is free".to_owned();
@@ -131,13 +153,55 @@ mod tests {
         assert_eq!(slope.lead, Some(Duration::from_secs(9)));
     }
 
+    /// As soon as nodes have come something is written at once; and servers' buffers grow by a little all the time.
+    #[test]
+    fn what_is_written_between_two_looks_is_no_slope() {
+        let mut slope = Slope::default();
+        let millis = |millis: u64| at(0) + Duration::from_millis(millis);
+        slope.observe(millis(0), &used(100));
+        let burst = [200, 400, 600, 800].map(|then| {
+            slope.observe(millis(then), &used(160));
+            slope.ahead(EVERY)
+        });
+        assert_eq!(burst, [None; 4], "it was over after the first");
+        slope.observe(millis(1_000), &used(160));
+        assert_eq!(slope.ahead(EVERY).map(|it| it.expected_bytes / MIB), Some(160 + 3 * 60));
+        for second in 2..9 {
+            slope.observe(at(second), &used(160 + second as u64));
+        }
+        assert_eq!(slope.ahead(EVERY), None, "a MiB a second of a GiB");
+    }
+
+    #[test]
+    fn what_rose_before_nodes_came_is_known_to_rise_as_soon_as_it_does_again() {
+        let mut slope = Slope::default();
+        slope.observe(at(0), &used(100));
+        slope.observe(at(1), &used(200));
+        slope.reconfiguration_begins();
+        slope.observe(at(2), &used(900));
+        slope.reconfigured(&growth(Duration::from_secs(1), Outcome::Completed));
+        let mut then = |millis: u64, mib| {
+            slope.observe(at(3) + Duration::from_millis(millis), &used(mib));
+            slope.ahead(EVERY).map(|it| it.expected_bytes / MIB)
+        };
+        assert_eq!(then(0, 400), None, "seen once");
+        assert_eq!(then(200, 405), None, "servers' buffers");
+        assert_eq!(then(400, 500), Some(500 + 2 * 100), "no faster than before");
+        assert_eq!(then(500, 420), Some(420 + 2 * 40), "nor faster than now");
+        slope.reconfigured(&growth(Duration::from_secs(1), Outcome::Completed));
+        slope.reconfiguration_begins();
+        slope.observe(at(9), &used(100));
+        slope.observe(at(9) + Duration::from_millis(200), &used(200));
+        assert_eq!(slope.ahead(EVERY), None, "nothing rose when the last one began");
+    }
+
     #[test]
     fn only_the_last_seconds_count() {
         let mut slope = Slope::default();
-        for (second, mib) in [(0, 0), (1, 500), (8, 500), (9, 510)] {
+        for (second, mib) in [(0, 0), (1, 500), (8, 500), (9, 520)] {
             slope.observe(at(second), &used(mib));
         }
-        assert_eq!(slope.ahead(EVERY).map(|it| it.expected_bytes / MIB), Some(540));
+        assert_eq!(slope.ahead(EVERY).map(|it| it.expected_bytes / MIB), Some(580));
         for millisecond in 0..1_000 {
             slope.observe(at(10) + Duration::from_millis(millisecond), &used(600));
         }

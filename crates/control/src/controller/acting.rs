@@ -119,6 +119,7 @@ impl Controller {
         };
         self.decision = Some(decision);
         self.adopt_bandwidths(now);
+        self.slope.reconfiguration_begins();
         let mut reconfiguration = Reconfiguration::new(record, start, precedence, requests);
         full.into_iter().for_each(|node| reconfiguration.begins_for(node));
         reconfiguration.account(now);
