@@ -59,6 +59,8 @@ pub struct Reconfiguration {
     plan: Option<Plan>,
     next_step: usize,
     rounds: u32,
+    /// Rounds that found no room at a target, since it began.
+    crowded: u32,
     /// The round before moved less than it had planned.
     held_back: bool,
     moved: Moved,
@@ -114,6 +116,7 @@ impl Reconfiguration {
             plan: None,
             next_step: 0,
             rounds: 0,
+            crowded: 0,
             held_back: false,
             moved: Moved::default(),
             least: Least::default(),

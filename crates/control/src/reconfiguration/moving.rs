@@ -30,6 +30,10 @@ const ROUNDS_TO_SPREAD: u32 = 3;
 /// Emptying a node goes on for as long as this; new keys cannot fall on it for ever.
 const ROUNDS_TO_EMPTY: u32 = 10;
 
+/// So often it is planned anew at once where a target had no room. Beyond that writers fill nodes as fast
+/// as these receive: there is a pause before the next round, and it counts as one.
+const CROWDED_AT_ONCE: u32 = 4;
+
 impl Reconfiguration {
     pub(super) fn step(&self) -> Option<Step> {
         self.plan.as_ref()?.steps.get(self.next_step).cloned()
@@ -210,14 +214,21 @@ impl Reconfiguration {
         self.broken_off = false;
         self.plan = None;
         self.held_back = true;
+        self.crowded += 1;
+        let too_often = self.crowded.saturating_sub(CROWDED_AT_ONCE);
         // A round that found no room is not one in which nodes were filled again.
-        self.rounds = self.rounds.saturating_sub(1);
+        self.rounds = self.rounds.saturating_sub(u32::from(too_often == 0));
         if moved.partitions == 0 {
             self.phase = Phase::Surveying;
             return self.failed(Phase::Moving, crowded, now, settings, tasks);
         }
         self.failures = 0;
         self.last_failure = Some(crowded);
+        if too_often > 0 {
+            self.phase = Phase::Surveying;
+            self.retry_at = Some(now + settings.back_off.wait(too_often));
+            return;
+        }
         self.enter(Phase::Surveying, tasks);
     }
 

@@ -56,6 +56,8 @@ pub struct World {
     pub met_full: u32,
     /// Moves for which a target had no room.
     pub crowded: u32,
+    /// Writers leave room for so many partitions of a step.
+    pub room_for: Option<usize>,
     /// Ticks that every step takes longer.
     pub slowness: u64,
     /// The step under way ends before all its moves are made.
@@ -90,6 +92,7 @@ impl World {
             refused_writes: 0,
             met_full: 0,
             crowded: 0,
+            room_for: None,
             slowness: 0,
             broken_off: false,
             lenient: false,
@@ -334,7 +337,13 @@ impl World {
                 let most = if fails { self.random(len) as usize } else { usize::MAX };
                 let broken_off = std::mem::take(&mut self.broken_off);
                 let most = if broken_off { self.random(len) as usize } else { most };
-                let (moved, hindrance) = self.cluster.carry(&step.moves, most);
+                let (moved, hindrance) = match self.room_for {
+                    Some(room) if room < step.moves.len() => {
+                        let moved = self.cluster.carry(&step.moves, room).0;
+                        (moved, Some(Hindrance::NoRoom("writers filled it".to_owned())))
+                    }
+                    _ => self.cluster.carry(&step.moves, most),
+                };
                 let hindrance = hindrance.filter(|_| !broken_off || moved.partitions < most as u32);
                 let (failure, crowded) = match hindrance {
                     None => (None, None),

@@ -146,6 +146,21 @@ fn what_finds_no_room_is_planned_anew_at_once() {
     assert!(crowded > 0, "every target had room");
 }
 
+/// Where writers fill the targets as fast as these receive, that is not for ever.
+#[test]
+fn rounds_that_find_no_room_come_to_an_end() {
+    let mut world = World::new(settings("static", 2, 4), 2, Faults::NONE, 43);
+    world.wish_mib(400);
+    world.run(60);
+    world.room_for = Some(1);
+    world.submit(Request::Scale(4));
+    world.run_until(60, |world| !world.summaries.is_empty());
+    assert!((5..=8).contains(&world.crowded), "{} rounds without room", world.crowded);
+    world.room_for = None;
+    world.run_until(120, |world| world.summaries.len() > 1 && world.is_idle());
+    world.assert_even();
+}
+
 /// The same workload, with nodes that come when the threshold is reached and with nodes that come before.
 #[test]
 fn writers_hardly_meet_full_nodes_where_nodes_come_ahead() {
