@@ -8,7 +8,8 @@ rate.  Each line is a run:
     stall       the longest time of one write or close, as the program saw it;
     moved       what all changes moved, over the least that any plan moves;
     imbalance   after the worst change, how far the node that is farthest from its share is off, in
-                per cent of a node's memory (goal: 2, or two stripes).
+                per cent of a node's memory (goal: 2, or two stripes); a change that made way for another one
+                was not looked at afterwards, and is counted beside.
 
 Below it stands of what the longest stall consists: the change that was under way and the seconds of
 its phases, and what failed meanwhile.  The load of the machine stands beside, since times mean little
@@ -62,8 +63,6 @@ def write_all(folder: Path, mib: int, rate: float | None) -> dict[str, float]:
 def imbalance(change: dict, rows: list[dict]) -> float:
     """Of the last row before the next change begins, in per cent of a node's memory."""
     off = change["imbalance_percent"]
-    if off is None:
-        return 0.0
     end = change["started_at"] + change["seconds"]
     row = min(rows, key=lambda it: abs(it["t"] - end))
     return off * row["used_bytes"] / max(row["nodes"], 1) / ((NODE_MIB - HEAD_ROOM_MIB) * MIB)
@@ -95,7 +94,8 @@ def measure(options, number: int) -> dict[str, object]:
     changes = report["reconfigurations"]
     moved = sum(it["bytes_moved"] for it in changes)
     needed = sum(it["bytes_minimum"] for it in changes)
-    uneven = max((imbalance(it, report["timeline"]) for it in changes), default=0.0)
+    seen = [it for it in changes if it["imbalance_percent"] is not None]
+    uneven = max((imbalance(it, report["timeline"]) for it in seen), default=0.0)
     waited = max(changes, key=lambda it: it["io_stall_max_ms"] or 0, default=None)
     row = {
         "stall_ms": 1000 * said["longest"],
@@ -104,13 +104,15 @@ def measure(options, number: int) -> dict[str, object]:
         "moved_over_least": moved / needed if needed else 1.0,
         "imbalance_percent": uneven,
         "failed": sum(it["outcome"] != "completed" for it in changes),
+        "not_looked_at": len(changes) - len(seen),
         "again": sum(any("right" in phase["name"] for phase in it["phases"]) for it in changes),
         "idle_byte_seconds": report["wasted_byte_seconds"],
         "load": os.getloadavg()[0],
     }
     print(
         f"run {number}: stall {row['stall_ms']:.0f} ms, moved x {row['moved_over_least']:.3f} of the least, "
-        f"imbalance {uneven:.1f} %, {len(changes)} changes, of which {row['again']} put moves right, "
+        f"imbalance {uneven:.1f} %, {len(changes)} changes, of which {row['again']} put moves right "
+        f"and {row['not_looked_at']} made way before anybody looked, "
         f"{row['seconds']:.1f} s, load {row['load']:.1f}",
         flush=True,
     )

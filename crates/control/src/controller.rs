@@ -9,6 +9,7 @@ mod asking;
 mod held_back;
 mod lenders;
 mod shares;
+mod still_full;
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ pub use self::asking::Growth;
 
 use self::held_back::{Aim, HeldBack};
 use self::lenders::LENDERS_MOST;
+use self::still_full::StillFull;
 use crate::bandwidth::Bandwidths;
 use crate::decide::{Quiet, REBALANCE_PAUSE, Uneven};
 use crate::decision::Decision;
@@ -88,6 +90,7 @@ pub struct Controller {
     shares: SharesHeld,
     bandwidths: Bandwidths,
     full: Option<Option<NodeId>>,
+    still_full: StillFull,
     requests: VecDeque<(RequestId, Request)>,
     /// Those who want these nodes back, the first that asked first.
     lenders: Vec<(RequestId, NodeId)>,
@@ -124,6 +127,7 @@ impl Controller {
             shares: SharesHeld::default(),
             bandwidths: Bandwidths::default(),
             full: None,
+            still_full: StillFull::default(),
             requests: VecDeque::new(),
             lenders: Vec::new(),
             asked_at: None,
@@ -281,6 +285,7 @@ impl Controller {
                     forecaster.node_full(now);
                 }
                 reconfiguration.hurry(node);
+                self.still_full.told(now, node);
                 if growth.is_some_and(|growth| reconfiguration.is_worse_than(growth, node)) {
                     reconfiguration.cut_short();
                 }
@@ -431,6 +436,7 @@ impl Controller {
         self.uneven.reset();
         self.shares.reset();
         self.full = None;
+        self.still_full.ended(now);
         self.state = State::Idle;
         commands.push(Command::Finished(summary));
     }
@@ -457,7 +463,8 @@ impl Controller {
                 Err(refused) => commands.push(Command::Answer(id, Answer::Refused(refused))),
             }
         }
-        let full = self.full.take();
+        let still_full = self.still_full.take(&self.observed);
+        let full = self.full.take().or(still_full);
         let verdict = self.verdict(now, full);
         self.carry_out(now, verdict, Vec::new(), full);
     }

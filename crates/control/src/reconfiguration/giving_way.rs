@@ -54,11 +54,21 @@ impl Reconfiguration {
     /// others are nearly full as well, the room that moving makes does not last, and the node that is
     /// needed in any case should come at once. Before there is a plan nobody can say, and the writer
     /// tells its need again as long as it waits.
+    ///
+    /// A growth whose nodes have been filled meanwhile makes way for the next in the same way, but not
+    /// while it takes bytes off the full node: that is what it was begun for.
     pub fn is_worse_than(&self, instead: Instead, full: Option<NodeId>) -> bool {
-        if !self.only_spreads() || self.precedence.is_lenders || self.plan.is_none() {
+        if self.precedence.is_lenders || self.plan.is_none() {
             return false;
         }
-        instead == Instead::OnlyGrowth || !full.is_none_or(|node| self.is_to_give(node))
+        let gives = full.is_none_or(|node| self.is_to_give(node));
+        match self.only_spreads() {
+            true => instead == Instead::OnlyGrowth || !gives,
+            false => {
+                let spreads = self.is_growth() && self.phase == Phase::Moving;
+                spreads && instead == Instead::OnlyGrowth && !gives
+            }
+        }
     }
 
     /// No own node comes and none leaves.

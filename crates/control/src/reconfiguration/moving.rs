@@ -218,6 +218,12 @@ impl Reconfiguration {
         let too_often = self.crowded.saturating_sub(CROWDED_AT_ONCE);
         // A round that found no room is not one in which nodes were filled again.
         self.rounds = self.rounds.saturating_sub(u32::from(too_often == 0));
+        if self.is_cut_short() {
+            return self.end_early(tasks);
+        }
+        if self.turn_back(tasks) {
+            return;
+        }
         if moved.partitions == 0 {
             self.phase = Phase::Surveying;
             return self.failed(Phase::Moving, crowded, now, settings, tasks);

@@ -161,6 +161,30 @@ fn rounds_that_find_no_room_come_to_an_end() {
     world.assert_even();
 }
 
+/// A step takes a quarter of an hour here, and the writer says only once that it waits.
+#[test]
+fn a_growth_whose_nodes_were_filled_makes_way_for_the_next() {
+    let mut settings = settings("nso", 2, 8);
+    settings.policy.scale_out.as_mut().expect("it grows").threshold_percent = 100;
+    let mut world = World::new(settings, 2, Faults::NONE, 41);
+    let first: Vec<_> = world.cluster.members.keys().copied().collect();
+    world.wish_mib(600);
+    world.run_until(60, |world| world.carried == 1);
+    world.slowness = 10_000;
+    world.run_until(60, |world| world.carried == 2 && world.moving());
+    world.slowness = 0;
+    for number in (1_024..1_424).cycle().take(4_000) {
+        let _ = world.cluster.write(number, MIB / 2);
+    }
+    let content = world.used_mib();
+    world.wish_mib(content);
+    world.run(2);
+    let newcomer = world.cluster.members.keys().copied().find(|id| !first.contains(id));
+    world.alarm(newcomer.expect("one that came"));
+    world.run_until(60, |world| world.own_nodes() == 6);
+    assert_eq!(world.summaries[0].nodes_after, 4);
+}
+
 /// The same workload, with nodes that come when the threshold is reached and with nodes that come before.
 #[test]
 fn writers_hardly_meet_full_nodes_where_nodes_come_ahead() {
