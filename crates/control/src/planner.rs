@@ -39,6 +39,9 @@ use crate::inventory::{EMPTY_NODE_BYTES, Inventory};
 use crate::observation::Node;
 use crate::settings::Spreading;
 
+/// Of what all nodes may be filled with. Fuller ones give nothing for the only reason that they are full.
+const NEARLY_FULL_PERCENT: u128 = 90;
+
 /// Plans a spread over all serving nodes but the leaving ones.
 pub fn plan(
     inventory: &Inventory,
@@ -299,9 +302,11 @@ impl<'a> Problem<'a> {
 
     /// What nothing but evenness asks for goes back only as far as is allowed.
     fn keep_to(&self, course: &Course, drafts: &mut Vec<Draft>) {
+        let has_room = self.has_room();
         let is_over = |at: usize| {
             let node = &self.inventory.nodes()[at];
-            node.used_bytes > self.spreading.limit(node.capacity_bytes)
+            let is_of_use = has_room || node.class == NodeClass::Victim;
+            is_of_use && node.used_bytes > self.spreading.limit(node.capacity_bytes)
         };
         let mut left = course.back_bytes;
         drafts.retain(|draft| {
@@ -313,6 +318,15 @@ impl<'a> Problem<'a> {
             }
             may
         });
+    }
+
+    /// Where all nodes are nearly full, what leaves one fills another.
+    fn has_room(&self) -> bool {
+        let room = self.room().into_iter().zip(&self.stays).filter(|(_, stays)| **stays);
+        let (used, limit) = room.fold((0, 0), |(used, limit), (room, _)| {
+            (used + u128::from(room.used_bytes), limit + u128::from(room.limit_bytes))
+        });
+        used * 100 < limit * NEARLY_FULL_PERCENT
     }
 
     fn may_stay(&self, draft: &Draft) -> bool {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use tidefs_control::{
-    EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Plan, Spreading, check, plan,
+    Course, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Plan, Spreading, check, plan,
+    plan_on,
 };
 use tidefs_model::{Ino, NodeClass, NodeId, PARTITIONS, Placement, Run, StripeKey};
 
@@ -144,6 +145,22 @@ fn growth_from_full_nodes_is_possible() {
     cluster.memory = cluster.inventory().nodes().iter().map(|node| node.used_bytes).max().unwrap();
     cluster.nodes.push(id(2));
     assert_keeps_the_promises(&cluster.reconfigure(&[]));
+}
+
+/// A newcomer was filled beyond what plans fill a node with, while others had given to it.
+#[test]
+fn what_came_goes_back_for_fullness_only_where_others_have_room() {
+    for (others, goes_back) in [(100, true), (234, false)] {
+        let mut cluster = Cluster::new(3, 0);
+        for (at, stripes) in [(0, 248), (1, others), (2, others)] {
+            let data = cluster.held.iter_mut().skip(1_024).filter(|it| it.owner == Some(id(at)));
+            data.take(stripes).for_each(|held| held.bytes = Some(MIB));
+        }
+        let course = Course { gained: [id(0)].into(), gave: [id(1), id(2)].into(), back_bytes: 0 };
+        let inventory = cluster.inventory();
+        let plan = plan_on(&inventory, &BTreeSet::new(), &Spreading::default(), &course).unwrap();
+        assert_eq!(plan.bytes_moved() > 0, goes_back, "{others} MiB on the others: {plan}");
+    }
 }
 
 #[test]
