@@ -1,17 +1,19 @@
 //! How many nodes a file system may have and who changes their number, as people say it.
 
-use std::fmt;
+mod range;
+
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use tidefs_control::{Basis, Capacity, OwnShare, Policy, Settings, SettingsError, Watch};
+use tidefs_control::{
+    Basis, Capacity, OwnShare, Policy, Settings, SettingsError, Watch, count_of_nodes,
+};
 use tidefs_model::ByteSize;
 
-/// Most nodes that one machine is asked to run; each is a process with its own sockets.
-pub const NODES_MAX: u16 = 64;
+pub use self::range::{NODES_MAX, NodeRange};
+
 /// So far below the threshold of growing nodes are filled by shrinking, in per cent of their memory.
 const FILL_BELOW_GROWTH: u8 = 10;
 /// How often nodes are observed unless something else is asked for.
@@ -20,57 +22,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_AHEAD: Duration = Duration::from_millis(200);
 /// What a range of nodes does unless something else is asked for.
 const POLICY_OF_A_RANGE: &str = "nso+asi";
-
-/// The least and the most nodes; it starts with the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeRange {
-    pub min: u16,
-    pub max: u16,
-}
-
-impl NodeRange {
-    pub fn changes(self) -> bool {
-        self.min < self.max
-    }
-}
-
-impl fmt::Display for NodeRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NodeRange { min: 1, max: 1 } => f.write_str("1 node"),
-            NodeRange { min, max } if min == max => write!(f, "{min} nodes"),
-            NodeRange { min, max } => write!(f, "{min} to {max} nodes"),
-        }
-    }
-}
-
-/// `N` or `MIN..MAX`.
-impl FromStr for NodeRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<NodeRange, String> {
-        let range = match text.split_once("..") {
-            None => count(text).map(|nodes| NodeRange { min: nodes, max: nodes })?,
-            Some((min, max)) => NodeRange { min: count(min)?, max: count(max)? },
-        };
-        match range {
-            NodeRange { min: 0, .. } => {
-                Err("give at least 1, or leave --nodes out to use this process's memory".to_owned())
-            }
-            NodeRange { min, max } if max < min => {
-                Err(format!("the maximum of {max} nodes is below the minimum of {min}"))
-            }
-            NodeRange { max, .. } if max > NODES_MAX => {
-                Err(format!("one machine runs at most {NODES_MAX} nodes"))
-            }
-            range => Ok(range),
-        }
-    }
-}
-
-fn count(text: &str) -> Result<u16, String> {
-    text.trim().parse().map_err(|_| "give a number, such as 4, or a range, such as 2..8".to_owned())
-}
 
 /// What the nodes' shares of the data follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -92,6 +43,11 @@ impl From<Placement> for Capacity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Growing and shrinking")]
 pub struct Elasticity {
+    /// Start with so many nodes of the range that --nodes gives [default: its least]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    pub start: Option<u16>,
+
     /// static (only by hand), forecast, or one that grows joined by + to one that shrinks
     /// [default: nso+asi for a range of nodes, else static]
     ///   cso  adds half as many nodes as it started with, above 95 % in use
@@ -116,6 +72,11 @@ pub struct Elasticity {
     #[arg(long, value_name = "PERCENT")]
     pub scale_out_by: Option<u16>,
 
+    /// Add so many nodes at once, whatever the policy says
+    #[arg(long, value_name = "N", value_parser = step, conflicts_with = "scale_out_by")]
+    #[serde(default)]
+    pub scale_out_nodes: Option<u16>,
+
     /// Grow before that, where at the present rate it would be reached before nodes have come: as long as
     /// the last growth took, and two seconds before the first one
     #[arg(long)]
@@ -129,6 +90,11 @@ pub struct Elasticity {
     /// Remove at most this share of the nodes at once [default: 25 for csi, 50 for asi]
     #[arg(long, value_name = "PERCENT")]
     pub scale_in_by: Option<u16>,
+
+    /// Remove at most so many nodes at once, whatever the policy says
+    #[arg(long, value_name = "N", value_parser = step, conflicts_with = "scale_in_by")]
+    #[serde(default)]
+    pub scale_in_nodes: Option<u16>,
 
     /// Remove no more nodes than that the others are filled to this
     /// [default: 85, or 10 below --scale-out-at where that is less, 1 at least]
@@ -215,6 +181,11 @@ impl Elasticity {
         self.policy.as_deref().unwrap_or(default)
     }
 
+    /// So many nodes there are at first.
+    pub fn first(&self, nodes: NodeRange) -> u16 {
+        self.start.unwrap_or(nodes.min)
+    }
+
     /// # Errors
     /// When wishes contradict each other.
     pub fn settings(&self, nodes: NodeRange, memory: ByteSize) -> Result<Settings, SettingsError> {
@@ -222,18 +193,21 @@ impl Elasticity {
         if let Some(scale_out) = &mut policy.scale_out {
             scale_out.threshold_percent = self.scale_out_at.unwrap_or(scale_out.threshold_percent);
             scale_out.step_percent = self.scale_out_by.unwrap_or(scale_out.step_percent);
+            scale_out.step_nodes = self.scale_out_nodes;
             scale_out.ahead = self.scale_out_ahead;
         }
         let grow_above = policy.scale_out.map_or(100, |scale_out| scale_out.threshold_percent);
         if let Some(scale_in) = &mut policy.scale_in {
             scale_in.threshold_percent = self.scale_in_at.unwrap_or(scale_in.threshold_percent);
             scale_in.step_percent = self.scale_in_by.unwrap_or(scale_in.step_percent);
+            scale_in.step_nodes = self.scale_in_nodes;
             let below_growth = grow_above.saturating_sub(FILL_BELOW_GROWTH).max(1);
             let usual = scale_in.ceiling_percent.min(below_growth);
             scale_in.ceiling_percent = self.scale_in_fill.unwrap_or(usual);
             scale_in.quiet = self.quiet_period.unwrap_or(scale_in.quiet);
         }
         let mut settings = Settings::new(policy, nodes.min, nodes.max, memory);
+        settings.nodes_initial = self.first(nodes);
         let own_share = self.own_share.as_ref();
         settings.spreading.own_share =
             own_share.map(|share| share.parse().expect("checked as well"));
@@ -249,18 +223,19 @@ pub fn policy_in_words(policy: &Policy) -> String {
         Basis::Initial => "the first nodes",
         Basis::Current => "the nodes",
     };
+    let step = |nodes: Option<u16>, percent: u16, basis| match nodes {
+        Some(nodes) => count_of_nodes(nodes),
+        None => format!("{percent} % of {}", of(basis)),
+    };
     let grows = policy.scale_out.map(|it| {
-        let (above, step) = (it.threshold_percent, it.step_percent);
+        let (above, step) = (it.threshold_percent, step(it.step_nodes, it.step_percent, it.basis));
         let ahead = if it.ahead { ", ahead of what is written" } else { "" };
-        format!("grows above {above} %{ahead} by {step} % of {}", of(it.basis))
+        format!("grows above {above} %{ahead} by {step}")
     });
     let shrinks = policy.scale_in.map(|it| {
-        let (below, step, fill) = (it.threshold_percent, it.step_percent, it.ceiling_percent);
-        let quiet = it.quiet.as_secs_f64();
-        format!(
-            "shrinks below {below} % for {quiet} s by {step} % of {}, to {fill} % at most",
-            of(it.basis)
-        )
+        let (below, step) = (it.threshold_percent, step(it.step_nodes, it.step_percent, it.basis));
+        let (quiet, fill) = (it.quiet.as_secs_f64(), it.ceiling_percent);
+        format!("shrinks below {below} % for {quiet} s by {step}, to {fill} % at most")
     });
     let said: Vec<_> = grows.into_iter().chain(shrinks).collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) }
@@ -277,6 +252,11 @@ fn observe_every(text: &str) -> Result<Duration, String> {
         true => Ok(every),
         false => Err(format!("give {least} to {most} seconds; 1 is usual")),
     }
+}
+
+fn step(text: &str) -> Result<u16, String> {
+    let usual = || format!("give a number of nodes, 1 to {NODES_MAX}");
+    text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes)).ok_or_else(usual)
 }
 
 fn percent(text: &str) -> Result<u8, String> {
@@ -310,24 +290,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_a_number_or_a_range() {
-        assert_eq!("4".parse(), Ok(NodeRange { min: 4, max: 4 }));
-        assert_eq!("2..8".parse(), Ok(NodeRange { min: 2, max: 8 }));
-        for (text, says) in [
-            ("0", "at least 1"),
-            ("0..4", "at least 1"),
-            ("8..2", "maximum of 2 nodes is below the minimum of 8"),
-            ("1..65", "at most 64"),
-            ("2..", "a number"),
-            ("many", "a number"),
-            ("2..4..8", "a number"),
-        ] {
-            let error = text.parse::<NodeRange>().unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
-        }
-    }
-
-    #[test]
     fn a_range_changes_by_itself_and_a_number_does_not() {
         let memory = ByteSize::mib(256);
         let settings = |text: &str| {
@@ -338,6 +300,28 @@ mod tests {
         let range = settings("1..6");
         assert_eq!((range.nodes_min, range.nodes_initial, range.nodes_max), (1, 1, 6));
         assert_eq!(range.policy, "nso+asi".parse().unwrap());
+    }
+
+    #[test]
+    fn a_range_may_start_within_it_and_change_by_numbers_of_nodes() {
+        let nodes = NodeRange { min: 16, max: 64 };
+        let wishes = Elasticity {
+            start: Some(32),
+            scale_out_nodes: Some(16),
+            scale_in_nodes: Some(8),
+            ..Elasticity::default()
+        };
+        let settings = wishes.settings(nodes, ByteSize::mib(256)).unwrap();
+        assert_eq!((settings.nodes_min, settings.nodes_initial), (16, 32));
+        let policy = settings.policy;
+        let steps = (policy.scale_out.unwrap().step(32, 48), policy.scale_in.unwrap().step(32, 48));
+        assert_eq!(steps, (16, 8));
+        let said = policy_in_words(&policy);
+        assert!(said.contains("by 16 nodes;") && said.contains("by 8 nodes,"), "{said}");
+        let outside = Elasticity { start: Some(8), ..Elasticity::default() };
+        let error = outside.settings(nodes, ByteSize::mib(256)).unwrap_err().to_string();
+        assert!(error.contains("8 nodes to start with are not within 16..64"), "{error}");
+        assert!(step("0").unwrap_err().contains("1 to 64") && step("65").is_err());
     }
 
     #[test]
@@ -407,10 +391,13 @@ mod tests {
             workflow: None,
             scale_out_at: Some(90),
             scale_out_by: Some(30),
+            scale_out_nodes: None,
             scale_out_ahead: true,
             scale_in_at: Some(60),
             scale_in_fill: Some(70),
             scale_in_by: Some(10),
+            scale_in_nodes: None,
+            start: None,
             quiet_period: Some(Duration::from_secs(3)),
             observe_every: Some(Duration::from_secs(2)),
             own_share: Some("0.25".to_owned()),

@@ -46,7 +46,8 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
         elasticity.policy.get_or_insert_with(|| "static".to_owned());
     }
     let each_bytes = each(options, nodes, &hosts, wanted.as_ref())?.0;
-    let first_here = |nodes: NodeRange| others.map(|it| nodes.min.saturating_sub(it).max(1));
+    let first = |nodes: NodeRange| options.elasticity.first(nodes);
+    let first_here = |nodes: NodeRange| others.map(|it| first(nodes).saturating_sub(it).max(1));
     let head_room_bytes = options.head_room.unwrap_or(HEAD_ROOM).0;
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;

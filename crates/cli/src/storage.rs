@@ -169,7 +169,7 @@ impl Storage {
             server: size.server.clone().context("no server for the nodes")?.path,
             directory: paths.nodes(),
             hosts,
-            nodes: size.nodes_here.unwrap_or(range.min).into(),
+            nodes: size.nodes_here.unwrap_or(size.elasticity.first(range)).into(),
             node_memory: size.node_capacity(),
             head_room: ByteSize(size.head_room_bytes),
             secrets: Secrets::from_seed(&seeds[0]),

@@ -44,6 +44,7 @@ fn of_growing(wishes: &Elasticity) -> Option<&'static str> {
     let given = [
         ("--scale-out-at", wishes.scale_out_at.is_some()),
         ("--scale-out-by", wishes.scale_out_by.is_some()),
+        ("--scale-out-nodes", wishes.scale_out_nodes.is_some()),
         ("--scale-out-ahead", wishes.scale_out_ahead),
     ];
     given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
@@ -54,6 +55,7 @@ fn of_shrinking(wishes: &Elasticity) -> Option<&'static str> {
     let given = [
         ("--scale-in-at", wishes.scale_in_at.is_some()),
         ("--scale-in-by", wishes.scale_in_by.is_some()),
+        ("--scale-in-nodes", wishes.scale_in_nodes.is_some()),
         ("--scale-in-fill", wishes.scale_in_fill.is_some()),
         ("--quiet-period", wishes.quiet_period.is_some()),
     ];
@@ -68,7 +70,8 @@ fn fixed_number(wishes: &Elasticity, beside: Beside) -> Result<(), WithoutEffect
     let policy = wishes.policy.as_ref().filter(|name| name.trim() != "static");
     let policy = policy.map(|name| format!("--policy {name}"));
     let workflow = wishes.workflow.as_ref().map(|_| "--workflow".to_owned());
-    let option = of_growing(wishes).or(of_shrinking(wishes)).map(str::to_owned);
+    let start = wishes.start.map(|_| "--start");
+    let option = of_growing(wishes).or(of_shrinking(wishes)).or(start).map(str::to_owned);
     let Some(option) = policy.or(workflow).or(option) else { return Ok(()) };
     let beside = match beside.nodes_of_hosts {
         true => {
@@ -188,6 +191,7 @@ mod tests {
                 "--nodes 4",
                 "leave --scale-out-at out",
             ),
+            ("--nodes 4 --start 3", "--start", "--nodes 4", "leave --start out"),
             ("--nodes 4 --quiet-period 3", "--quiet-period", "--nodes 4", "--nodes 4..8"),
             ("--nodes 4 --policy static --scale-out-by 9", "--scale-out-by", "--nodes 4", "4..8"),
             ("--nodes 4 --workflow w.json", "--workflow", "--nodes 4", "leave --workflow out"),
@@ -275,6 +279,7 @@ mod tests {
             "--nodes 1..4 --scale-in-at 30 --scale-in-by 9 --scale-in-fill 70 --quiet-period 3",
             "--nodes 1..4 --scale-out-at 90 --scale-out-by 50",
             "--nodes 1..4 --scale-out-ahead",
+            "--nodes 1..4 --start 2 --scale-out-nodes 2 --scale-in-nodes 1",
             "--nodes 1..4 --policy forecast --workflow w.json --scale-out-at 90 --quiet-period 3",
             "--nodes 1..4 --policy static --move-rate 1MiB",
             "--nodes 1..4 --policy cso --scale-out-at 90 --observe-every 0.5",

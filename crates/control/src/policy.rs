@@ -16,6 +16,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::words::count_of_nodes;
+
 /// Which number of nodes a step is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
@@ -41,19 +43,27 @@ pub struct ScaleOut {
     pub basis: Basis,
     /// The step, as a share of the basis; at least one node.
     pub step_percent: u16,
+    /// The step in nodes, in place of a share.
+    pub step_nodes: Option<u16>,
     /// Grow before that, where at the present rate it would be reached before nodes have come.
     pub ahead: bool,
 }
 
 impl ScaleOut {
-    pub const CONSERVATIVE: ScaleOut =
-        ScaleOut { threshold_percent: 95, basis: Basis::Initial, step_percent: 50, ahead: false };
+    pub const CONSERVATIVE: ScaleOut = ScaleOut {
+        threshold_percent: 95,
+        basis: Basis::Initial,
+        step_percent: 50,
+        step_nodes: None,
+        ahead: false,
+    };
     pub const NEUTRAL: ScaleOut = ScaleOut { step_percent: 100, ..Self::CONSERVATIVE };
     pub const AGGRESSIVE: ScaleOut = ScaleOut { basis: Basis::Current, ..Self::NEUTRAL };
 
     /// How many nodes to add.
     pub fn step(&self, initial: u16, current: u16) -> u16 {
-        part(self.basis.of(initial, current), self.step_percent)
+        let share = || part(self.basis.of(initial, current), self.step_percent);
+        self.step_nodes.unwrap_or_else(share)
     }
 }
 
@@ -64,6 +74,8 @@ pub struct ScaleIn {
     pub basis: Basis,
     /// The step, as a share of the basis; at least one node.
     pub step_percent: u16,
+    /// The step in nodes, in place of a share.
+    pub step_nodes: Option<u16>,
     /// The nodes that stay must not be fuller than this. A quarter less nodes at 75 % would be full,
     /// and the next write would make them grow again.
     pub ceiling_percent: u8,
@@ -76,6 +88,7 @@ impl ScaleIn {
         threshold_percent: 75,
         basis: Basis::Current,
         step_percent: 25,
+        step_nodes: None,
         ceiling_percent: 85,
         quiet: Duration::from_secs(45),
     };
@@ -84,7 +97,8 @@ impl ScaleIn {
 
     /// How many nodes to remove at most.
     pub fn step(&self, initial: u16, current: u16) -> u16 {
-        part(self.basis.of(initial, current), self.step_percent)
+        let share = || part(self.basis.of(initial, current), self.step_percent);
+        self.step_nodes.unwrap_or_else(share)
     }
 }
 
@@ -214,6 +228,9 @@ impl fmt::Display for Policy {
 
 impl fmt::Display for ScaleOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(nodes) = self.step_nodes {
+            return write!(f, "grow by {}", count_of_nodes(nodes));
+        }
         let name = match (self.basis, self.step_percent) {
             (Basis::Initial, 50) => "cso",
             (Basis::Initial, 100) => "nso",
@@ -227,6 +244,10 @@ impl fmt::Display for ScaleOut {
 
 impl fmt::Display for ScaleIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(nodes) = self.step_nodes {
+            let below = self.threshold_percent;
+            return write!(f, "shrink by {} below {below} %", count_of_nodes(nodes));
+        }
         match (self.basis, self.threshold_percent, self.step_percent) {
             (Basis::Current, 75, 25) => f.write_str("csi"),
             (Basis::Current, 50, 50) => f.write_str("asi"),
@@ -259,6 +280,15 @@ mod tests {
         assert_eq!(ScaleIn::AGGRESSIVE.step(8, 16), 8);
         let of_the_first = ScaleIn { basis: Basis::Initial, ..ScaleIn::AGGRESSIVE };
         assert_eq!(of_the_first.step(8, 16), 4);
+    }
+
+    #[test]
+    fn a_step_may_be_a_number_of_nodes() {
+        let plus = ScaleOut { step_nodes: Some(16), ..ScaleOut::AGGRESSIVE };
+        let minus = ScaleIn { step_nodes: Some(8), ..ScaleIn::AGGRESSIVE };
+        assert_eq!((plus.step(32, 64), minus.step(32, 64)), (16, 8));
+        let policy = Policy { scale_out: Some(plus), scale_in: Some(minus), forecast: false };
+        assert_eq!(policy.to_string(), "grow by 16 nodes+shrink by 8 nodes below 50 %");
     }
 
     #[test]

@@ -182,11 +182,13 @@ impl Settings {
 
 fn check_out(scale_out: &ScaleOut) -> Result<(), SettingsError> {
     within("scale-out threshold (--scale-out-at)", scale_out.threshold_percent.into(), 1, 100)?;
+    within_nodes("scale-out step (--scale-out-nodes)", scale_out.step_nodes)?;
     within("scale-out step (--scale-out-by)", scale_out.step_percent, 1, 1_000)
 }
 
 fn check_in(scale_in: &ScaleIn, scale_out: Option<&ScaleOut>) -> Result<(), SettingsError> {
     within("scale-in threshold (--scale-in-at)", scale_in.threshold_percent.into(), 1, 99)?;
+    within_nodes("scale-in step (--scale-in-nodes)", scale_in.step_nodes)?;
     within("scale-in step (--scale-in-by)", scale_in.step_percent, 1, 99)?;
     let ceiling = scale_in.ceiling_percent;
     let sound = || within("fill by shrinking (--scale-in-fill)", ceiling.into(), 1, 99);
@@ -202,6 +204,15 @@ fn check_in(scale_in: &ScaleIn, scale_out: Option<&ScaleOut>) -> Result<(), Sett
         return Err(SettingsError::CeilingAboveGrowth { ceiling, grow_above });
     }
     Ok(())
+}
+
+fn within_nodes(what: &'static str, nodes: Option<u16>) -> Result<(), SettingsError> {
+    match nodes {
+        Some(nodes) if !(1..=NODES_MOST).contains(&nodes) => {
+            Err(SettingsError::StepOutOfRange { what, nodes, most: NODES_MOST })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn within(what: &'static str, value: u16, least: u16, most: u16) -> Result<(), SettingsError> {
@@ -229,6 +240,8 @@ pub enum SettingsError {
     NodeMemory { memory: ByteSize, head_room: ByteSize, least: ByteSize },
     #[error("the {what} of {value} % is not within {least} to {most} %")]
     OutOfRange { what: &'static str, value: u16, least: u16, most: u16 },
+    #[error("a {what} of {nodes} nodes is not within 1 to {most}")]
+    StepOutOfRange { what: &'static str, nodes: u16, most: u16 },
     #[error(
         "shrinking below {shrink_below} % in use (--scale-in-at) contradicts growing above \
          {grow_above} % (--scale-out-at): the first must be the lower"
@@ -292,6 +305,8 @@ mod tests {
                 "threshold (--scale-out-at) of 0 %",
             ),
             (with_policy(|_, shrink| shrink.step_percent = 100), "step (--scale-in-by) of 100 %"),
+            (with_policy(|grow, _| grow.step_nodes = Some(0)), "(--scale-out-nodes) of 0 nodes"),
+            (with_policy(|_, shrink| shrink.step_nodes = Some(65)), "(--scale-in-nodes) of 65"),
         ];
         for (settings, says) in table {
             let message = settings.check().unwrap_err().to_string();

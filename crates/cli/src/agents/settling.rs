@@ -73,7 +73,7 @@ impl Agents {
         self.watch();
         let (here, there) = (size.nodes_here.unwrap_or(1), self.there() as u16);
         let nodes = match (size.nodes, self.wanted.one_each) {
-            (Some(nodes), false) => nodes.min,
+            (Some(nodes), false) => size.elasticity.first(nodes),
             _ => here + there,
         };
         let steps = (here..nodes).step_by(AT_ONCE.into()).skip(1).chain([nodes]);

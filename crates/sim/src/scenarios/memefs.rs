@@ -137,7 +137,8 @@ pub(super) fn policies(seed: u64) -> Result<Table, Stuck> {
 fn two_policies() -> [(&'static str, u16, Policy, [f64; 3]); 2] {
     let policy = |out: u16, back: u16| {
         let basis = Basis::Initial;
-        let scale_out = ScaleOut { threshold_percent: 90, basis, step_percent: out, ahead: false };
+        let grows = ScaleOut { basis, step_percent: out, ..ScaleOut::CONSERVATIVE };
+        let scale_out = ScaleOut { threshold_percent: 90, ..grows };
         let shrinks = ScaleIn { basis, step_percent: back, ..ScaleIn::AGGRESSIVE };
         let scale_in = ScaleIn { quiet: Duration::from_secs(45), ..shrinks };
         Policy { scale_out: Some(scale_out), scale_in: Some(scale_in), forecast: false }
