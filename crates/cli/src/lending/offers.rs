@@ -1,7 +1,8 @@
 //! Nodes that lenders have offered, and how it stands with each.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{Awake, NodeDescription};
@@ -11,7 +12,14 @@ use super::words::{LEASE, State};
 
 /// Cheap to clone; clones are one list.
 #[derive(Clone, Debug, Default)]
-pub struct Offers(Arc<Mutex<BTreeMap<NodeId, Offer>>>);
+pub struct Offers(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    all: Mutex<BTreeMap<NodeId, Offer>>,
+    /// A node was offered.
+    came: Condvar,
+}
 
 #[derive(Debug)]
 struct Offer {
@@ -31,7 +39,7 @@ struct Offer {
 
 impl Offers {
     fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Offer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `false`: another has that identity, or had it and has not been dealt with.
@@ -51,6 +59,7 @@ impl Offers {
         };
         if is_new {
             all.insert(id, offer());
+            self.0.came.notify_all();
         }
         is_new
     }
@@ -71,7 +80,17 @@ impl Offers {
 
     /// One of this class that waits, in use from now on.
     pub fn take(&self, class: NodeClass) -> Option<NodeDescription> {
-        let mut all = self.all();
+        Offers::take_of(&mut self.all(), class)
+    }
+
+    /// The same; where none waits, one is waited for: a host that has emptied a node offers another one soon.
+    pub fn take_within(&self, class: NodeClass, within: Duration) -> Option<NodeDescription> {
+        let none = |all: &mut BTreeMap<_, Offer>| !all.values().any(|offer| offer.waits(class));
+        let waited = self.0.came.wait_timeout_while(self.all(), within, none);
+        Offers::take_of(&mut waited.unwrap_or_else(PoisonError::into_inner).0, class)
+    }
+
+    fn take_of(all: &mut BTreeMap<NodeId, Offer>, class: NodeClass) -> Option<NodeDescription> {
         let waiting = all.values_mut().filter(|offer| offer.waits(class));
         let offer = waiting.min_by_key(|offer| offer.is_reserve)?;
         offer.state = State::InUse;
@@ -85,6 +104,7 @@ impl Offers {
                 State::InUse => State::Waiting,
                 State::Waiting | State::Free | State::Leaving => State::Free,
             };
+            self.0.came.notify_all();
         }
     }
 
@@ -292,6 +312,20 @@ mod tests {
         assert!(!offers.add(node(1), key(), false), "nobody comes back under an old identity");
         offers.bury(id);
         assert!(offers.has_ended(id) && offers.heard(id).is_none());
+    }
+
+    #[test]
+    fn one_that_is_waited_for_is_taken_when_it_is_offered() {
+        let offers = Offers::default();
+        let own = NodeDescription { class: NodeClass::Own, ..node(2) };
+        let taken = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| offers.take_within(NodeClass::Own, Duration::from_secs(60)));
+            offers.add(node(1), key(), false);
+            offers.add(own.clone(), key(), true);
+            waits.join().unwrap()
+        });
+        assert_eq!(taken.map(|node| node.id), Some(own.id));
+        assert_eq!(offers.take_within(NodeClass::Own, Duration::ZERO), None);
     }
 
     #[test]

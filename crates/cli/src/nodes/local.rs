@@ -5,8 +5,10 @@
 //! people can name a node that is gone. Whoever else wants to reach or end the nodes reads the
 //! cluster's record, which is written before a node is used and after it has gone.
 
+mod adopted;
+
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +24,7 @@ use tidefs_valkey::{
 
 use super::accounts::Accounts;
 use crate::failure;
-use crate::lending::{ChannelKey, Hosts, Offers, Succession};
+use crate::lending::{Hosts, Offers};
 use crate::state::{ClusterRecord, Keys, Paths, room};
 
 /// Cheap to clone.
@@ -31,8 +33,9 @@ pub struct LocalNodes(Arc<Inner>);
 
 struct Inner {
     server: PathBuf,
-    /// Where nodes run; none: on this machine.
-    hosts: Vec<Host>,
+    /// Where this process starts nodes; empty: on this machine. None: hosts offer all nodes, and this process starts
+    /// none, since it has taken the file system over and its own host may leave.
+    hosts: Option<Vec<Host>>,
     secrets: Secrets,
     network: Network,
     paths: Paths,
@@ -50,6 +53,9 @@ const STARTS_END_WITHIN: Duration = Duration::from_secs(60);
 
 /// A host that does not hear of a new node for so long hears of it when it answers again.
 const HOSTS_KNOW_WITHIN: Duration = Duration::from_secs(2);
+
+/// A host that has emptied a node, or lost one, offers another within seconds.
+const OFFERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The nodes that are there, by number.
 #[derive(Default)]
@@ -98,7 +104,17 @@ impl Roster {
 impl LocalNodes {
     /// Takes over nodes that were started already, as `spec` says.
     pub fn new(spec: ClusterSpec, paths: Paths, started: ClusterDescription) -> LocalNodes {
-        let ClusterSpec { server, hosts, secrets, network, .. } = spec;
+        let hosts = Some(spec.hosts.clone());
+        LocalNodes::begin(spec, hosts, paths, started)
+    }
+
+    fn begin(
+        spec: ClusterSpec,
+        hosts: Option<Vec<Host>>,
+        paths: Paths,
+        started: ClusterDescription,
+    ) -> LocalNodes {
+        let ClusterSpec { server, secrets, network, .. } = spec;
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
         let accounts =
@@ -115,49 +131,6 @@ impl LocalNodes {
             roster: Mutex::new(roster),
             started: Condvar::new(),
         }))
-    }
-
-    /// Nodes of other hosts, whose earlier owner has ended. They are in use, and their hosts may come with them;
-    /// those that ended with that owner are dead.
-    pub fn adopt(
-        spec: ClusterSpec,
-        paths: Paths,
-        described: ClusterDescription,
-        succession: Succession,
-    ) -> Result<LocalNodes, Failure> {
-        let number_of = |id: &str| succession.numbers.iter().find(|(_, other)| *other == id);
-        let nodes = LocalNodes::new(spec, paths, ClusterDescription { nodes: Vec::new() });
-        let mut roster = nodes.roster();
-        roster.given = succession.given;
-        for node in described.nodes {
-            let id = node.id.to_string();
-            if !succession.own.contains(&id) {
-                nodes.offers().expect(node.clone(), ChannelKey::unknown().map_err(Failure::new)?);
-            }
-            roster.identities.insert(node.id);
-            match number_of(&id) {
-                Some((number, _)) => roster.nodes.push((*number, node)),
-                None => roster.add(node),
-            }
-        }
-        drop(roster);
-        let Succession { term, heirs, .. } = succession;
-        nodes.hosts().begin_term(term + 1, heirs);
-        Ok(nodes)
-    }
-
-    /// What an heir has to know of the nodes beside where they are.
-    pub fn succession(&self) -> Succession {
-        let roster = self.roster();
-        let number = |(number, node): &(usize, NodeDescription)| (*number, node.id.to_string());
-        let here = roster.nodes.iter().map(|(_, node)| node).chain(&roster.ending);
-        let own = here.filter(|node| !node.is_elsewhere()).map(|node| node.id.to_string());
-        Succession {
-            given: roster.given,
-            numbers: roster.nodes.iter().map(number).collect(),
-            own: own.collect(),
-            ..Succession::default()
-        }
     }
 
     /// Those that clients may log in to.
@@ -279,13 +252,30 @@ impl LocalNodes {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The one with the fewest nodes, the first in the list among those.
-    fn host(&self, roster: &Roster) -> Host {
+    /// The one with the fewest nodes, the first in the list among those. None: this process starts no nodes.
+    fn host(&self, roster: &Roster) -> Option<Host> {
         let there = |host: &Host| {
             let nodes = roster.nodes.iter().map(|(_, node)| node.address.ip());
             nodes.chain(roster.starting.iter().copied()).filter(|at| *at == host.address).count()
         };
-        self.0.hosts.iter().min_by_key(|host| there(host)).cloned().unwrap_or_else(Host::local)
+        let hosts = self.0.hosts.as_ref()?.iter();
+        Some(hosts.min_by_key(|host| there(host)).cloned().unwrap_or_else(Host::local))
+    }
+
+    /// What a host offers costs no start, and is memory that nobody else has.
+    fn start_own(
+        &self,
+        host: Option<Host>,
+        wanted: Wanted,
+        offered_within: Duration,
+    ) -> Result<NodeDescription, Failure> {
+        let offers = &self.0.offers;
+        let Some(host) = host else {
+            let offered = offers.take_within(NodeClass::Own, offered_within);
+            let none = "no host offers memory for another node; have one more host join, with `tidefs join`";
+            return offered.ok_or_else(|| Failure::new(none));
+        };
+        offers.take(NodeClass::Own).map_or_else(|| self.launch(host, wanted), Ok)
     }
 
     fn launch(&self, host: Host, wanted: Wanted) -> Result<NodeDescription, Failure> {
@@ -346,6 +336,11 @@ impl LocalNodes {
     }
 }
 
+/// Of one that somebody else starts: no address of anybody.
+fn address_of(host: Option<&Host>) -> IpAddr {
+    host.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |host| host.address)
+}
+
 fn stop_all(roster: &mut Roster) -> Vec<ProcessError> {
     let described = describe(roster);
     (roster.nodes, roster.ending) = Default::default();
@@ -383,16 +378,12 @@ impl Provisioner for LocalNodes {
                 return Err(Failure::new("the file system is stopping"));
             }
             let host = self.host(&roster);
-            roster.starting.push(host.address);
+            roster.starting.push(address_of(host.as_ref()));
             host
         };
-        let address = host.address;
+        let address = address_of(host.as_ref());
         let started = match wanted.class {
-            // What a host offers costs no start, and is memory that nobody else has.
-            NodeClass::Own => match self.0.offers.take(NodeClass::Own) {
-                Some(offered) => Ok(offered),
-                None => self.launch(host, wanted),
-            },
+            NodeClass::Own => self.start_own(host, wanted, OFFERED_WITHIN),
             NodeClass::Victim => {
                 let offered = self.0.offers.take(NodeClass::Victim);
                 offered.ok_or_else(|| Failure::new("no lender offers a node any more"))

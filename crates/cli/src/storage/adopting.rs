@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_model::{ByteSize, MountId};
 use tidefs_store::Patient;
-use tidefs_valkey::{Authority, ClusterSpec, Host, Lifetime, Network, Options, Secrets, Valkey};
+use tidefs_valkey::{Authority, ClusterSpec, Lifetime, Network, Options, Secrets, Valkey};
 
 use super::{AnyStore, Storage, choose_server};
 use crate::admission::{Door, Doorkeeper};
@@ -29,7 +29,7 @@ impl Storage {
         let spec = ClusterSpec {
             server: choose_server(None)?.path,
             directory: paths.nodes(),
-            hosts: vec![Host::here(awaiting.address().ip())],
+            hosts: Vec::new(),
             nodes: 0,
             node_memory: size.node_capacity(),
             head_room: ByteSize(size.head_room_bytes),
