@@ -21,7 +21,7 @@ pub use listening::{Awaiting, Listening, Terms};
 pub use offers::Offers;
 pub use place::Place;
 pub use sessions::Answers;
-pub use succession::{Legacy, Rank, Succession};
+pub use succession::{Legacy, Rank, Succession, Term};
 pub use words::{
     ANSWER_WAIT, Certificate, FromBorrower, Purpose, SUCCEEDED_WITHIN, State, ToBorrower,
     digits_of, secret_of,

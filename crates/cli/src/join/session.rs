@@ -235,7 +235,16 @@ impl Kept {
         let Some(legacy) = &self.legacy else { return Err(Ended::Closed) };
         say::note("whoever had the file system has ended; this host takes it over");
         let nodes = self.state().nodes.clone();
-        let term = succession.term + 1;
+        let drawn = getrandom::u64().map_err(|error| {
+            tracing::warn!(
+                "this host cannot take the file system over: no random numbers: {error}"
+            );
+            Ended::Closed
+        })?;
+        let term = succession.term.next(drawn);
+        // Those before this host have ended.
+        let mut succession = Succession { term, ..succession };
+        succession.heirs.retain(|heir| heir.rank >= self.rank);
         match (self.take_over)(legacy, &self.keys, &nodes, succession) {
             Ok(address) => {
                 self.reach.place.is(address, term, true);

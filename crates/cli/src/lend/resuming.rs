@@ -11,7 +11,7 @@ use tidefs_valkey::{Awake, NodeDescription};
 use super::Ended;
 use crate::lending::{
     ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, Place, Purpose, SUCCEEDED_WITHIN,
-    ToBorrower, ToHost,
+    Term, ToBorrower, ToHost,
 };
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -20,10 +20,10 @@ const NOBODY_MOST: u32 = 3;
 
 pub struct Resuming(Receiver<Result<Resumed, Ended>>);
 
-/// Another connection, and how often the file system had been taken over when it was made.
+/// Another connection, and the term in which it was made.
 pub struct Resumed {
     pub channel: Channel,
-    pub term: u64,
+    pub term: Term,
 }
 
 /// What another connection needs.
@@ -34,7 +34,7 @@ pub struct Again {
     pub secret: [u8; 32],
     pub node: NodeDescription,
     /// Of the connection that broke.
-    pub term: u64,
+    pub term: Term,
 }
 
 impl Resuming {

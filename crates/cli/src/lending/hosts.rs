@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidefs_valkey::Awake;
 
-use super::succession::{Heir, Rank};
+use super::succession::{Heir, Rank, Term};
 use super::words::LEASE;
 
 /// Cheap to clone; clones are one list.
@@ -28,8 +28,7 @@ struct List {
     number: u64,
     /// That number when the nodes changed last.
     nodes: u64,
-    /// How often the file system has been taken over.
-    term: u64,
+    term: Term,
     /// Of this term: how many have come to the line.
     came: u64,
     /// Heirs of earlier terms that have not been heard in this one, and until when they may come.
@@ -86,7 +85,7 @@ impl Hosts {
     }
 
     /// The file system has been taken over, and these hosts may come to this process.
-    pub fn begin_term(&self, term: u64, awaited: Vec<Heir>) {
+    pub fn begin_term(&self, term: Term, awaited: Vec<Heir>) {
         let mut list = self.list();
         (list.term, list.awaited) = (term, Some((awaited, Awake::now() + LEASE)));
     }
@@ -112,7 +111,7 @@ impl Hosts {
         (0, rank)
     }
 
-    pub fn term(&self) -> u64 {
+    pub fn term(&self) -> Term {
         self.list().term
     }
 
@@ -329,7 +328,7 @@ mod tests {
         let ranks = |hosts: &Hosts| hosts.heirs().into_iter().map(|it| it.rank).collect::<Vec<_>>();
         assert_eq!(ranks(&hosts), [one, two]);
         let successor = Hosts::default();
-        successor.begin_term(1, hosts.heirs());
+        successor.begin_term(Term::default().next(5), hosts.heirs());
         let (_, newcomer) = enter(&successor, 3, "new");
         assert!(two < newcomer);
         assert_eq!(ranks(&successor), [one, two, newcomer], "who has yet to come stands in it");

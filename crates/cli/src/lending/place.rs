@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::succession::Term;
+
 /// Cheap to clone; clones are one place.
 #[derive(Clone)]
 pub struct Place(Arc<Mutex<Known>>);
 
 struct Known {
     address: SocketAddr,
-    term: u64,
+    term: Term,
     /// Somebody takes the file system over when whoever has it ends.
     outlives: bool,
     /// This host ends with whoever has it all the same.
@@ -18,7 +20,7 @@ struct Known {
 
 impl Place {
     pub fn at(address: SocketAddr) -> Place {
-        let known = Known { address, term: 0, outlives: false, is_bound: false };
+        let known = Known { address, term: Term::default(), outlives: false, is_bound: false };
         Place(Arc::new(Mutex::new(known)))
     }
 
@@ -30,8 +32,8 @@ impl Place {
         self.known().address
     }
 
-    /// And how often the file system had been taken over when it was reached there.
-    pub fn now(&self) -> (SocketAddr, u64) {
+    /// And the term in which the file system was reached there.
+    pub fn now(&self) -> (SocketAddr, Term) {
         let known = self.known();
         (known.address, known.term)
     }
@@ -42,7 +44,7 @@ impl Place {
         known.outlives && !known.is_bound
     }
 
-    pub fn is(&self, address: SocketAddr, term: u64, outlives: bool) {
+    pub fn is(&self, address: SocketAddr, term: Term, outlives: bool) {
         let mut known = self.known();
         (known.address, known.term, known.outlives) = (address, term, outlives);
     }
@@ -67,7 +69,7 @@ mod tests {
         let place = Place::at(at);
         assert!(!place.outlives(), "nobody has said that it does");
         place.bind();
-        place.is(at, 1, true);
+        place.is(at, Term::default().next(1), true);
         assert!(!place.outlives());
         place.unbind();
         assert!(place.outlives());

@@ -11,11 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_system::Size;
 
+/// The time in which one process has the file system. Two that took it over shortly after each other may not know of
+/// each other, and count alike; what they have drawn tells their terms apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Term {
+    /// How often the file system had been taken over when it began.
+    pub count: u64,
+    /// At random.
+    pub drawn: u64,
+}
+
 /// A place in the line: who has taken over stands before those that came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
-    /// How often the file system had been taken over when the host came.
-    pub term: u64,
+    /// In which the host came.
+    pub term: Term,
     pub number: u64,
 }
 
@@ -30,7 +40,7 @@ pub struct Heir {
 /// The file system beside what lies in the store; it changes with nodes and hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Succession {
-    pub term: u64,
+    pub term: Term,
     /// First who is next.
     pub heirs: Vec<Heir>,
     /// How many nodes have had a number, and which ones have which.
@@ -50,6 +60,13 @@ pub struct Legacy {
     pub seeds: [String; 2],
     /// What the start of the first nodes took.
     pub start: Duration,
+}
+
+impl Term {
+    /// That of whoever takes over now; `drawn`: at random.
+    pub fn next(self, drawn: u64) -> Term {
+        Term { count: self.count + 1, drawn }
+    }
 }
 
 impl Succession {
@@ -72,18 +89,30 @@ mod tests {
 
     #[test]
     fn those_who_came_first_stand_first_and_who_took_over_before_his_newcomers() {
-        let heir = |term, number| Heir {
-            rank: Rank { term, number },
+        let term = |count| Term { count, drawn: 7 };
+        let rank = |count, number| Rank { term: term(count), number };
+        let heir = |count, number| Heir {
+            rank: rank(count, number),
             address: "127.0.0.1:1".parse().unwrap(),
         };
         let heirs = vec![heir(0, 1), heir(0, 2), heir(1, 0), heir(1, 1)];
         let line = Succession { heirs, ..Succession::default() };
         let between = |after, before| {
-            line.between(after, before).map(|it| (it.rank.term, it.rank.number)).collect::<Vec<_>>()
+            let between = line.between(after, before);
+            between.map(|it| (it.rank.term.count, it.rank.number)).collect::<Vec<_>>()
         };
-        let rank = |term, number| Rank { term, number };
         assert_eq!(between(None, rank(0, 1)), []);
         assert_eq!(between(None, rank(1, 0)), [(0, 1), (0, 2)]);
         assert_eq!(between(Some(rank(0, 1)), rank(1, 1)), [(0, 2), (1, 0)]);
+    }
+
+    /// The second to take over has not heard of the first one's term.
+    #[test]
+    fn newcomers_of_two_that_took_over_shortly_after_each_other_stand_one_behind_the_other() {
+        let of = |drawn| Rank { term: Term::default().next(drawn), number: 0 };
+        let line = [of(3), of(9)].map(|rank| Heir { rank, address: "[::1]:1".parse().unwrap() });
+        let line = Succession { heirs: line.to_vec(), ..Succession::default() };
+        let before = |rank| line.between(None, rank).count();
+        assert_eq!([before(of(3)), before(of(9))], [0, 1], "only the first may take over");
     }
 }

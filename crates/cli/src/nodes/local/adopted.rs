@@ -10,7 +10,7 @@ use crate::state::Paths;
 
 impl LocalNodes {
     /// Nodes of other hosts, whose earlier owner has ended. They are in use, and their hosts may come with them;
-    /// those that ended with that owner are dead.
+    /// those that ended with that owner are dead. The term is this process's.
     pub fn adopt(
         spec: ClusterSpec,
         paths: Paths,
@@ -34,7 +34,7 @@ impl LocalNodes {
         }
         drop(roster);
         let Succession { term, heirs, .. } = succession;
-        nodes.hosts().begin_term(term + 1, heirs);
+        nodes.hosts().begin_term(term, heirs);
         Ok(nodes)
     }
 
