@@ -62,7 +62,7 @@ impl Doorkeeper {
         paths: Paths,
         mounts: impl IntoIterator<Item = MountId>,
     ) -> anyhow::Result<Arc<Doorkeeper>> {
-        let admitted = Admitted::new(store, SystemClock.steady());
+        let admitted = Admitted::succeeding(store, SystemClock.steady());
         let list = List { admitted, leaving: mounts.into_iter().collect(), succeeds: true };
         Doorkeeper::begin(nodes, list, paths)
     }
@@ -128,13 +128,17 @@ impl Doorkeeper {
         self.expel(silent.unwrap_or_default());
     }
 
-    /// What an earlier owner had let in is watched as all others are. The list may lie on a node that has ended with
-    /// him, and then says nothing before others hold it; those that hosts have brought are known without it.
+    /// What an earlier owner had let in is watched as all others are: whoever has an account on the nodes, whether its
+    /// host has come or not. The list may lie on a node that has ended with him, and then says nothing before others
+    /// hold it.
     fn has_succeeded(&self) -> bool {
-        let mut list = self.list();
-        if !list.succeeds {
+        if !self.list().succeeds {
             return true;
         }
+        if !self.nodes.learn_accounts() {
+            return false;
+        }
+        let mut list = self.list();
         match list.admitted.succeed(self.nodes.known()) {
             Ok(()) => list.succeeds = false,
             Err(error) => tracing::debug!(%error, "the list of mounts is not there yet"),
@@ -258,89 +262,4 @@ impl Admission for Entrance {
 }
 
 #[cfg(test)]
-mod tests {
-    use rustix::process::{Pid, Signal, kill_process};
-    use tidefs_model::ByteSize;
-    use tidefs_valkey::{Authority, Cluster, ClusterSpec, Lifetime, Network, Options, Secrets};
-
-    use super::*;
-    use crate::storage::choose_server;
-
-    fn keeper(paths: &Paths) -> Doorkeeper {
-        std::fs::create_dir(paths.nodes()).unwrap();
-        let spec = ClusterSpec {
-            server: choose_server(None).unwrap().path,
-            directory: paths.nodes(),
-            hosts: Vec::new(),
-            nodes: 2,
-            node_memory: ByteSize::mib(32),
-            head_room: ByteSize::mib(4),
-            secrets: Secrets::from_seed(&[1; 32]),
-            network: Network::Guarded(Authority::from_seed(&[2; 32])),
-            seed: getrandom::u64().unwrap().to_le_bytes().repeat(4).try_into().unwrap(),
-            lifetime: Lifetime::Starter,
-        };
-        let cluster = Cluster::start(&spec).unwrap();
-        let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
-        let pass = nodes.pass(nodes.secrets().data.clone());
-        let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
-        let admitted = Admitted::new(store, SystemClock.steady());
-        let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: false });
-        Doorkeeper { nodes, list, paths: paths.clone() }
-    }
-
-    /// Also where the mount has moved meanwhile, and is not silent any more.
-    #[test]
-    fn an_expulsion_of_which_a_node_has_yet_to_hear_goes_on() {
-        if std::env::var("TIDEFS_TEST_WITHOUT").is_ok_and(|names| names.contains("server")) {
-            eprintln!("left out: server is named in TIDEFS_TEST_WITHOUT");
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let keeper = keeper(&Paths::new(folder.path().to_owned()));
-        let mount = MountId(7);
-        let account = keeper.let_in(mount).unwrap();
-        let logs_in = || {
-            let roster = keeper.nodes.vouched();
-            Valkey::connect_as_mount(roster, account.clone(), Options::default()).is_ok()
-        };
-        assert!(logs_in());
-        let pid = keeper.nodes.nodes()[0].1.process.pid as i32;
-        let tell = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        tell(Signal::STOP);
-        keeper.expel(vec![mount]);
-        tell(Signal::CONT);
-        assert_eq!(keeper.list().leaving, BTreeSet::from([mount]));
-        keeper.watch();
-        assert_eq!(keeper.list().leaving, BTreeSet::new());
-        assert!(!logs_in());
-        keeper.nodes.stop_all();
-    }
-
-    /// What a mount writes right after it joined must not be lost because a node does not know it yet.
-    #[test]
-    fn whoever_is_let_in_is_known_to_all_nodes() {
-        if std::env::var("TIDEFS_TEST_WITHOUT").is_ok_and(|names| names.contains("server")) {
-            eprintln!("left out: server is named in TIDEFS_TEST_WITHOUT");
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let keeper = keeper(&Paths::new(folder.path().to_owned()));
-        let node = keeper.nodes.nodes()[0].1.clone();
-        let tell = |signal| {
-            kill_process(Pid::from_raw(node.process.pid as i32).unwrap(), signal).unwrap();
-        };
-        tell(Signal::STOP);
-        let account = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // Longer than one order takes.
-                std::thread::sleep(Duration::from_secs(4));
-                tell(Signal::CONT);
-            });
-            keeper.nodes.let_in(MountId(7)).unwrap()
-        });
-        let roster = Arc::new(tidefs_valkey::ClusterDescription { nodes: vec![node] });
-        assert!(Valkey::connect_as_mount(roster, account, Options::default()).is_ok());
-        keeper.nodes.stop_all();
-    }
-}
+mod tests;

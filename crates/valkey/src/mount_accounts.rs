@@ -4,7 +4,7 @@
 //! one, as with everything that is asked of a node through the pool: an account that was ended is not made
 //! again by an order of before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use tidefs_model::NodeId;
 
 use crate::cluster::NodeDescription;
 use crate::endpoint::{Account, Pass, Timeouts};
+use crate::fault::Fault;
 use crate::login::Login;
 use crate::pool::{Access, Node};
 use crate::process::{end_account, make_account};
-use crate::wire::Request;
+use crate::wire::{Reply, Request};
 
 /// A node that takes longer is asked again later.
 const TIMEOUTS: Timeouts =
@@ -51,26 +52,56 @@ impl MountAccounts {
         self.order(nodes, &|_| vec![end_account(name)])
     }
 
+    /// The accounts of any kind on any of these nodes, by name, and the nodes that did not say which they have.
+    pub fn names(&self, nodes: &[NodeDescription]) -> (BTreeSet<String>, Vec<NodeId>) {
+        let (mut names, mut silent) = (BTreeSet::new(), Vec::new());
+        for (id, said) in self.ask(nodes, &|_| vec![Request::of(&["ACL", "USERS"])]) {
+            let said = said.and_then(|replies| {
+                let users =
+                    replies.into_iter().map(Reply::into_array).collect::<Result<Vec<_>, _>>()?;
+                let users = users.iter().flatten().map(|user| user.text().map(str::to_owned));
+                Ok(users.collect::<Result<Vec<_>, _>>()?)
+            });
+            match said {
+                Ok(said) => names.extend(said),
+                Err(fault) => {
+                    tracing::debug!(node = %id, %fault, "a node has yet to say who is let in");
+                    silent.push(id);
+                }
+            }
+        }
+        (names, silent)
+    }
+
     fn order(
         &self,
         nodes: &[NodeDescription],
         orders: &(dyn Fn(NodeId) -> Vec<Request<'static>> + Sync),
     ) -> Vec<NodeId> {
-        let ways: Vec<_> = nodes.iter().map(|node| self.way_to(node)).collect();
-        let ask = |node: &Arc<Node>| {
-            let replies = node.ask_all(&orders(node.id))?;
-            replies.into_iter().try_for_each(|reply| crate::connection::accepted(reply).map(drop))
-        };
-        let done: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = ways.iter().map(|node| scope.spawn(move || ask(node))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("asking a node")).collect()
-        });
-        let failed = ways.iter().zip(done).filter_map(|(node, done)| {
+        let failed = self.ask(nodes, orders).into_iter().filter_map(|(id, done)| {
             let fault = done.err()?;
-            tracing::debug!(node = %node.id, %fault, "a node has yet to hear who is let in");
-            Some(node.id)
+            tracing::debug!(node = %id, %fault, "a node has yet to hear who is let in");
+            Some(id)
         });
         failed.collect()
+    }
+
+    /// All of them at once; a reply that is an error is a fault.
+    fn ask(
+        &self,
+        nodes: &[NodeDescription],
+        requests: &(dyn Fn(NodeId) -> Vec<Request<'static>> + Sync),
+    ) -> Vec<(NodeId, Result<Vec<Reply>, Fault>)> {
+        let ways: Vec<_> = nodes.iter().map(|node| self.way_to(node)).collect();
+        let ask = |node: &Arc<Node>| {
+            let replies = node.ask_all(&requests(node.id))?;
+            replies.into_iter().map(crate::connection::accepted).collect()
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = ways.iter().map(|node| scope.spawn(move || ask(node))).collect();
+            let answers = threads.into_iter().map(|thread| thread.join().expect("asking a node"));
+            ways.iter().map(|node| node.id).zip(answers).collect()
+        })
     }
 
     /// The same each time: it knows what was given up on the way.

@@ -27,6 +27,17 @@ struct State {
     let_in: BTreeMap<MountId, Account>,
     /// Nodes that have yet to hear of some of those.
     owing: BTreeSet<NodeId>,
+    /// Where the nodes were an earlier owner's.
+    inherited: Option<Inherited>,
+}
+
+/// Mounts that an earlier owner let in. Nodes know who they are, and their hosts with which secrets.
+#[derive(Default)]
+struct Inherited {
+    /// That nodes let in and whose hosts have not come; `None` before the nodes have said so.
+    found: Option<BTreeSet<MountId>>,
+    /// That hosts have brought before.
+    brought: BTreeMap<MountId, Account>,
 }
 
 impl Accounts {
@@ -40,8 +51,42 @@ impl Accounts {
     }
 }
 
+impl State {
+    fn has_learned(&self) -> bool {
+        self.inherited.as_ref().is_none_or(|it| it.found.is_some())
+    }
+
+    /// These are let in by nodes.
+    fn learn(&mut self, mut found: BTreeSet<MountId>) {
+        let Some(inherited) = &mut self.inherited else { return };
+        found.retain(|mount| !self.let_in.contains_key(mount));
+        for (mount, account) in std::mem::take(&mut inherited.brought) {
+            if found.remove(&mount) {
+                self.let_in.insert(mount, account);
+            }
+        }
+        inherited.found = Some(found);
+    }
+
+    fn forget(&mut self, mount: MountId) {
+        self.let_in.remove(&mount);
+        let Some(inherited) = &mut self.inherited else { return };
+        inherited.brought.remove(&mount);
+        if let Some(found) = &mut inherited.found {
+            found.remove(&mount);
+        }
+    }
+}
+
+const PREFIX: &str = "mount-";
+
 fn name_of(mount: MountId) -> String {
-    format!("mount-{:016x}", mount.0)
+    format!("{PREFIX}{:016x}", mount.0)
+}
+
+/// `None`: it is no mount's.
+fn mount_of(name: &str) -> Option<MountId> {
+    u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok().map(MountId)
 }
 
 impl LocalNodes {
@@ -65,15 +110,49 @@ impl LocalNodes {
         Ok(account)
     }
 
-    /// All nodes let this mount in already: an earlier owner of theirs had it so.
+    /// The nodes were an earlier owner's, and let mounts in that he let in.
+    pub(super) fn inherits_accounts(&self) {
+        self.accounts().state().inherited = Some(Inherited::default());
+    }
+
+    /// Asks the nodes which mounts an earlier owner let in. `false`: one that runs has yet to say so; to be asked again.
+    pub fn learn_accounts(&self) -> bool {
+        let accounts = self.accounts();
+        if accounts.state().has_learned() {
+            return true;
+        }
+        let (names, silent) = accounts.nodes.names(&self.running());
+        let running: Vec<_> = self.running().iter().map(|node| node.id).collect();
+        if silent.iter().any(|id| running.contains(id)) {
+            return false;
+        }
+        accounts.state().learn(names.iter().filter_map(|name| mount_of(name)).collect());
+        true
+    }
+
+    /// A host brings the account of a mount that an earlier owner let in. It counts where the nodes let that mount in and
+    /// nobody has shut it out since: hosts bring all that they ever had.
     pub fn know(&self, mount: MountId, secret: &str) {
         let account = Account::mount(name_of(mount), self.pass(Secret::from_text(secret)));
-        self.accounts().state().let_in.insert(mount, account);
+        let mut state = self.accounts().state();
+        let Some(inherited) = &mut state.inherited else { return };
+        match &mut inherited.found {
+            None => drop(inherited.brought.insert(mount, account)),
+            Some(found) => {
+                if found.remove(&mount) {
+                    state.let_in.insert(mount, account);
+                    // Some may have come since they were asked.
+                    state.owing.extend(self.running().iter().map(|node| node.id));
+                }
+            }
+        }
     }
 
     /// Mounts that are let in.
     pub fn known(&self) -> Vec<MountId> {
-        self.accounts().state().let_in.keys().copied().collect()
+        let state = self.accounts().state();
+        let found = state.inherited.iter().flat_map(|it| it.found.iter().flatten());
+        state.let_in.keys().chain(found).copied().collect()
     }
 
     /// Has all nodes end a mount's account. `false`: one that runs has not done so, and may still carry
@@ -81,7 +160,7 @@ impl LocalNodes {
     pub fn shut_out(&self, mount: MountId) -> bool {
         let accounts = self.accounts();
         let mut state = accounts.state();
-        state.let_in.remove(&mount);
+        state.forget(mount);
         let silent = accounts.nodes.shut_out(&self.running(), &name_of(mount));
         // One that has ended meanwhile carries nothing out, either.
         let running: Vec<_> = self.running().iter().map(|node| node.id).collect();

@@ -37,11 +37,19 @@ pub struct Admitted<S: Store> {
     store: Arc<S>,
     mounts: BTreeSet<MountId>,
     watched: Others,
+    /// All are known that are let in. Where not, a list that was lost stays so: whoever is let in and not on it would
+    /// count as expelled, and can still write.
+    is_whole: bool,
 }
 
 impl<S: Store> Admitted<S> {
     pub fn new(store: Arc<S>, now: Time) -> Admitted<S> {
-        Admitted { store, mounts: BTreeSet::new(), watched: Others::from(now) }
+        Admitted { store, mounts: BTreeSet::new(), watched: Others::from(now), is_whole: true }
+    }
+
+    /// In place of an owner that has ended, with mounts of its own still to be learned.
+    pub fn succeeding(store: Arc<S>, now: Time) -> Admitted<S> {
+        Admitted { is_whole: false, ..Admitted::new(store, now) }
     }
 
     /// Enters a mount. Whoever joins is on the list before.
@@ -50,11 +58,13 @@ impl<S: Store> Admitted<S> {
         self.write()
     }
 
-    /// In place of an owner that has ended: those that he has let in, as the list says, and those that are known.
-    pub fn succeed(&mut self, known: impl IntoIterator<Item = MountId>) -> Result<(), Error> {
+    /// In place of an owner that has ended: those that he has let in, as the list says, and all that have an account on
+    /// any node. From now on the list is written again where it is lost.
+    pub fn succeed(&mut self, let_in: impl IntoIterator<Item = MountId>) -> Result<(), Error> {
         self.mounts.extend(admitted(&*self.store)?);
-        self.mounts.extend(known);
-        Ok(())
+        self.mounts.extend(let_in);
+        self.is_whole = true;
+        self.write()
     }
 
     /// Those that are on the list and were not seen to move for [`SILENCE_MAX`](super::SILENCE_MAX), while
@@ -87,9 +97,12 @@ impl<S: Store> Admitted<S> {
     }
 
     fn write(&self) -> Result<(), Error> {
-        let all = Batch::new().put(keys::ADMITS, b"").reclaims();
+        let all = match self.is_whole {
+            true => Batch::new().put(keys::ADMITS, b""),
+            false => Batch::new(),
+        };
         let all = self.mounts.iter().fold(all, |all, &it| all.put(keys::admitted(it), b""));
-        self.store.batch(keys::MOUNTS, &all)?;
+        self.store.batch(keys::MOUNTS, &all.reclaims())?;
         Ok(())
     }
 }
@@ -112,4 +125,27 @@ pub(super) fn is_expelled(store: &impl Store, mount: MountId) -> Result<bool, Er
     let mut outcome = store.batch(keys::MOUNTS, &look)?;
     let (has_list, is_on_it) = (outcome.take(0).is_some(), outcome.take(1).is_some());
     Ok(has_list && !is_on_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::{ByteSize, StripeSize};
+    use tidefs_store::Embedded;
+
+    use super::*;
+
+    /// It can still write, so nobody may take its locks.
+    #[test]
+    fn who_was_let_in_before_is_not_expelled_because_the_list_was_lost_and_others_come() {
+        let store = Arc::new(Embedded::in_heap(ByteSize::mib(1), StripeSize::DEFAULT));
+        let (late, newcomer, gone) = (MountId(7), MountId(8), MountId(9));
+        Admitted::new(Arc::clone(&store), Time(0)).let_in(late).unwrap();
+        store.delete_shards(&[keys::MOUNTS]).unwrap();
+        let mut successor = Admitted::succeeding(Arc::clone(&store), Time(0));
+        successor.let_in(newcomer).unwrap();
+        assert_eq!(is_expelled(&*store, late), Ok(false));
+        successor.succeed([late]).unwrap();
+        let are_expelled = [late, newcomer, gone].map(|it| is_expelled(&*store, it).unwrap());
+        assert_eq!(are_expelled, [false, false, true]);
+    }
 }

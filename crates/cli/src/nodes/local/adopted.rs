@@ -19,6 +19,7 @@ impl LocalNodes {
     ) -> Result<LocalNodes, Failure> {
         let number_of = |id: &str| succession.numbers.iter().find(|(_, other)| *other == id);
         let nodes = LocalNodes::begin(spec, None, paths, ClusterDescription { nodes: Vec::new() });
+        nodes.inherits_accounts();
         let mut roster = nodes.roster();
         roster.given = succession.given;
         for node in described.nodes {
