@@ -36,8 +36,10 @@ struct List {
     /// The file system ends, and hosts are told so.
     is_over: bool,
     hosts: BTreeMap<u128, Host>,
-    /// Of this process's host.
+    /// Of this process's host, where that has not joined.
     mounts: BTreeSet<u64>,
+    /// Where this process's host listens, which has joined: its mounts end with this process as well.
+    here: Option<SocketAddr>,
 }
 
 struct Host {
@@ -88,6 +90,11 @@ impl Hosts {
     pub fn begin_term(&self, term: Term, awaited: Vec<Heir>) {
         let mut list = self.list();
         (list.term, list.awaited) = (term, Some((awaited, Awake::now() + LEASE)));
+    }
+
+    /// The host that listens there is this process's.
+    pub fn is_at(&self, here: SocketAddr) {
+        self.list().here = Some(here);
     }
 
     /// A host begins a session, or goes on with it on another connection; answers which that is, and its place.
@@ -187,8 +194,15 @@ impl Hosts {
     /// A mount of that host is about to join. `false`: there is no such host.
     pub fn note_mount(&self, agent: u128, mount: u64) -> bool {
         let mut list = self.list();
-        let host = list.hosts.get_mut(&agent);
-        host.map(|host| host.mounts.insert(mount)).is_some()
+        let here = list.here;
+        let Some(host) = list.hosts.get_mut(&agent) else { return false };
+        let is_new = host.mounts.insert(mount);
+        if is_new && here.is_some() && host.listens == here {
+            list.number += 1;
+            drop(list);
+            self.0.changed.notify_all();
+        }
+        true
     }
 
     pub fn forget_mount(&self, agent: u128, mount: u64) {
@@ -215,7 +229,10 @@ impl Hosts {
 
     /// Those that end with this host.
     pub fn own_mounts(&self) -> Vec<u64> {
-        self.list().mounts.iter().copied().collect()
+        let list = self.list();
+        let here =
+            list.hosts.values().filter(|host| list.here.is_some() && host.listens == list.here);
+        list.mounts.iter().chain(here.flat_map(|host| &host.mounts)).copied().collect()
     }
 
     /// It may still go on on another connection than this one.
@@ -318,6 +335,19 @@ mod tests {
         assert_eq!((hosts.own_mounts(), hosts.number()), (vec![8], before + 1));
         hosts.mount_ended(8);
         assert!(hosts.own_mounts().is_empty());
+    }
+
+    #[test]
+    fn mounts_of_the_host_that_has_taken_over_are_told_of_as_well() {
+        let hosts = Hosts::default();
+        hosts.is_at(SocketAddr::new(HERE, 1));
+        for (agent, name) in [(1, "here"), (2, "there")] {
+            enter(&hosts, agent, name);
+        }
+        let before = hosts.number();
+        assert!(hosts.note_mount(2, 8) && hosts.number() == before);
+        assert!(hosts.note_mount(1, 7));
+        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![7], before + 1));
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl Storage {
         let ended: Vec<MountId> = succession.mounts.iter().copied().map(MountId).collect();
         let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession)
             .map_err(|failure| anyhow::anyhow!(failure.what))?;
+        nodes.hosts().is_at(awaiting.address());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         // The workflow's file is on the host that died; thresholds decide until somebody tells of the workflow.
         let mut wanted = size.clone();
