@@ -118,6 +118,9 @@ pub struct Account {
 #[derive(Clone, Debug)]
 pub struct Successor(Box<str>);
 
+/// How connections are called on which it is only asked who has the nodes.
+pub(crate) const WITNESS: &str = "tidefs-witness";
+
 /// How all connections of those are called that change a cluster one after the other.
 const SUCCESSORS: &str = "tidefs-manager-";
 
@@ -194,6 +197,11 @@ impl Account {
 
     pub fn admin(pass: impl Into<Pass>) -> Account {
         Account::new(ADMIN_ACCOUNT, pass.into())
+    }
+
+    /// The admin who only asks who has the nodes.
+    pub(crate) fn witness(pass: impl Into<Pass>) -> Account {
+        Account::admin(pass).of_successor(Some(Successor(WITNESS.into())))
     }
 
     pub(crate) fn of_successor(self, successor: Option<Successor>) -> Account {

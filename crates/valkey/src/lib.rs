@@ -54,6 +54,7 @@ mod topology;
 mod verdict;
 mod view;
 mod wire;
+mod witness;
 
 pub use admin::{
     Admin, AdminError, Finished, Move, MoveFailure, MoveOptions, MoveReport, Observation, Owner,
@@ -81,3 +82,4 @@ pub use process::{
 pub use roster::Roster;
 pub use store::Valkey;
 pub use wire::Malformed;
+pub use witness::witness;

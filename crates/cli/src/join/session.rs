@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use anyhow::Context;
-use tidefs_valkey::{Awake, NodeDescription};
+use tidefs_valkey::{Awake, NodeDescription, witness};
 
 use super::reach::{Answered, Reach};
 use crate::failure::Failure;
@@ -186,6 +186,13 @@ impl Kept {
                 Look::Awaited => patience.has_ended(),
                 // A single refusal may come from somebody on the way, or from a filter that is being set up.
                 Look::Nobody(_) if ended < NOBODY_MOST => {}
+                Look::Nobody(_) if self.is_had() => {
+                    if ended == NOBODY_MOST {
+                        say::note(
+                            "whoever has the file system refuses connections of this host and goes on elsewhere",
+                        );
+                    }
+                }
                 Look::Nobody(succession) => self.take_over(succession)?,
                 Look::Silent(error) => {
                     tracing::info!("the file system is not there: {error}");
@@ -227,6 +234,20 @@ impl Kept {
         match self.state().owner == Some(self.rank) {
             true => Look::Awaited,
             false => Look::Nobody(succession),
+        }
+    }
+
+    /// A node knows of somebody who has the file system: a refusal came from a filter or from somebody on the way.
+    fn is_had(&self) -> bool {
+        let Some(legacy) = &self.legacy else { return false };
+        let asked = ClusterRecord::read(&self.paths).map_err(anyhow::Error::from);
+        let asked = asked.and_then(|(nodes, data)| Ok((nodes, legacy.admin(data)?)));
+        match asked {
+            Ok((nodes, admin)) => witness(&nodes.nodes, admin).is_some(),
+            Err(error) => {
+                tracing::warn!("no node can be asked who has the file system: {error:#}");
+                true
+            }
         }
     }
 

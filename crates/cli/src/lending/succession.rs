@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidefs_valkey::{Pass, Secrets};
 
+use super::words::{ParseSecretError, secret_of};
 use crate::file_system::Size;
 
 /// The time in which one process has the file system. Two that took it over shortly after each other may not know of
@@ -74,6 +76,17 @@ impl Succession {
     pub fn between(&self, after: Option<Rank>, before: Rank) -> impl Iterator<Item = &Heir> {
         let stands = move |heir: &&Heir| Some(heir.rank) > after && heir.rank < before;
         self.heirs.iter().filter(stands)
+    }
+}
+
+impl Legacy {
+    /// As whom the nodes let in whoever has them; `data`: what lets this host in.
+    ///
+    /// # Errors
+    /// When the seeds are none.
+    pub fn admin(&self, data: Pass) -> Result<Pass, ParseSecretError> {
+        let secrets = Secrets::from_seed(&secret_of(&self.seeds[0])?);
+        Ok(Pass { secret: secrets.admin, ..data })
     }
 }
 

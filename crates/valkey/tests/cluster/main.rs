@@ -29,3 +29,4 @@ mod stale;
 mod strangers;
 mod suspended;
 mod trouble;
+mod witness;
