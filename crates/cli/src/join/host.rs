@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use tidefs_model::ByteSize;
 use tidefs_valkey::NODE_MEMORY_MIN;
 
-use super::{Home, Member, Reach, Relay, Seen, Session, Successor};
+use super::{Home, JOINED, Member, Reach, Relay, Seen, Session, Successor};
 use crate::arguments::serving::Serving;
 use crate::failure::Failure;
 use crate::lend::Ended;
@@ -54,7 +55,8 @@ pub struct Host {
     /// What it could not store; the node is emptied all the same.
     unstored: anyhow::Result<()>,
     head_room: ByteSize,
-    successor: Successor,
+    /// None where nobody takes the file system over.
+    successor: Option<Successor>,
     home: Home,
 }
 
@@ -63,13 +65,17 @@ impl Host {
     pub fn begin(reach: Reach, base: &Base, name: &str) -> anyhow::Result<Host> {
         let here = reach.own_address()?;
         let home = Home::make(base, name)?;
-        let successor = Successor::begin(here, &reach.secret, home.paths())?;
-        reach.listens(successor.address().port());
+        // A run ends with whoever started it.
+        let is_heir = name == JOINED;
+        let successor =
+            is_heir.then(|| Successor::begin(here, &reach.secret, home.paths())).transpose()?;
+        successor.iter().for_each(|it| reach.listens(it.address().port()));
         let (channel, entered) = reach.enter()?;
         home.fill(&entered)?;
         let head_room = ByteSize(entered.head_room_bytes);
         let heir = successor.clone();
         let take_over = move |legacy: &_, keys: &_, nodes: &_, succession| {
+            let heir = heir.as_ref().context("this host is not there for that")?;
             heir.take_over(legacy, keys, nodes, succession)
         };
         let session =
@@ -234,7 +240,7 @@ impl Host {
             drop(mount.end());
         }
         self.member = None;
-        self.successor.end();
+        self.successor.iter().for_each(Successor::end);
     }
 }
 
