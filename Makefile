@@ -175,10 +175,14 @@ joined:
 	$(LIMIT) trust/joined.py --tidefs $(TIDEFS)
 
 # The host that started a file system dies, and another one takes it over.
-.PHONY: inherited heirs
+.PHONY: inherited succeeded heirs
 inherited:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/heirs.py --tidefs $(TIDEFS) --times 1
+
+succeeded: ## whoever took a file system over leaves or dies as well, hosts come late, and a filter refuses one who lives
+	cargo build --release --locked -p tidefs-cli
+	trust/successions.py --tidefs $(TIDEFS)
 
 # Each piece takes some minutes; the file has all of them.
 heirs: ## the host that started a file system dies two hundred times at random instants, and another one takes it over

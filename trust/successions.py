@@ -1,0 +1,205 @@
+#!/usr/bin/python3
+"""What follows the death of the host that started a file system, and what only looks like it.
+
+Three hosts have roots, processes and networks of their own; the first one starts the file system, the others join.
+A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  The host that
+took it over leaves in order, or dies as well: the third one has it then.  A host whose cable is out while that happens
+comes back with its locks.  Programs elsewhere check what they read all the while.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from heirs import UNLOCKED_SECONDS_MAX, Work, begin, decides, locks
+from islands import Island, Sea, until
+from joined import MOUNT, PLACE, PORT, Agent, dies_at_once, left, puts_away, reads, status, write
+
+GONE_SECONDS_MAX = 30
+# Longer than it takes to find that nobody listens, three times; shorter than hosts wait for who is silent.
+REFUSED_SECONDS, CUT_SECONDS = 5, 5
+TAKES_OVER, IS_BACK = "this host takes it over", "the connection is there again"
+
+
+def says(agent: Agent, words: str) -> None:
+    until(f"the agent of {agent.host.name} says {words!r}", lambda: words in agent.said(), 60)
+
+
+def ends(last: Island, agent: Agent, dead: list[Island]) -> None:
+    last.call("tidefs", "down")
+    agent.process.wait(timeout=GONE_SECONDS_MAX)
+    until(f"nothing is left on {last.name}", lambda: not left(last), GONE_SECONDS_MAX)
+    for host in dead:
+        puts_away(host)
+
+
+def refuses(host: Island, owner: Island, does: str) -> None:
+    """What the host sends to the owner reaches its own kernel, which resets and refuses, as a filter that rejects does."""
+    host.call("ip", "address", does, f"{owner.address}/32", "dev", "lo")
+
+
+def leaves(agent: Agent) -> None:
+    """By a signal; the agent has children that have the same name."""
+    of = lambda pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1]
+    (pid,) = [pid for pid in agent.host.pids("tidefs") if of(pid) == b"join"]
+    os.kill(pid, signal.SIGTERM)
+    if (ended := agent.process.wait(timeout=60)) != 0:
+        raise AssertionError(f"the agent ended with {ended}: {agent.said()}")
+
+
+def who_lives_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
+    owner, second, third = hosts
+    agents = begin(sea, owner, [second, third])
+    sums = write(third, "before")
+    works = [Work(second), Work(third)]
+    refuses(second, owner, "add")
+    time.sleep(REFUSED_SECONDS)
+    refuses(second, owner, "del")
+    says(agents[0], IS_BACK)
+    if TAKES_OVER in agents[0].said():
+        raise AssertionError(f"there are two that have the file system: {agents[0].said()}")
+    checked = [work.ends() for work in works]
+    owner.call("tidefs", "scale", "2")
+    for host in hosts:
+        reads(host, sums)
+        if len(status(host)["hosts"]) != 2 or status(host)["lost_nodes"]:
+            raise AssertionError(f"{host.name} sees {status(host)}")
+    owner.call("tidefs", "down")
+    for host, agent in zip(hosts[1:], agents):
+        agent.process.wait(timeout=GONE_SECONDS_MAX)
+        until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
+    print(f"successions: who lives was not succeeded, {checked} files were checked meanwhile", flush=True)
+
+
+def dies(owner: Island, heir: Agent, looks: Island) -> None:
+    dies_at_once(owner)
+    says(heir, TAKES_OVER)
+    until("a manager decides again", lambda: decides(looks), 60)
+
+
+def who_took_over_leaves(sea: Sea, hosts: list[Island]) -> None:
+    """It has started nothing that others need; what lies on its node goes to the third host first."""
+    owner, second, third = hosts
+    agents = begin(sea, owner, [second, third])
+    work = Work(third)
+    dies(owner, agents[0], third)
+    # There is no memory for another node but the host's that took over, and that one offers it as all do.
+    third.run("tidefs", "scale", "3")
+    sums = write(third, "before")
+    begun = time.monotonic()
+    leaves(agents[0])
+    says(agents[1], TAKES_OVER)
+    until("a manager decides again", lambda: decides(third), 60)
+    took = time.monotonic() - begun
+    until("its node has gone", lambda: len(status(third)["nodes"]) == 1, 60)
+    reads(third, sums)
+    if lost := status(third)["lost_nodes"][1:]:
+        raise AssertionError(f"besides the first host's own, nodes were lost: {lost}")
+    if remains := left(second):
+        raise AssertionError(f"{second.name} has left and keeps {remains}")
+    checked = work.ends()
+    ends(third, agents[1], [owner])
+    print(
+        f"successions: who had taken over left, and the next decided {took:.1f} s after that was asked for; "
+        f"{checked} files were checked meanwhile",
+        flush=True,
+    )
+
+
+def who_took_over_dies(sea: Sea, hosts: list[Island]) -> None:
+    owner, second, third = hosts
+    agents = begin(sea, owner, [second, third])
+    sums = write(third, "before")
+    work = Work(third)
+    dies(owner, agents[0], third)
+    (number,) = [it["number"] for it in status(third)["nodes"] if it["endpoint"].startswith(f"{second.address}:")]
+    third.call("tidefs", "drain", str(number))
+    holder = locks(second)
+    begun, died = time.monotonic(), time.time()
+    dies_at_once(second)
+    waits = third.words("flock", "-w", "60", f"{MOUNT}/lock", "date", "+%s.%N")
+    waiter = subprocess.Popen(waits, stdout=subprocess.PIPE, text=True)
+    says(agents[1], TAKES_OVER)
+    until("a manager decides again", lambda: decides(third), 60)
+    took = time.monotonic() - begun
+    unlocked = float(waiter.communicate(timeout=90)[0] or "inf") - died
+    if unlocked > UNLOCKED_SECONDS_MAX:
+        raise AssertionError(f"a lock of the second host that died was free after {unlocked:.1f} s")
+    holder.wait(timeout=60)
+    until("one node is up", lambda: [node["state"] for node in status(third)["nodes"]] == ["up"], 60)
+    checked = work.ends()
+    reads(third, sums | write(third, "after"))
+    ends(third, agents[1], [owner, second])
+    print(
+        f"successions: who had taken over died, the next decided after {took:.1f} s, locks were free after "
+        f"{unlocked:.1f} s, {checked} files were checked meanwhile",
+        flush=True,
+    )
+
+
+def who_comes_late_keeps_its_locks(sea: Sea, hosts: list[Island]) -> None:
+    owner, second, third = hosts
+    agents = begin(sea, owner, [second, third])
+    sums = write(third, "before")
+    holder = locks(third)
+    third.call("ip", "link", "set", "eth0", "down")
+    dies_at_once(owner)
+    says(agents[0], TAKES_OVER)
+    time.sleep(CUT_SECONDS)
+    third.call("ip", "link", "set", "eth0", "up")
+    says(agents[1], IS_BACK)
+    until("a manager decides again", lambda: decides(second), 60)
+    if second.run("flock", "-n", f"{MOUNT}/lock", "true").returncode != 1:
+        raise AssertionError("a lock of the host that came late was somebody else's")
+    reads(second, sums)
+    reads(third, sums | write(third, "after"))
+    third.call("tidefs", "down")
+    for host, agent in zip(hosts[1:], agents):
+        agent.process.wait(timeout=GONE_SECONDS_MAX)
+        until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
+    holder.kill()
+    holder.wait(timeout=60)
+    puts_away(owner)
+    print("successions: who came late kept its locks and files", flush=True)
+
+
+SCENARIOS = [who_lives_is_not_succeeded, who_took_over_leaves, who_took_over_dies, who_comes_late_keeps_its_locks]
+
+
+def check(tidefs: Path, scenarios: list) -> None:
+    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
+    for scenario in scenarios:
+        with Sea(tidefs, Path(version["server"]["path"])) as sea:
+            hosts = [sea.island(number) for number in (1, 2, 3)]
+            try:
+                scenario(sea, hosts)
+            except BaseException:
+                for host in hosts:
+                    with contextlib.suppress(Exception):
+                        print(host.name, host.sh(f"cat {PLACE}/up/log"), file=sys.stderr)
+                for log in sorted(sea.scratch.glob("join-*.log")):
+                    print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
+                raise
+
+
+def main() -> None:
+    names = {scenario.__name__: scenario for scenario in SCENARIOS}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tidefs", type=Path, required=True)
+    parser.add_argument("--only", choices=names, action="append", help="and no other")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("successions: hosts with roots and networks of their own need root")
+    begun = time.monotonic()
+    check(options.tidefs, [names[name] for name in options.only or names])
+    print(f"successions: in {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
