@@ -25,6 +25,7 @@ mod fault;
 mod function;
 mod given_up;
 mod host;
+mod in_turn;
 mod inbound;
 mod job;
 mod key_listing;

@@ -15,6 +15,7 @@ use tidefs_store::StoreError;
 
 use crate::cluster::{NodeDescription, is_predecessors};
 use crate::fault::Fault;
+use crate::in_turn::Owing;
 use crate::once;
 use crate::pool::{Access, Node};
 use crate::roster::Roster;
@@ -23,6 +24,8 @@ use crate::wire::{Reply, Request};
 
 /// A map is not asked for again sooner when nobody has said that it is wrong.
 const FRESH_FOR: Duration = Duration::from_secs(1);
+/// What a node is asked for its map.
+static MAP: [&str; 2] = ["CLUSTER", "NODES"];
 /// No node: a partition that nobody holds.
 const NOBODY: u16 = u16::MAX;
 
@@ -137,6 +140,8 @@ pub struct Topology {
     refreshed: Mutex<Option<Instant>>,
     /// When a node that was named as a holder was last asked for its map.
     followed: Mutex<Option<Instant>>,
+    /// Nodes that were asked for the map and have not answered.
+    owing: Owing,
     roster: Arc<dyn Roster>,
     access: Arc<Access>,
 }
@@ -151,7 +156,8 @@ impl Topology {
         let map = Map { members, epoch: Epoch(0), owners };
         let map = RwLock::new(Arc::new(map));
         let (refreshed, followed) = (Mutex::new(None), Mutex::new(None));
-        Topology { map, changes: AtomicU64::new(0), refreshed, followed, roster, access }
+        let (changes, owing) = (AtomicU64::new(0), Owing::default());
+        Topology { map, changes, refreshed, followed, owing, roster, access }
     }
 
     pub fn map(&self) -> Arc<Map> {
@@ -274,22 +280,20 @@ impl Topology {
         suits: impl Fn(&Map) -> bool,
     ) -> Result<(), StoreError> {
         let known = self.map();
-        let nodes = known.members.iter().map(|member| &member.node);
+        let nodes = known.members.iter().map(|member| Arc::clone(&member.node));
         let nodes = nodes.filter(|node| avoid.is_none_or(|avoid| !Arc::ptr_eq(avoid, node)));
         let mut best: Option<Hearsay> = None;
         let mut result = Ok(());
-        for node in nodes {
-            match self.ask(node) {
-                Ok(heard) => best = Some(better(best, heard, &suits)),
+        self.owing.ask_in_turn(nodes.collect(), &MAP, |(node, said)| {
+            match said.and_then(|reply| self.hear(&reply)) {
+                Ok(heard) => best = Some(better(best.take(), heard, &suits)),
                 Err(fault) => {
                     tracing::debug!(node = %node.id, %fault, "has no map to give");
                     result = Err(node.store_error(fault));
                 }
             }
-            if best.as_ref().is_some_and(|best| best.is_complete() && suits(&best.map)) {
-                break;
-            }
-        }
+            best.as_ref().is_some_and(|best| best.is_complete() && suits(&best.map))
+        });
         best.or_else(|| self.ask_newcomers(&known.members)).map_or(result, |heard| {
             self.publish(heard.map);
             Ok(())
@@ -300,7 +304,7 @@ impl Topology {
     fn ask_newcomers(&self, known: &[Member]) -> Option<Hearsay> {
         let newcomers = self.newcomers(known);
         newcomers.iter().find_map(|Member { node, .. }| {
-            let reply = node.ask(&Request::of(&["CLUSTER", "NODES"])).ok()?;
+            let reply = node.ask(&Request::of(&MAP)).ok()?;
             self.hear(&reply).ok().filter(Hearsay::is_complete)
         })
     }
@@ -313,7 +317,7 @@ impl Topology {
     }
 
     fn ask(&self, node: &Arc<Node>) -> Result<Hearsay, Fault> {
-        self.hear(&node.ask(&Request::of(&["CLUSTER", "NODES"]))?)
+        self.hear(&node.ask(&Request::of(&MAP))?)
     }
 
     fn hear(&self, reply: &Reply) -> Result<Hearsay, Fault> {
