@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ impl Lost {
             let kind = entry.file_type();
             match entry.metadata() {
                 Ok(found) if found.is_dir() => later.push(entry.path()),
-                Ok(found) if found.is_file() && misses_a_stripe(&found, is_gone) => {
+                Ok(found) if found.is_file() && misses_a_stripe(&entry.path(), &found, is_gone) => {
                     self.files.push(entry.path());
                 }
                 Ok(_) => {}
@@ -134,14 +134,25 @@ fn text(path: &Path) -> String {
     }
 }
 
-fn misses_a_stripe(file: &Metadata, is_gone: &impl Fn(StripeKey, u32) -> bool) -> bool {
+/// What was cut since it was lost is not missed: then the byte can be read all the same.
+fn misses_a_stripe(
+    path: &Path,
+    file: &Metadata,
+    is_gone: &impl Fn(StripeKey, u32) -> bool,
+) -> bool {
     let stripe = u64::from(StripeSize::DEFAULT.bytes());
     let stripes = file.len().div_ceil(stripe);
     let ino = Ino(file.ino());
     (0..u32::try_from(stripes).unwrap_or(u32::MAX)).any(|index| {
         let bytes = (file.len() - u64::from(index) * stripe).min(stripe);
         is_gone(StripeKey { ino, index }, bytes as u32 - 1)
+            && !is_readable(path, u64::from(index) * stripe + bytes - 1)
     })
+}
+
+fn is_readable(path: &Path, offset: u64) -> bool {
+    let read = |file: fs::File| file.read_exact_at(&mut [0], offset);
+    fs::File::open(path).and_then(read).is_ok()
 }
 
 /// Lines for the summary; nothing where nothing was lost.

@@ -27,6 +27,7 @@ mod behind;
 mod buffers;
 mod combined_commit;
 mod commit;
+mod cut;
 mod delete;
 mod deletions;
 mod errors;
@@ -122,6 +123,8 @@ pub struct DataPath<S: Store> {
     kernel_has: OnceLock<Box<dyn Fn(Ino) -> bool + Send + Sync>>,
     /// Mounts that may have removed files open.
     others: Mutex<Vec<MountId>>,
+    /// How many numbers of inodes had been granted at the last loss; 0: nothing was lost.
+    lost_at: AtomicU64,
     /// The kernel writes by itself and meets a full store without us, so room is made before a
     /// removal returns.
     deletes_at_once: bool,
@@ -160,9 +163,20 @@ impl<S: Store> DataPath<S> {
             unforgotten: Lingering::default(),
             kernel_has: OnceLock::new(),
             others: Mutex::default(),
+            lost_at: AtomicU64::new(0),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// A loss is known to this mount: what is cut from now on is cut after it.
+    pub fn note_loss(&self, granted: u64) {
+        self.lost_at.fetch_max(granted, Ordering::SeqCst);
+    }
+
+    /// At which loss that is known to this mount numbers had been granted furthest.
+    fn lost_at(&self) -> u64 {
+        self.lost_at.load(Ordering::SeqCst)
     }
 
     /// By how much pinned files grew while they were written: as far as anybody knows what the

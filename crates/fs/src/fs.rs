@@ -111,26 +111,6 @@ impl<S: Store> Fs<S> {
         superblock::format(store, format, clock)
     }
 
-    /// How far numbers of inodes have been granted; `None` where what counts them was lost.
-    pub fn granted(store: &S) -> Result<Option<Granted>, Error> {
-        superblock::granted(store)
-    }
-
-    /// A node that died held metadata: what the records of inodes lack that were `granted` until then may
-    /// have been there. When this has let some time pass by `wait`, no mount answers from what it read
-    /// there. To be called before partitions are given up for lost.
-    ///
-    /// # Errors
-    /// When the superblock does not answer. Where its partition is not among those that were lost, they
-    /// must not be given up: mounts that it answers would go on keeping what was lost.
-    pub fn note_loss(
-        store: &S,
-        granted: Granted,
-        wait: impl FnOnce(Duration),
-    ) -> Result<(), Error> {
-        superblock::note_loss(store, granted, wait)
-    }
-
     /// Where lies what all mounts look at.
     pub fn superblock_partition() -> Partition {
         superblock::partition()
@@ -313,6 +293,7 @@ impl<S: Store> Fs<S> {
             self.membership.set_unready();
         }
         let news = self.membership.tick(&self.store, self.steady());
+        self.note_told_loss();
         if news.is_err() {
             // Without the register nobody knows who else is there.
             self.membership.could_not_ask(self.steady());

@@ -40,6 +40,18 @@ pub const BYTES: usize = 88;
 /// Of every directory but the root, behind the fixed part; its term comes first.
 pub const PARENT: u32 = BYTES as u32;
 const PARENT_BYTES: usize = 16 + SHARD_BYTES;
+/// Of a file that was cut after a loss, behind the fixed part: 8 bytes each, where, and as of which loss.
+pub const CUT_FROM: u32 = BYTES as u32;
+pub const CUT_AS_OF: u32 = CUT_FROM + 8;
+const CUT_BYTES: usize = 16;
+
+/// Where a file was cut after a loss: what it lacks from there on is no loss, unless there came another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutAt {
+    pub from: u64,
+    /// How many numbers of inodes had been granted at the loss.
+    pub as_of: u64,
+}
 
 /// The directory in which a directory has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +102,8 @@ pub struct Inode {
     pub layout: Layout,
     /// Of a directory; the root has none.
     pub parent: Option<Parent>,
+    /// Of a file.
+    pub cut: Option<CutAt>,
     /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
 }
@@ -108,6 +122,9 @@ impl Inode {
         }
         record.extend(self.size.to_be_bytes());
         record.extend(self.parent.iter().flat_map(Parent::encode));
+        record.extend(
+            self.cut.iter().flat_map(|cut| [cut.from, cut.as_of]).flat_map(u64::to_be_bytes),
+        );
         record.extend(&self.target);
         record
     }
@@ -119,12 +136,18 @@ impl Inode {
         }
         let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt.clone())?;
         let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt.clone())?;
-        let (parent, target) = match &record[BYTES..] {
-            parent if kind == Kind::Directory && !parent.is_empty() => {
-                (Some(Parent::decode(parent).ok_or(corrupt)?), Vec::new())
+        let rest = &record[BYTES..];
+        let (mut parent, mut cut, mut target) = (None, None, Vec::new());
+        match kind {
+            _ if rest.is_empty() => {}
+            Kind::Directory => parent = Some(Parent::decode(rest).ok_or(corrupt)?),
+            Kind::File if rest.len() != CUT_BYTES => return Err(corrupt),
+            Kind::File => {
+                let (from, as_of) = (u64_at(record, CUT_FROM), u64_at(record, CUT_AS_OF));
+                cut = Some(CutAt { from, as_of });
             }
-            target => (None, target.to_vec()),
-        };
+            _ => target = rest.to_vec(),
+        }
         Ok(Inode {
             kind,
             sparse: record[SPARSE as usize] != 0,
@@ -142,6 +165,7 @@ impl Inode {
             rdev: u32_at(record, RDEV),
             layout,
             parent,
+            cut,
             target,
         })
     }
@@ -227,6 +251,7 @@ mod tests {
             rdev: 0x0102,
             layout: Layout::Local,
             parent: None,
+            cut: None,
             target: b"a/b/c".to_vec(),
         };
         let record = inode.encode();
@@ -237,6 +262,13 @@ mod tests {
         assert_eq!(Inode::decode(Ino(3), &record), Ok(inode.clone()));
         let home = ShardKey { directory: Ino(5), index: 2 };
         let parent = Some(Parent { term: 77, ino: Ino(6), home });
+        let cut = Some(CutAt { from: 10, as_of: 4_097 });
+        let file = Inode { kind: Kind::File, cut, target: Vec::new(), ..inode.clone() };
+        let record = file.encode();
+        assert_eq!(u64_at(&record, CUT_AS_OF), 4_097);
+        assert_eq!(Inode::decode(Ino(3), &record), Ok(file));
+        let half = Inode::decode(Ino(3), &record[..record.len() - 8]);
+        assert_eq!(half, Err(Error::Corrupt { what: "inode", ino: 3 }));
         let directory = Inode { kind: Kind::Directory, parent, target: Vec::new(), ..inode };
         let record = directory.encode();
         assert_eq!(u64_at(&record, PARENT), 77);

@@ -51,6 +51,8 @@ pub const RENAME_LOCK: &[u8] = b"directory-rename";
 pub const RENAME_TERM: &[u8] = b"directory-renames";
 /// The mounts that are there.
 pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };
+/// In the shard of mounts: how many numbers of inodes had been granted when something was lost last.
+pub const LOST_AT: &[u8] = b"lost-at";
 /// What a check asks all mounts, and what they answer.
 pub const CENSUS: ShardKey = ShardKey { directory: Ino::NONE, index: 4 };
 /// Where the root directory's inode lives, since no directory holds its entry.

@@ -34,6 +34,7 @@ mod lifetimes;
 mod listed;
 mod listing;
 mod locks;
+mod losses;
 mod membership;
 mod names;
 mod openers;

@@ -14,6 +14,7 @@
 //! Each time that is handed in is of a clock that nobody sets.
 
 mod admission;
+mod losses;
 mod others;
 mod register;
 mod solitude;
@@ -70,6 +71,7 @@ pub struct Membership {
     ticked: AtomicU64,
     /// The census that was under way when this mount looked last; 0 for none.
     question: AtomicU64,
+    pub(crate) lost_at: losses::LostAt,
     /// What those have left whom this mount has taken off the list is to be removed.
     has_expelled: AtomicBool,
     state: Mutex<State>,
@@ -123,6 +125,7 @@ impl Membership {
             is_back: AtomicBool::new(false),
             ticked: AtomicU64::new(0),
             question: AtomicU64::new(0),
+            lost_at: losses::LostAt::default(),
             has_expelled: AtomicBool::new(false),
             state: Mutex::default(),
         }
@@ -207,7 +210,7 @@ impl Membership {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (now - state.last_beat >= HEARTBEAT, state.changes_seen)
         };
-        let mut batch = Batch::new().read(CHANGES).read(QUESTION);
+        let mut batch = Batch::new().read(CHANGES).read(QUESTION).read(keys::LOST_AT);
         if beat_due {
             let mount = keys::mount(self.me());
             batch = batch.present(mount.clone()).add(mount, BEATS, 1).reclaims();
@@ -217,6 +220,7 @@ impl Membership {
             return self.rejoin(store, now);
         }
         self.question.store(number(outcome.take(1)), Ordering::SeqCst);
+        self.lost_at.heard(number(outcome.take(2)));
         let changes = number(outcome.take(0));
         if changes == seen {
             self.solitude.confirm(now);

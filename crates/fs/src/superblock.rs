@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidefs_model::{Clock, Granted, Ino, Partition, StripeSize, Time};
@@ -67,13 +68,31 @@ fn root(format: &Format, now: Time) -> Inode {
         rdev: 0,
         layout: Layout::Striped,
         parent: None,
+        cut: None,
         target: Vec::new(),
     }
 }
 
 /// How far numbers have been granted; `None` where the superblock was lost and is not there again.
 pub fn granted(store: &impl Store) -> Result<Option<Granted>, Error> {
-    let batch = Batch::new().present(FORMAT).read(NEXT_INO).read(NEXT_SERIAL);
+    numbers(store, Batch::new().present(FORMAT))
+}
+
+/// The same when something was lost, and one inode's number more than was said of any loss before: what was
+/// cut between two losses is told from what the second one took.
+pub fn granted_at_loss(store: &impl Store) -> Result<Option<Granted>, Error> {
+    numbers(store, Batch::new().present(FORMAT).add(NEXT_INO, 0, 1).reclaims())
+}
+
+/// Has mounts know of a loss: what they cut from then on is cut after it. To be called after the loss, and
+/// before anybody holds anew what was lost.
+pub fn tell_loss(store: &impl Store, granted: Granted) -> Result<(), Error> {
+    store.batch(keys::MOUNTS, &Batch::new().max(keys::LOST_AT, 0, granted.inos).reclaims())?;
+    Ok(())
+}
+
+fn numbers(store: &impl Store, batch: Batch) -> Result<Option<Granted>, Error> {
+    let batch = batch.read(NEXT_INO).read(NEXT_SERIAL);
     let outcome = store.batch(keys::SUPERBLOCK, &batch)?;
     if !outcome.applied() {
         return Ok(None);
@@ -197,24 +216,38 @@ pub struct NumberSource {
     field: &'static [u8],
     per_grant: u64,
     granted: Mutex<Range<u64>>,
+    /// Those below are given up where others can be had: a loss is said to have taken what theirs lacks.
+    least: AtomicU64,
 }
 
 impl NumberSource {
     /// Numbers of inodes.
     pub fn inos() -> NumberSource {
-        NumberSource { field: NEXT_INO, per_grant: INOS_PER_GRANT, granted: Mutex::default() }
+        NumberSource::of(NEXT_INO, INOS_PER_GRANT)
     }
 
     /// Serial numbers of local files.
     pub fn serials() -> NumberSource {
-        let per_grant = SERIALS_PER_GRANT;
-        NumberSource { field: NEXT_SERIAL, per_grant, granted: Mutex::default() }
+        NumberSource::of(NEXT_SERIAL, SERIALS_PER_GRANT)
+    }
+
+    fn of(field: &'static [u8], per_grant: u64) -> NumberSource {
+        let (granted, least) = (Mutex::default(), AtomicU64::new(0));
+        NumberSource { field, per_grant, granted, least }
+    }
+
+    /// What is made from now on has a number that had not been granted at a loss. Does not wait.
+    pub fn note_loss(&self, granted: u64) {
+        self.least.fetch_max(granted, Ordering::SeqCst);
     }
 
     pub fn next(&self, store: &impl Store) -> Result<u64, Error> {
         let mut granted = self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if granted.is_empty() {
             *granted = self.grant(store)?;
+        } else if granted.start < self.least.load(Ordering::SeqCst) {
+            // While the counter is lost itself those that are left will do.
+            *granted = self.grant(store).unwrap_or_else(|_| granted.clone());
         }
         let number = granted.start;
         granted.start += 1;
@@ -316,6 +349,15 @@ mod tests {
         let second = granted(&store).unwrap().unwrap();
         note_loss(&store, second, |_| ()).unwrap();
         assert!(second.covers(Ino(late)));
+        // Nothing was made between two more, and still they differ.
+        let third = granted_at_loss(&store).unwrap().unwrap();
+        let fourth = granted_at_loss(&store).unwrap().unwrap();
+        assert!(third.inos > second.inos && fourth.inos > third.inos, "{third:?}, {fourth:?}");
+        // Numbers that were granted before and not used are given up.
+        assert!(fourth.covers(Ino(numbers.next(&store).unwrap())));
+        assert_eq!(granted(&store), Ok(Some(fourth)), "to ask is no loss");
+        numbers.note_loss(fourth.inos);
+        assert!(!fourth.covers(Ino(numbers.next(&store).unwrap())));
         // One that was found earlier and is told late.
         note_loss(&store, first, |_| ()).unwrap();
         assert_eq!(lost_below(&store), Some(second));

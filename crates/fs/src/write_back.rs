@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidefs_model::{Ino, MountId, Partition, Run, ShardKey, StripeKey};
 use tidefs_sealed::Sealed;
 use tidefs_store::{
-    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
-    StripeWrite, caller,
+    Batch, Cursor, Cut, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError,
+    StripeRead, StripeWrite, caller,
 };
 
 pub(crate) use change::{Change, Creation, Removal, less_one_link};
@@ -228,6 +228,16 @@ impl<S: Store> Store for WriteBack<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         let written = self.store.write(writes);
+        self.given_up.note(&written, writes.iter().map(|write| write.key));
+        written
+    }
+
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
+        self.store.read_cut(reads, cut)
+    }
+
+    fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
+        let written = self.store.write_cut(writes, cut);
         self.given_up.note(&written, writes.iter().map(|write| write.key));
         written
     }

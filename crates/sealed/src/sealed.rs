@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tidefs_model::{Ino, Partition, Run, ShardKey, StripeKey, StripeSize};
 use tidefs_store::{
-    Batch, Bytes, Cursor, Key, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError,
-    StripeRead, StripeWrite, caller,
+    Batch, Bytes, Cursor, Cut, Key, KeyPage, Location, Outcome, Overview, Page, Pin, Store,
+    StoreError, StripeRead, StripeWrite, caller,
 };
 
 use crate::buffers::Buffers;
@@ -190,6 +190,21 @@ impl<S: Store> Store for Sealed<S> {
             None => self.inner.write(writes),
             // A write holds its stripes, and keeps others from trimming them, so it does not wait.
             Some(seals) => self.inner.patiently(&|| self.write_sealed(seals, writes)),
+        }
+    }
+
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
+        match &self.seals {
+            None => self.inner.read_cut(reads, cut),
+            // The seals are what was lost, and they tell which blocks there were.
+            Some(_) => self.read(reads),
+        }
+    }
+
+    fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
+        match &self.seals {
+            None => self.inner.write_cut(writes, cut),
+            Some(_) => self.write(writes),
         }
     }
 

@@ -25,4 +25,4 @@ pub use faulty::{Fault, Faulty, Operation, Pause, Turn, When};
 pub use overview::{NodeOverview, Overview};
 pub use patient::Patient;
 pub use room::Room;
-pub use store::{Cursor, Key, KeyPage, Location, Page, Pin, Store, StripeRead, StripeWrite};
+pub use store::{Cursor, Cut, Key, KeyPage, Location, Page, Pin, Store, StripeRead, StripeWrite};

@@ -13,8 +13,8 @@ use crate::caller;
 use crate::line::{Kind, Lines, Next, Place};
 use crate::room::Room;
 use crate::{
-    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError, StripeRead,
-    StripeWrite,
+    Batch, Cursor, Cut, KeyPage, Location, Outcome, Overview, Page, Pin, Store, StoreError,
+    StripeRead, StripeWrite,
 };
 
 /// Any store, with patience.
@@ -101,6 +101,14 @@ impl<S: Store> Store for Patient<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         self.wait_for(Kind::Bytes, |store| store.write(writes))
+    }
+
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
+        self.inner.read_cut(reads, cut)
+    }
+
+    fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
+        self.wait_for(Kind::Bytes, |store| store.write_cut(writes, cut))
     }
 
     fn write_and_batch(

@@ -25,6 +25,15 @@ pub struct StripeWrite<'a> {
     pub bytes: &'a [u8],
 }
 
+/// What stripes of an inode lacked when their file was cut is no loss: only a later one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// How many numbers of inodes had been granted at the last loss before it.
+    pub as_of: u64,
+    /// The byte of a stripe from which on it was cut.
+    pub from: u32,
+}
+
 /// Where a listing of a shard goes on; opaque to the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(pub Bytes);
@@ -101,6 +110,17 @@ pub trait Store: Send + Sync + 'static {
     /// Writes ranges of stripes. Writing no bytes does nothing, whatever the offset. A write that
     /// fails may have been made in part.
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError>;
+
+    /// [`Store::read`] of what lies where a file was cut. Only stores that can lose a part of what they
+    /// hold, and say so, do anything else.
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], _cut: Cut) -> Result<(), StoreError> {
+        self.read(reads)
+    }
+
+    /// The same for [`Store::write`]. A gap that begins before the cut must not hold a loss.
+    fn write_cut(&self, writes: &[StripeWrite<'_>], _cut: Cut) -> Result<(), StoreError> {
+        self.write(writes)
+    }
 
     /// [`Store::write`] and [`Store::batch`] at the same time where the store can: in no order, and
     /// each succeeds or fails by itself.
@@ -206,6 +226,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
         (**self).write(writes)
+    }
+
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
+        (**self).read_cut(reads, cut)
+    }
+
+    fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
+        (**self).write_cut(writes, cut)
     }
 
     fn write_and_batch(

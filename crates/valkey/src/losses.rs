@@ -22,8 +22,13 @@ pub fn mark_request(slot: u16, granted: Granted) -> Request<'static> {
     request.word(&granted.encode()).end()
 }
 
-/// For each of the stripes, whether what it lacks was lost.
-pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, StoreError> {
+/// For each of the stripes, whether what it lacks was lost at a loss after the one `as_of` which it was cut, as
+/// [`Cut`](tidefs_store::Cut) has it; 0: at any.
+pub fn are_lost(
+    client: &Client,
+    stripes: &[StripeKey],
+    as_of: u64,
+) -> Result<Vec<bool>, StoreError> {
     let mut marks: BTreeMap<u16, Option<Granted>> =
         stripes.iter().map(|key| (key.partition().number(), None)).collect();
     let ask = |&slot: &u16| {
@@ -36,7 +41,7 @@ pub fn are_lost(client: &Client, stripes: &[StripeKey]) -> Result<Vec<bool>, Sto
         *mark = job.reply(mark_of)?;
     }
     let is_lost = |key: &StripeKey| {
-        marks[&key.partition().number()].is_some_and(|granted| granted.covers(key.ino))
+        marks[&key.partition().number()].is_some_and(|it| it.inos > as_of && it.covers(key.ino))
     };
     Ok(stripes.iter().map(is_lost).collect())
 }
@@ -60,12 +65,12 @@ fn mark_of(reply: Reply) -> Result<Option<Granted>, Malformed> {
 }
 
 /// # Errors
-/// When what one of the stripes lacks was lost.
-pub fn check(client: &Client, stripes: &[StripeKey]) -> Result<(), StoreError> {
+/// When what one of the stripes lacks was lost after `as_of`.
+pub fn check(client: &Client, stripes: &[StripeKey], as_of: u64) -> Result<(), StoreError> {
     if stripes.is_empty() {
         return Ok(());
     }
-    let lost = are_lost(client, stripes)?;
+    let lost = are_lost(client, stripes, as_of)?;
     match stripes.iter().zip(lost).find(|(_, lost)| *lost) {
         Some((key, _)) => Err(StoreError::Lost { partition: key.partition().number() }),
         None => Ok(()),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidefs_model::{Granted, NodeId, Partition, Run, ShardKey, StripeKey};
 use tidefs_store::StripeWrite;
 use tidefs_store::{
-    Batch, Cursor, KeyPage, Location, Outcome, Overview, Page, Store, StoreError, StripeRead,
+    Batch, Cursor, Cut, KeyPage, Location, Outcome, Overview, Page, Store, StoreError, StripeRead,
 };
 
 use crate::batches;
@@ -34,6 +34,9 @@ use crate::roster::Roster;
 use crate::slot::{shard_name, stripe_name};
 use crate::topology::{Member, Topology};
 use crate::wire::{Reply, Request};
+
+/// Nothing was cut since a loss.
+const WHOLE: Cut = Cut { as_of: 0, from: 0 };
 
 /// A [`Store`] whose nodes are servers of a Valkey Cluster.
 pub struct Valkey {
@@ -218,7 +221,7 @@ impl Valkey {
                 gaps.push(write);
             }
         }
-        self.write_with_gaps(&gaps)
+        self.write_with_gaps(&gaps, WHOLE)
     }
 
     fn write_job<'w>(&self, write: &StripeWrite<'w>) -> Job<'w> {
@@ -235,24 +238,40 @@ impl Valkey {
         Job::new(write.key.partition(), request.payload(write.bytes), true)
     }
 
+    fn stored_lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        let jobs = stripes.iter().map(|key| {
+            let request = Request::new("STRLEN").word(&stripe_name(*key)).end();
+            Job::reading(key.partition(), request)
+        });
+        let mut jobs: Vec<_> = jobs.collect();
+        self.client.perform(&mut jobs)?;
+        let length = |job: Job<'_>| {
+            let bytes = job.reply(|reply| reply.integer())?;
+            let too_large = StoreError::TooLarge { bytes: bytes.unsigned_abs() };
+            u32::try_from(bytes).map_err(|_| too_large)
+        };
+        jobs.into_iter().map(length).collect()
+    }
+
     /// A stripe of which something may be lost has its full length: what is lost is no hole, and
     /// whoever reads there is told so.
     fn claim_lost(&self, stripes: &[StripeKey], lengths: &mut [u32]) -> Result<(), StoreError> {
         let short = stripes.iter().zip(lengths.iter_mut());
         let short = short.filter(|(_, length)| **length < self.stripe_bytes);
         let (keys, lengths): (Vec<_>, Vec<_>) = short.map(|(key, length)| (*key, length)).unzip();
-        let lost = losses::are_lost(&self.client, &keys)?;
+        let lost = losses::are_lost(&self.client, &keys, 0)?;
         let claimed = lengths.into_iter().zip(lost).filter(|(_, lost)| *lost);
         claimed.for_each(|(length, _)| *length = self.stripe_bytes);
         Ok(())
     }
 
     /// A gap reads as zeros from then on, so nothing in it may be lost.
-    fn write_with_gaps<'w>(&self, writes: &[&StripeWrite<'w>]) -> Result<(), StoreError> {
+    fn write_with_gaps<'w>(&self, writes: &[&StripeWrite<'w>], cut: Cut) -> Result<(), StoreError> {
         if writes.is_empty() {
             return Ok(());
         }
-        losses::check(&self.client, &writes.iter().map(|write| write.key).collect::<Vec<_>>())?;
+        let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
+        losses::check(&self.client, &keys, cut.as_of)?;
         let job = |write: &&StripeWrite<'w>| {
             let request = Request::new("SETRANGE").word(&stripe_name(write.key));
             let request = request.number(write.offset.into()).payload(write.bytes);
@@ -292,6 +311,10 @@ impl Store for Valkey {
         for read in &*reads {
             self.check_range(read.offset, read.buffer.len())?;
         }
+        self.read_cut(reads, WHOLE)
+    }
+
+    fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
         let wanted = reads.iter_mut().filter(|read| !read.buffer.is_empty());
         let (keys, mut jobs): (Vec<_>, Vec<_>) =
             wanted.map(|read| (read.key, self.read_job(read))).unzip();
@@ -302,7 +325,27 @@ impl Store for Valkey {
                 short.push(key);
             }
         }
-        losses::check(&self.client, &short)
+        losses::check(&self.client, &short, cut.as_of)
+    }
+
+    /// What lies before the cut must be there where the write is to leave a gap, or it would become zeros.
+    fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
+        let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
+        let lengths = self.stored_lengths(&keys)?;
+        let (gaps, others): (Vec<_>, Vec<_>) = writes
+            .iter()
+            .zip(lengths)
+            .partition(|(write, stored)| *stored < write.offset && !write.bytes.is_empty());
+        self.write(&others.into_iter().map(|(write, _)| *write).collect::<Vec<_>>())?;
+        for (write, _) in &gaps {
+            self.check_range(write.offset, write.bytes.len())?;
+        }
+        let lacks = |(write, stored): &(&StripeWrite<'_>, u32)| {
+            (*stored < cut.from.min(write.offset)).then_some(write.key)
+        };
+        losses::check(&self.client, &gaps.iter().filter_map(lacks).collect::<Vec<_>>(), 0)?;
+        let gaps: Vec<_> = gaps.into_iter().map(|(write, _)| write).collect();
+        self.write_with_gaps(&gaps, cut)
     }
 
     fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
@@ -338,18 +381,7 @@ impl Store for Valkey {
     }
 
     fn lengths(&self, stripes: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
-        let jobs = stripes.iter().map(|key| {
-            let request = Request::new("STRLEN").word(&stripe_name(*key)).end();
-            Job::reading(key.partition(), request)
-        });
-        let mut jobs: Vec<_> = jobs.collect();
-        self.client.perform(&mut jobs)?;
-        let length = |job: Job<'_>| {
-            let bytes = job.reply(|reply| reply.integer())?;
-            let too_large = StoreError::TooLarge { bytes: bytes.unsigned_abs() };
-            u32::try_from(bytes).map_err(|_| too_large)
-        };
-        let mut lengths: Vec<u32> = jobs.into_iter().map(length).collect::<Result<_, _>>()?;
+        let mut lengths = self.stored_lengths(stripes)?;
         self.claim_lost(stripes, &mut lengths)?;
         Ok(lengths)
     }

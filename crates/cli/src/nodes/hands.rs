@@ -91,7 +91,7 @@ impl ClusterHands {
     /// How far numbers of inodes have been granted, or more where what counts them is lost: this
     /// machine has been up for longer than the file system.
     fn granted(&self, lost: &BTreeSet<Partition>) -> Result<Granted, Failure> {
-        match Fs::granted(&self.store) {
+        match Fs::granted_at_loss(&self.store) {
             Ok(Some(granted)) => Ok(granted),
             Ok(None) => Ok(Granted::by(SystemClock.steady())),
             Err(_) if is_of_superblock(lost) => Ok(Granted::by(SystemClock.steady())),
@@ -259,10 +259,15 @@ impl Hands for ClusterHands {
             self.records_lost.store(true, Ordering::Release);
         }
         let granted = self.granted(&lost)?;
+        // Where the register of mounts was lost itself it is told once more.
+        let is_told = Fs::tell_loss(&self.store, granted);
         let is_noted = self.note_loss(&lost, granted)?;
         self.admin.give_up(&finished.left, granted).map_err(Failure::new)?;
         self.admin.expunge(ended, granted).map_err(Failure::new)?;
         Fs::recreate(&self.store, self.format, granted, SystemClock.now()).map_err(Failure::new)?;
+        if is_told.is_err() {
+            Fs::tell_loss(&self.store, granted).map_err(Failure::new)?;
+        }
         if !is_noted {
             // By now others hold what was lost; until this is said, holes are not told from losses.
             Fs::note_loss(&self.store, granted, |_| ()).map_err(Failure::new)?;

@@ -260,6 +260,61 @@ fn a_file_that_lost_bytes_is_rewritten_where_the_number_of_nodes_is_fixed() {
     }
 }
 
+/// A node dies; files are cut and grow, by length and by what is written behind their ends; then another one dies.
+const CUT: &str = r#"
+    cd "$TIDEFS_MOUNT"
+    for i in $(seq 40); do make $i 1 > $i || exit 20; done
+    sync
+    kill_node 2
+    until_given_up || exit 21
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    read_all '' 40 || exit 22
+    for i in $(seq 40); do : > $i && truncate -s 1M $i || exit 23; done
+    for i in $(seq 20); do
+        printf end | dd of=$i bs=1 seek=5000 conv=notrunc,fsync 2> /dev/null || exit 24
+    done
+    sync
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    for i in $(seq 40); do
+        [ $i -gt 20 ] && printf '\0\0\0' > ../said || printf end > ../said
+        { head -c 5000 /dev/zero; cat ../said; head -c $((1048576 - 5003)) /dev/zero; } > ../wanted
+        cmp ../wanted $i || exit 25
+    done
+    # It says that names may be gone, and names no file.
+    "$TIDEFS" fsck > ../checked
+    grep '^lost: ' ../checked | grep -v '^lost: files in ' && exit 26
+    rm ../checked
+    for i in $(seq 40); do make $i 1 > $i || exit 27; done
+    sync
+    kill_node 2
+    for i in $(seq 300); do
+        [ "$(state | field "[n['given_up'] for n in s['lost_nodes']] == [True, True]")" = True ] && break
+        sleep 0.1
+    done
+    echo 3 > /proc/sys/vm/drop_caches 2> /dev/null
+    read_all '' 40 || exit 28
+    rm * ../said ../wanted || exit 29
+"#;
+
+#[test]
+fn what_was_cut_since_a_node_died_is_a_hole_until_another_one_dies() {
+    let options = ["--nodes", "3", "--node-memory", "64MiB"];
+    let cut = |server| {
+        let world = world_with(server)?;
+        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{CUT}")).succeeded();
+        world.is_as_before();
+        Some(ran)
+    };
+    for ran in servers().into_iter().filter_map(cut) {
+        let lost: Vec<u32> = ran
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("right ")?.split_once(" lost ")?.1.parse().ok())
+            .collect();
+        assert!(lost.len() == 2 && lost.iter().all(|lost| *lost > 5), "{lost:?} lost");
+    }
+}
+
 /// A node dies and others take over what it held; the files are still lost when the run ends.
 const TAKEN_OVER: &str = r#"
     cd "$TIDEFS_MOUNT"

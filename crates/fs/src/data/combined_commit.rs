@@ -125,7 +125,7 @@ impl<S: Store> Striped<S> {
             return Ok(());
         }
         let now = self.path.clock.now();
-        match self.record.resize(commit.before, commit.size, None, now) {
+        match self.record.resize(commit.before, commit.size, None, None, now) {
             Ok(Resized::Done(stored) | Resized::Changed(stored)) => {
                 self.adopt(&mut self.state(), stored);
                 Ok(())

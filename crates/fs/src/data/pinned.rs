@@ -193,7 +193,7 @@ impl<S: Store> Pinned<S> {
         let size = metadata.len();
         // Whatever the record says, the file is right: a pinned file belongs to one mount.
         self.record.set_sparse(stored_bytes(metadata) < size);
-        if let Resized::Done(stored) = self.record.resize(size, u64::MAX, None, time)? {
+        if let Resized::Done(stored) = self.record.resize(size, u64::MAX, None, None, time)? {
             *known = Known { stored, size, written: mtime_of(metadata) };
         }
         Ok(())

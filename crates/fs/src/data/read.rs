@@ -114,7 +114,7 @@ impl<S: Store> Striped<S> {
                 }),
             }
         }
-        if reads.is_empty() { Ok(()) } else { Ok(self.path.store.read(&mut reads)?) }
+        if reads.is_empty() { Ok(()) } else { self.read_stripes(reads) }
     }
 
     /// The bytes of a stripe that is read ahead, if they reach as far as the piece does.

@@ -12,7 +12,9 @@ use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
 use super::delete::without_record;
 use super::regions::marking;
 use super::state::Stored;
-use crate::inode::{APPENDS, BYTES, CTIME, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at};
+use crate::inode::{
+    APPENDS, BYTES, CTIME, CUT_AS_OF, CUT_FROM, CutAt, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at,
+};
 use crate::write_back::{Made, Making, WriteBack};
 use crate::{Error, FILE_BYTES_MAX, keys};
 
@@ -161,12 +163,13 @@ impl<S: Store> Record<S> {
     }
 
     /// Sets the size, if the file is no larger than `size_max` and, where `version` is given, was
-    /// not written since it had that.
+    /// not written since it had that. `cut`: the record says so.
     pub fn resize(
         &self,
         size: u64,
         size_max: u64,
         version: Option<u64>,
+        cut: Option<CutAt>,
         time: Time,
     ) -> Result<Resized, Error> {
         let field = keys::inode(self.ino);
@@ -181,6 +184,10 @@ impl<S: Store> Record<S> {
             (false, 0) => batch.patch(&*field, SPARSE, [0]),
             (false, _) => batch,
         };
+        let batch = cut.into_iter().fold(batch, |batch, cut| {
+            let batch = batch.patch(&*field, CUT_FROM, cut.from.to_be_bytes());
+            batch.patch(&*field, CUT_AS_OF, cut.as_of.to_be_bytes())
+        });
         let outcome = self.apply(batch, &field, time, time)?;
         match outcome.refused_by {
             None => self.applied(outcome).map(Resized::Done),

@@ -243,9 +243,9 @@ impl<S: Store> Striped<S> {
     fn write_out(&self, group: &[Sending]) -> Result<(), Error> {
         let writes = self.writes_of(group);
         let before = self.path.freed();
-        let write = || match self.path.store.write(&writes) {
+        let write = || match self.write_stripes(&writes) {
             Err(StoreError::Full { .. }) if self.path.wait_for_room(before) => {
-                self.path.store.write(&writes)
+                self.write_stripes(&writes)
             }
             written => written,
         };

@@ -114,7 +114,8 @@ impl<S: Store> Striped<S> {
             return Ok(());
         }
         let zeros = vec![0; range.len()];
-        Ok(self.path.store.write(&[StripeWrite { key, offset: range.start, bytes: &zeros }])?)
+        self.write_stripes(&[StripeWrite { key, offset: range.start, bytes: &zeros }])?;
+        Ok(())
     }
 
     fn length(&self, key: StripeKey) -> Result<u32, Error> {

@@ -18,7 +18,7 @@ use super::errors::ErrorLog;
 use super::ranges::Ranges;
 use super::unsent::Unsent;
 use crate::Error;
-use crate::inode::Inode;
+use crate::inode::{CutAt, Inode};
 use crate::terms::EXPELLED;
 
 mod cuts;
@@ -60,19 +60,20 @@ pub(crate) struct Stored {
     pub(super) mtime: Time,
     pub(super) ctime: Time,
     pub(super) sparse: bool,
+    pub(super) cut: Option<CutAt>,
 }
 
 impl Stored {
     pub(super) fn of(inode: &Inode) -> Stored {
-        let Inode { size, version, mtime, ctime, sparse, .. } = *inode;
-        Stored { size, version, mtime, ctime, sparse }
+        let Inode { size, version, mtime, ctime, sparse, cut, .. } = *inode;
+        Stored { size, version, mtime, ctime, sparse, cut }
     }
 
     /// Lays it over a record that was read before.
     pub(crate) fn overlay(&self, inode: &mut Inode) {
         if self.version > inode.version {
             (inode.size, inode.version, inode.mtime) = (self.size, self.version, self.mtime);
-            inode.sparse = self.sparse;
+            (inode.sparse, inode.cut) = (self.sparse, self.cut);
             inode.ctime = inode.ctime.max(self.ctime);
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use tidefs_store::Store;
 
 use super::DataPath;
+use super::cut::cut_at;
 use super::record::Resized;
 use super::regions::{Part, region_of, stripe_count};
 use super::state::State;
@@ -40,6 +41,8 @@ impl<S: Store> Striped<S> {
             start..state.size().max(state.residue_end)
         };
         self.drop_from(size);
+        // Before anything goes: of a later loss nobody says that it was cut.
+        let lost_at = self.path.lost_at();
         for attempt in 0..ATTEMPTS {
             let parts = self.trim(gone)?;
             let known = self.state().stored;
@@ -47,7 +50,8 @@ impl<S: Store> Striped<S> {
             // Bytes that another mount wrote after they were trimmed here would come back.
             let version = (attempt < EXACT_ATTEMPTS).then_some(known.version);
             let now = self.path.clock.now();
-            match self.record.resize(size, size_max, version, now)? {
+            let cut = cut_at(size, lost_at, known);
+            match self.record.resize(size, size_max, version, cut, now)? {
                 Resized::Done(stored) => {
                     // Both at once: whoever looks for the end finds it where it is now.
                     let mut appends = self.appends();

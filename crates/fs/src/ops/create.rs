@@ -216,6 +216,7 @@ impl<S: Store> Fs<S> {
                 ino: directory.ino,
                 home: directory.home,
             }),
+            cut: None,
             target: new.target.to_vec(),
         }
     }

@@ -189,6 +189,7 @@ pub(crate) struct Seen {
     pub is_whole: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each look-up")]
 enum Found {
     Nothing,
     /// The entry changed meanwhile; look again.

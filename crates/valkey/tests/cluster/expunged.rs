@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tidefs_model::{Granted, Ino, NodeId, PARTITIONS, Partition, Run, StripeKey};
-use tidefs_store::{Batch, Store, StoreError, StripeWrite};
+use tidefs_store::{Batch, Cut, Store, StoreError, StripeRead, StripeWrite};
 use tidefs_valkey::{Admin, Unfinished, Valkey};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
@@ -83,6 +83,46 @@ fn what_was_on_a_dead_node_is_lost_and_never_zeros(kind: Kind) {
     assert!(store.batch(shard, &Batch::new().put("a", "1")).unwrap().applied());
     // Once more, as a successor of whoever was killed here would.
     assert_eq!(admin.expunge(&[gone], BEFORE).unwrap()[&gone], 0);
+}
+
+fn what_was_cut_after_a_loss_is_a_hole_until_the_next_one(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    lose(&running, &admin, 1);
+    let mut lost = still().filter(|key| is_lost(&read(&store, *key, BYTES)));
+    let (hole, gap, rest) = (lost.next().unwrap(), lost.next().unwrap(), lost.next().unwrap());
+    let cut = |from| Cut { as_of: BEFORE.inos, from };
+    let read_cut = |key, cut| {
+        let mut bytes = vec![1; BYTES];
+        let mut reads = [StripeRead { key, offset: 0, buffer: &mut bytes }];
+        store.read_cut(&mut reads, cut).map(|()| bytes)
+    };
+    assert_eq!(read_cut(hole, cut(0)).unwrap(), [0; BYTES]);
+    // It was cut before the node died, or nobody knows after which loss.
+    for as_of in [0, BEFORE.inos - 1] {
+        assert!(is_lost(&read_cut(hole, Cut { as_of, from: 0 })), "{as_of}");
+    }
+    let write_cut =
+        |key, offset, cut| store.write_cut(&[StripeWrite { key, offset, bytes: b"end" }], cut);
+    write_cut(gap, 10, cut(0)).unwrap();
+    assert_eq!(read(&store, gap, 13).unwrap(), b"\0\0\0\0\0\0\0\0\0\0end");
+    // What lies before the cut is lost as ever, and is there when it was written again.
+    let over = write_cut(rest, 10, cut(4));
+    assert!(matches!(over, Err(StoreError::Lost { .. })), "{over:?}");
+    write(&store, rest, b"anew").unwrap();
+    write_cut(rest, 10, cut(4)).unwrap();
+    assert_eq!(read(&store, rest, 13).unwrap(), b"anew\0\0\0\0\0\0end");
+
+    let node = running.node(0);
+    node.process.stop().unwrap();
+    let next = Granted { inos: BEFORE.inos + 1, ..BEFORE };
+    admin.expunge(&[node.id], next).unwrap();
+    let on_it = |key: &StripeKey| running.owner(key.partition()) == 0;
+    let gone = still().find(on_it).unwrap();
+    assert!(is_lost(&read_cut(gone, cut(0))), "it was lost after the cut");
+    assert!(matches!(write_cut(gone, 10, cut(0)), Err(StoreError::Lost { .. })));
 }
 
 fn a_loss_that_is_told_late_takes_nothing_from_a_later_one(kind: Kind) {
@@ -184,6 +224,7 @@ fn a_node_that_half_joined_is_brought_in(kind: Kind) {
 }
 
 on_each_server![
+    what_was_cut_after_a_loss_is_a_hole_until_the_next_one,
     what_was_on_a_dead_node_is_lost_and_never_zeros,
     a_loss_that_is_told_late_takes_nothing_from_a_later_one,
     nodes_that_are_full_take_over_what_a_dead_one_held,

@@ -129,6 +129,7 @@ pub fn empty_inode() -> Inode {
         rdev: 0,
         layout: crate::Layout::Striped,
         parent: None,
+        cut: None,
         target: Vec::new(),
     }
 }
