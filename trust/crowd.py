@@ -35,6 +35,9 @@ def crowd(port: int, stranger: int) -> int:
             os.close(told)
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            # He has to be quicker than those who end his connections, whatever else the machine does.
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, 0, -20)
             os.setgroups([])
             os.setgid(stranger)
             os.setuid(stranger)
