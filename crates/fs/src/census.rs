@@ -7,6 +7,8 @@
 //! withdrawn, it lets nobody begin to work on the others: what the check removes there must not be
 //! what somebody is just writing. That ends after [`HELD_MAX`] in any case, for checks die, too.
 
+pub(crate) mod standstill;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ use crate::keys;
 pub(crate) const ASKED: &[u8] = b"q";
 /// How long a mount keeps inodes from being used for a check that does not come back. A check
 /// stops its work long before: see [`HELD_MIN`].
-const HELD_MAX: Duration = Duration::from_secs(25);
+pub(crate) const HELD_MAX: Duration = Duration::from_secs(25);
 /// How long after it began to ask a check may begin a call of the store that removes something;
 /// each takes ten seconds at most.
 pub(crate) const HELD_MIN: Duration = Duration::from_secs(8);
@@ -66,7 +68,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(u64, Vec<Ino>)> {
 impl<S: Store> Fs<S> {
     /// To be called after each look at the register of mounts.
     pub(crate) fn answer_census(&self) -> Result<(), Error> {
-        let question = self.membership.question();
+        let question = self.membership.heard.question();
         if question == self.census.answered.load(Ordering::SeqCst) {
             self.census.release_if(|held| self.steady() - held.since > HELD_MAX);
             return Ok(());
@@ -99,8 +101,9 @@ impl<S: Store> Fs<S> {
         is_open || self.data.is_freeing(ino)
     }
 
-    /// Waits while a check removes what it found beyond the end of a file that was just opened.
+    /// Waits while a check, or another mount, removes what lies beyond the end of a file that was just opened.
     pub(crate) fn wait_for_repair(&self, ino: Ino) {
+        self.called.wait_at(ino);
         if self.census.holds.load(Ordering::SeqCst) > 0 {
             self.census.wait(ino);
         }

@@ -123,6 +123,8 @@ pub struct DataPath<S: Store> {
     kernel_has: OnceLock<Box<dyn Fn(Ino) -> bool + Send + Sync>>,
     /// Mounts that may have removed files open.
     others: Mutex<Vec<MountId>>,
+    /// How often others were called to stand still.
+    calls: AtomicU64,
     /// How many numbers of inodes had been granted at the last loss; 0: nothing was lost.
     lost_at: AtomicU64,
     /// The kernel writes by itself and meets a full store without us, so room is made before a
@@ -163,6 +165,7 @@ impl<S: Store> DataPath<S> {
             unforgotten: Lingering::default(),
             kernel_has: OnceLock::new(),
             others: Mutex::default(),
+            calls: AtomicU64::new(0),
             lost_at: AtomicU64::new(0),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),

@@ -56,6 +56,9 @@ pub enum Error {
     /// Other mounts kept changing the same entry until the attempts ran out.
     #[error("the entry kept changing; try again")]
     Contended,
+    /// What others wrote to a file and have not recorded cannot be told from what a failed write left.
+    #[error("another mount does not stand still at the file")]
+    NotStill,
     /// The store holds no file system, or one of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },

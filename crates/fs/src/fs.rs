@@ -11,6 +11,7 @@ use tidefs_store::{Overview, Store, StoreError, caller};
 
 use crate::attr::StatFs;
 use crate::census::Census;
+use crate::census::standstill::Called;
 use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
@@ -68,6 +69,7 @@ pub struct Fs<S: Store> {
     pub(crate) closed: Mutex<VecDeque<(Time, Ino)>>,
     pub(crate) unfinished: Unfinished,
     pub(crate) census: Census,
+    pub(crate) called: Arc<Called>,
     /// Where the kernel of this mount can be told what to forget.
     pub(crate) kernel_cache: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) prunings: AtomicUsize,
@@ -212,6 +214,7 @@ impl<S: Store> Fs<S> {
             closed: Mutex::default(),
             unfinished: Unfinished::default(),
             census: Census::default(),
+            called: Arc::default(),
             kernel_cache: OnceLock::new(),
             prunings: AtomicUsize::new(0),
         }
@@ -330,6 +333,7 @@ impl<S: Store> Fs<S> {
         if let Err(error) = self.answer_census() {
             tracing::debug!(%error, "a check asks what is in use and cannot be answered");
         }
+        self.answer_call();
         let steady = self.steady();
         self.check_locks(steady);
         self.data.set_others(self.membership.others(steady));

@@ -53,6 +53,8 @@ pub const RENAME_TERM: &[u8] = b"directory-renames";
 pub const MOUNTS: ShardKey = ShardKey { directory: Ino::NONE, index: 1 };
 /// In the shard of mounts: how many numbers of inodes had been granted when something was lost last.
 pub const LOST_AT: &[u8] = b"lost-at";
+/// In the shard of mounts: which file all mounts but one are to stand still at; see [`crate::census::standstill`].
+pub const STANDSTILL: &[u8] = b"standstill";
 /// What a check asks all mounts, and what they answer.
 pub const CENSUS: ShardKey = ShardKey { directory: Ino::NONE, index: 4 };
 /// Where the root directory's inode lives, since no directory holds its entry.
@@ -110,6 +112,11 @@ pub fn moving(ino: Ino) -> Vec<u8> {
 /// A mount's answer in the census.
 pub fn answer(mount: MountId) -> Vec<u8> {
     prefixed(b'w', &mount.0.to_be_bytes())
+}
+
+/// A mount says that it stands still; in the shard of mounts.
+pub fn stands_still(mount: MountId) -> Vec<u8> {
+    prefixed(b's', &mount.0.to_be_bytes())
 }
 
 /// The registration of a mount.

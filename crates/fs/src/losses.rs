@@ -44,7 +44,7 @@ impl<S: Store> Fs<S> {
 
     /// Whatever is cut or made from now on is cut or made after the losses that this mount has heard of.
     pub(crate) fn note_told_loss(&self) {
-        let lost_at = self.membership.lost_at.get();
+        let lost_at = self.membership.heard.lost_at();
         self.inos.note_loss(lost_at);
         self.data.note_loss(lost_at);
     }

@@ -14,7 +14,7 @@
 //! Each time that is handed in is of a clock that nobody sets.
 
 mod admission;
-mod losses;
+mod heard;
 mod others;
 mod register;
 mod solitude;
@@ -69,9 +69,7 @@ pub struct Membership {
     is_back: AtomicBool,
     /// When the tick began that ended last.
     ticked: AtomicU64,
-    /// The census that was under way when this mount looked last; 0 for none.
-    question: AtomicU64,
-    pub(crate) lost_at: losses::LostAt,
+    pub(crate) heard: heard::Heard,
     /// What those have left whom this mount has taken off the list is to be removed.
     has_expelled: AtomicBool,
     state: Mutex<State>,
@@ -124,8 +122,7 @@ impl Membership {
             says_it_shares: AtomicBool::new(true),
             is_back: AtomicBool::new(false),
             ticked: AtomicU64::new(0),
-            question: AtomicU64::new(0),
-            lost_at: losses::LostAt::default(),
+            heard: heard::Heard::default(),
             has_expelled: AtomicBool::new(false),
             state: Mutex::default(),
         }
@@ -142,11 +139,6 @@ impl Membership {
 
     fn me(&self) -> MountId {
         self.identity.mount()
-    }
-
-    /// The census that is under way, as far as this mount knows; 0 for none.
-    pub fn question(&self) -> u64 {
-        self.question.load(Ordering::SeqCst)
     }
 
     /// No other mount is there, and none takes this one for dead.
@@ -210,7 +202,7 @@ impl Membership {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (now - state.last_beat >= HEARTBEAT, state.changes_seen)
         };
-        let mut batch = Batch::new().read(CHANGES).read(QUESTION).read(keys::LOST_AT);
+        let mut batch = heard::Heard::asking(Batch::new().read(CHANGES));
         if beat_due {
             let mount = keys::mount(self.me());
             batch = batch.present(mount.clone()).add(mount, BEATS, 1).reclaims();
@@ -219,8 +211,7 @@ impl Membership {
         if !outcome.applied() {
             return self.rejoin(store, now);
         }
-        self.question.store(number(outcome.take(1)), Ordering::SeqCst);
-        self.lost_at.heard(number(outcome.take(2)));
+        self.heard.listen(&mut outcome, 1);
         let changes = number(outcome.take(0));
         if changes == seen {
             self.solitude.confirm(now);

@@ -28,6 +28,7 @@ mod remembering;
 mod renames;
 mod round_trips;
 mod sharing;
+mod standstill;
 mod stepping;
 mod stopped;
 mod times;

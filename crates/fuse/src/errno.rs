@@ -42,6 +42,7 @@ pub fn of(error: &Error) -> Errno {
         // Unlink, rmdir and rename may say so; programs retry it more often than EAGAIN, which
         // they take for a descriptor that does not block.
         Error::Contended => Errno::BUSY,
+        Error::NotStill => Errno::IO,
         // A mount is refused for it; no request gets as far.
         Error::WrongFormat { .. } => Errno::IO,
         Error::Store(error) => of_store(error),

@@ -100,6 +100,16 @@ impl<S: Store> Striped<S> {
         self.hand_over(unsent);
     }
 
+    /// Has all that was written arrive and counted, and does something before more is written or read.
+    pub fn stand_still(self: &Arc<Self>, meanwhile: impl FnOnce()) -> Result<(), Error> {
+        // Who waits for room does not have the file alone.
+        self.settle()?;
+        let _alone = self.alone();
+        caller::without_waiting(|| self.settle())?;
+        meanwhile();
+        Ok(())
+    }
+
     /// Has the file alone, to make it reach to `size`. With company, what was written up to there has
     /// arrived then.
     pub fn alone_to_reach(self: &Arc<Self>, size: u64) -> Result<RwLockWriteGuard<'_, ()>, Error> {

@@ -172,6 +172,20 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
+    /// Does something while all that was written is counted, and nobody reads or writes here.
+    ///
+    /// # Errors
+    /// When something cannot be counted; nothing is done then.
+    pub fn stand_still(&self, meanwhile: impl FnOnce()) -> Result<(), Error> {
+        match &self.0 {
+            Bytes::Striped(striped) => striped.in_a_term(|| striped.stand_still(meanwhile)),
+            Bytes::Pinned(_) => {
+                meanwhile();
+                Ok(())
+            }
+        }
+    }
+
     /// Up to where failed writes may have left something beyond the end; 0 where nothing is.
     pub fn residue_end(&self) -> u64 {
         match &self.0 {

@@ -16,7 +16,9 @@ use super::regions::{Part, region_of, stripe_count};
 use super::state::State;
 use super::striped::Striped;
 use crate::Error;
-use crate::sync::MutexGuard;
+use crate::census::standstill::{Call, Standstill};
+use crate::sync::{MutexGuard, RwLockWriteGuard};
+use crate::write_back::WriteBack;
 
 /// How often another mount may change the file while it is truncated.
 const ATTEMPTS: usize = 32;
@@ -26,19 +28,14 @@ const EXACT_ATTEMPTS: usize = 24;
 
 impl<S: Store> Striped<S> {
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<(), Error> {
-        let _alone = self.alone_to_reach(size)?;
-        let _order = self.committing();
-        if self.state().has_residue_before(size) {
-            self.learn_what_others_wrote()?;
-        }
+        let (_alone, _order) = self.alone_without_residue(size)?;
         let mut gone = {
             let state = self.state();
             // What it grows by is never written, and of nothing nothing is missing.
             if size == 0 || state.size() < size {
                 self.record.set_sparse(size > 0);
             }
-            let start = if state.has_residue_before(size) { state.size() } else { size };
-            start..state.size().max(state.residue_end)
+            size..state.size().max(state.residue_end)
         };
         self.drop_from(size);
         // Before anything goes: of a later loss nobody says that it was cut.
@@ -96,14 +93,35 @@ impl<S: Store> Striped<S> {
         }
     }
 
+    /// Has the file alone, and changes of its record, to make it reach to `size`, with nothing before that which a
+    /// failed write left beyond the end.
+    fn alone_without_residue(
+        self: &Arc<Self>,
+        size: u64,
+    ) -> Result<(RwLockWriteGuard<'_, ()>, MutexGuard<'_, ()>), Error> {
+        for _ in 0..ATTEMPTS {
+            self.clear_residue_before(size)?;
+            let alone = self.alone_to_reach(size)?;
+            let order = self.committing();
+            // Another write may have failed since.
+            if !self.state().has_residue_before(size) {
+                return Ok((alone, order));
+            }
+        }
+        Err(Error::Contended)
+    }
+
     /// A write beyond the end leaves a gap of zeros. Where an earlier write failed half-way, the
     /// store may have other bytes there.
     pub fn clear_residue_before(self: &Arc<Self>, offset: u64) -> Result<(), Error> {
         if !self.state().has_residue_before(offset) {
             return Ok(());
         }
+        // Before the file is had alone: another mount may ask the same of this one.
+        let still = self.others_stand_still()?;
         self.learn_what_others_wrote()?;
         let _alone = self.alone();
+        still.as_ref().map_or(Ok(()), |still| still.check(&*self.path.clock))?;
         let residue = {
             let state = self.state();
             state.size()..state.residue_end
@@ -111,6 +129,17 @@ impl<S: Store> Striped<S> {
         self.trim(residue)?;
         self.state().residue_end = 0;
         Ok(())
+    }
+
+    /// With company, all that others wrote to the file is recorded, and nothing is added while this is held.
+    fn others_stand_still(&self) -> Result<Option<Standstill<'_, WriteBack<S>>>, Error> {
+        if !self.path.has_company() {
+            return Ok(None);
+        }
+        let mount = self.path.store.delegations.identity().mount();
+        let number = self.path.calls.fetch_add(1, Ordering::SeqCst);
+        let call = Call { mount, number, ino: self.ino() };
+        Standstill::begin(&*self.path.store, &*self.path.clock, call).map(Some)
     }
 
     /// Others may have written where a write failed here.
