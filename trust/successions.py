@@ -57,14 +57,14 @@ def who_lives_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
     owner, second, third = hosts
     agents = begin(sea, owner, [second, third])
     sums = write(third, "before")
-    works = [Work(second), Work(third)]
+    work = Work(second)
     refuses(second, owner, "add")
     time.sleep(REFUSED_SECONDS)
     refuses(second, owner, "del")
     says(agents[0], IS_BACK)
     if TAKES_OVER in agents[0].said():
         raise AssertionError(f"there are two that have the file system: {agents[0].said()}")
-    checked = [work.ends() for work in works]
+    checked = work.ends()
     owner.call("tidefs", "scale", "2")
     for host in hosts:
         reads(host, sums)
