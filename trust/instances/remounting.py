@@ -93,7 +93,7 @@ class Remounting:
                 place.source = was[0]
         elif was[0]:
             # Whoever uses it still is told; it is gone all the same.
-            is_told = is_ours and place.held is not None and "is detached" in done.stderr
+            is_told = is_ours and place.held is not None and "still used files" in done.stderr
             holds(
                 done.returncode == 0 or is_told,
                 f"{words} of {kernel_has} ends with {done.returncode}: {done.stderr}",
