@@ -265,6 +265,11 @@ pub struct StorageOptions {
 
     #[command(flatten)]
     pub elasticity: Elasticity,
+
+    /// Delete each file that a task of the workflow wrote once all tasks that read it have ended, except
+    /// what was asked for; `tidefs workflow` or an engine's plug-in tells of the tasks
+    #[arg(long, help_heading = "Growing and shrinking")]
+    pub delete_dead: bool,
 }
 
 /// How nodes are reached over a network.

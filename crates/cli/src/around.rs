@@ -98,9 +98,14 @@ impl<'o> Staging<'o> {
         is_whole
     }
 
-    fn tell_of_the_rest(&self) {
+    /// What is to be copied at the end.
+    pub fn kept(&self) -> Vec<Selection> {
         let outward = self.around.stage_out.iter().filter_map(|text| self.outward(text).ok());
-        let kept: Vec<Selection> = outward.map(|piece| piece.selection).collect();
+        outward.map(|piece| piece.selection).collect()
+    }
+
+    fn tell_of_the_rest(&self) {
+        let kept = self.kept();
         let inward = self.inward().unwrap_or_default().into_iter();
         let copies: Vec<(PathBuf, PathBuf)> =
             inward.map(|piece| (piece.selection.base, piece.destination)).collect();

@@ -74,6 +74,9 @@ pub struct Size {
     pub hosts: Vec<HostEntry>,
     /// Stripes are sealed.
     pub sealed: bool,
+    /// Files that no task of a told workflow will read again are deleted.
+    #[serde(default)]
+    pub delete_dead: bool,
     /// What nodes run; `None`: there are none.
     pub server: Option<ServerView>,
 }
@@ -113,6 +116,7 @@ pub struct FileSystem {
     doorkeeper: Option<Weak<Doorkeeper>>,
     parts: Mutex<Parts>,
     workflow: LiveWorkflow,
+    deletes_dead: bool,
     /// Held by a check.
     checking: Mutex<()>,
 }
@@ -230,6 +234,7 @@ impl FileSystem {
             doorkeeper,
             parts: Mutex::new(parts),
             workflow: LiveWorkflow::default(),
+            deletes_dead: size.delete_dead,
             checking: Mutex::default(),
         };
         // From here on dropping the value cleans up.

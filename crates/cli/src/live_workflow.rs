@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidefs_control::graph::{Graph, GraphError, Progress, Rest};
+use tidefs_control::graph::{DeadFile, Graph, GraphError, Progress, Rest};
 use tidefs_model::{ByteSize, Time};
 
 use crate::failure::Failure;
@@ -78,6 +78,29 @@ impl fmt::Display for WorkflowView {
     }
 }
 
+/// A file that no task will read again; see [`tidefs_control::graph::DeadFile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dead {
+    pub name: String,
+    pub bytes: Option<u64>,
+    pub written_by_readers: Vec<String>,
+}
+
+impl From<DeadFile<'_>> for Dead {
+    fn from(file: DeadFile<'_>) -> Dead {
+        let DeadFile { name, bytes, written_by_readers } = file;
+        let written_by_readers = written_by_readers.into_iter().map(str::to_owned).collect();
+        Dead { name: name.to_owned(), bytes, written_by_readers }
+    }
+}
+
+/// What this file system removed since no task would read it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    pub files: u64,
+    pub bytes: u64,
+}
+
 /// The graph, if one was told.
 #[derive(Debug, Default)]
 pub struct LiveWorkflow {
@@ -89,6 +112,7 @@ struct Known {
     graph: Option<Graph>,
     version: Version,
     told: Option<Instant>,
+    deleted: Deleted,
 }
 
 impl LiveWorkflow {
@@ -133,6 +157,30 @@ impl LiveWorkflow {
         let told = Told { version: known.version, rest: known.graph.as_ref()?.rest(now) };
         known.told = Some(at);
         Some(told)
+    }
+
+    /// Files that no task will read again, and of which version of the graph; `None` where nothing
+    /// was told since that one.
+    pub fn dead(&self, seen: Version) -> Option<(Version, Vec<Dead>)> {
+        let known = self.known();
+        let graph = known.graph.as_ref().filter(|_| seen != known.version)?;
+        Some((known.version, graph.dead().map(Dead::from).collect()))
+    }
+
+    /// One of them is gone, with what it held.
+    pub fn has_deleted(&self, name: &str, bytes: u64) {
+        let mut known = self.known();
+        known.deleted.files += 1;
+        known.deleted.bytes += bytes;
+        known.version.telling += 1;
+        // A graph that came meanwhile may not have it.
+        known.graph.iter_mut().for_each(|graph| graph.has_removed(name));
+    }
+
+    /// `None` where no workflow was told of.
+    pub fn deleted(&self) -> Option<Deleted> {
+        let known = self.known();
+        known.graph.as_ref().map(|_| known.deleted)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

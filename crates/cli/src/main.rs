@@ -19,6 +19,7 @@ mod cleanup;
 mod commands;
 mod control;
 mod control_groups;
+mod dead_files;
 mod death;
 mod elasticity;
 mod failure;

@@ -14,6 +14,7 @@ use tidefs_store::Overview;
 
 use crate::file_system::{FileSystem, Totals};
 use crate::history::History;
+use crate::live_workflow::Deleted;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::say;
@@ -29,6 +30,10 @@ const EVERY: Duration = Duration::from_millis(100);
 pub struct Observed {
     pub memory_used_bytes_max: u64,
     pub memory_capacity_bytes: u64,
+    /// Of files that no task would read again; `None` where nothing was to be deleted.
+    pub deleted: Option<Deleted>,
+    /// The most memory that would have been used with them.
+    pub memory_used_bytes_max_undeleted: u64,
     pub nodes: usize,
     /// By number, counted from 1: each node that died.
     pub dead: BTreeMap<usize, LostView>,
@@ -63,6 +68,7 @@ pub struct Look {
     pub counted: Instant,
     pub requests: Requests,
     pub totals: Totals,
+    pub deleted: Option<Deleted>,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
@@ -136,6 +142,7 @@ impl Look {
             counted: Instant::now(),
             requests: file_system.requests(),
             totals: file_system.totals(),
+            deleted: file_system.deleted(),
         }
     }
 
@@ -152,6 +159,8 @@ impl Observed {
         Observed {
             memory_used_bytes_max: 0,
             memory_capacity_bytes: 0,
+            deleted: None,
+            memory_used_bytes_max_undeleted: 0,
             nodes: 0,
             dead: BTreeMap::new(),
             store: String::new(),
@@ -177,6 +186,7 @@ impl Observed {
         }
         self.names.learn(&look.nodes, &look.dead);
         self.nodes = self.nodes.max(look.nodes.len());
+        self.deleted = look.deleted;
         look.overview.iter().for_each(|overview| self.count(overview));
         self.requests = std::mem::take(&mut look.requests);
         if let Some(seen) = &look.manager {
@@ -192,7 +202,11 @@ impl Observed {
     fn count(&mut self, overview: &Overview) {
         self.store.clone_from(&overview.store);
         self.history.saw_nodes(overview);
-        self.memory_used_bytes_max = self.memory_used_bytes_max.max(overview.memory_used_bytes());
+        let used = overview.memory_used_bytes();
+        self.memory_used_bytes_max = self.memory_used_bytes_max.max(used);
+        let deleted = self.deleted.map_or(0, |deleted| deleted.bytes);
+        self.memory_used_bytes_max_undeleted =
+            self.memory_used_bytes_max_undeleted.max(used + deleted);
         self.memory_capacity_bytes =
             self.memory_capacity_bytes.max(overview.memory_capacity_bytes());
     }

@@ -64,6 +64,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
         trusts_network,
         hosts,
         sealed,
+        delete_dead: options.delete_dead,
         server: None,
     };
     if let Some(nodes) = nodes {

@@ -8,11 +8,12 @@ use tidefs_control::Kind;
 use tidefs_fuse::Requests;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::Time;
-use tidefs_report::{Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts};
+use tidefs_report::{DeadFiles, Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts};
 
 use crate::elasticity::{NodeRange, policy_in_words};
 use crate::failure::Failure;
 use crate::file_system::Size;
+use crate::live_workflow::Deleted;
 use crate::monitor::Observed;
 
 /// What is known when the command has ended.
@@ -48,6 +49,12 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
     }
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
     let report = report.with_left_out(history.left_out()).with_losses(ended.losses.clone());
+    let report =
+        report.with_dead_files(observed.deleted.map(|Deleted { files, bytes }| DeadFiles {
+            deleted: files,
+            deleted_bytes: bytes,
+            peak_used_bytes_undeleted: observed.memory_used_bytes_max_undeleted,
+        }));
     Ok(report.write(directory)?)
 }
 

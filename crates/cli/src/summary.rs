@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidefs_model::ByteSize;
 
 use crate::file_system::Totals;
+use crate::live_workflow::Deleted;
 use crate::lost::Lost;
 use crate::monitor::Observed;
 
@@ -40,6 +41,7 @@ impl fmt::Display for Summary<'_> {
             write!(f, " on {} nodes", self.observed.nodes)?;
         }
         self.changes(f)?;
+        self.observed.deleted.iter().try_for_each(|deleted| self.deleted(f, *deleted))?;
         for lost in self.observed.dead.values() {
             write!(f, "\n{lost}")?;
         }
@@ -63,6 +65,18 @@ impl Summary<'_> {
             before = ", ";
         }
         Ok(())
+    }
+
+    /// What of the peak the removal of dead files has saved.
+    fn deleted(&self, f: &mut fmt::Formatter<'_>, deleted: Deleted) -> fmt::Result {
+        let Deleted { files, bytes } = deleted;
+        let files = match files {
+            0 => return f.write_str("\nno file was dead: each is still to be read, or a result"),
+            1 => "1 dead file".to_owned(),
+            some => format!("{some} dead files"),
+        };
+        let peak = ByteSize(self.observed.memory_used_bytes_max_undeleted);
+        write!(f, "\n{files} with {} deleted; with them the peak was {peak}", ByteSize(bytes))
     }
 
     /// Bytes with the rate that they were moved at, over the whole run.
@@ -127,6 +141,8 @@ mod tests {
                 memory_capacity_bytes: 1 << 30,
                 nodes: 3,
                 dead: [(2, lost())].into(),
+                deleted: Some(Deleted { files: 7, bytes: 2 << 20 }),
+                memory_used_bytes_max_undeleted: 8 << 20,
                 finished: vec![change(1, 2), change(2, 3), change(3, 3), change(3, 1)],
                 ..Observed::new()
             },
@@ -137,6 +153,7 @@ mod tests {
             summary.to_string(),
             "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
              peak memory 6 MiB of 1 GiB on 3 nodes; grew 2 times, shrank once\n\
+             7 dead files with 2 MiB deleted; with them the peak was 8 MiB\n\
              node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors\n\
              1 file cannot be read in full any more:\n  a/b"
         );

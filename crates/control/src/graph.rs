@@ -5,6 +5,7 @@
 //! one telling together; told once more they change nothing. It runs nothing, deletes nothing and looks
 //! at no file: sizes and times are what it was told.
 
+mod dead;
 mod news;
 mod refusal;
 mod rest;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use tidefs_model::Time;
 
+pub use dead::DeadFile;
 pub use news::{NewFile, NewTask, News, Wrote};
 pub use refusal::GraphError;
 pub use rest::Rest;
@@ -40,6 +42,8 @@ pub struct Graph {
     mentions: usize,
     /// So many tasks run at a time at most, where that was told.
     slots: Option<u32>,
+    /// Which files are temporary is a guess, as in a format that does not say who removes them.
+    guesses_temporary: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +116,8 @@ impl Graph {
                         false => unreadable,
                     }
                 })?;
-                Graph::default().hear(&news::of_workflow(&workflow), now)
+                let graph = Graph { guesses_temporary: true, ..Graph::default() };
+                graph.hear(&news::of_workflow(&workflow), now)
             }
             Err(unreadable) => Err(unreadable),
         }

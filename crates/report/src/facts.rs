@@ -40,6 +40,15 @@ pub struct Losses {
     pub more_lost: bool,
 }
 
+/// Files that were deleted since no task of the workflow would read them again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadFiles {
+    pub deleted: u64,
+    pub deleted_bytes: u64,
+    /// The most memory that would have been in use with them.
+    pub peak_used_bytes_undeleted: u64,
+}
+
 /// What there was too much of to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {

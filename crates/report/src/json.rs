@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::balance::Fill;
-use crate::facts::{Decision, LeftOut, Losses, NodeUsage, Reconfiguration, Row, RunFacts};
+use crate::facts::{
+    DeadFiles, Decision, LeftOut, Losses, NodeUsage, Reconfiguration, Row, RunFacts,
+};
 use crate::report::Report;
 
 /// The report as a JSON document with one line for a fact and one for a row.
@@ -39,6 +41,7 @@ struct Document<'a> {
     reconfigurations: &'a [Reconfiguration],
     decisions: &'a [Decision],
     left_out: LeftOut,
+    dead_files: Option<DeadFiles>,
     #[serde(flatten)]
     losses: &'a Losses,
     nodes: Vec<Node<'a>>,
@@ -104,6 +107,7 @@ impl<'a> Document<'a> {
             reconfigurations: &report.reconfigurations,
             decisions: &report.decisions,
             left_out: report.left_out,
+            dead_files: report.dead_files,
             losses: &report.losses,
             nodes,
             timeline,

@@ -52,6 +52,7 @@ fn content(main: &mut Markup, report: &Report) {
         for width in [Width::Wide, Width::Narrow] {
             chart::timeline(report, width, false, section);
         }
+        report.dead_files.iter().for_each(|dead| section.leaf("p", &[], words::dead_files(*dead)));
     });
     section(main, "Balance across nodes", BALANCE, |section| balance(section, report));
     section(main, "Reconfigurations", "", |section| tables::reconfigurations(section, report));

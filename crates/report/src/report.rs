@@ -2,7 +2,7 @@
 
 use crate::balance::imbalance_after;
 use crate::error::ReportError;
-use crate::facts::{Decision, LeftOut, Losses, Reconfiguration, Row, RunFacts};
+use crate::facts::{DeadFiles, Decision, LeftOut, Losses, Reconfiguration, Row, RunFacts};
 use crate::totals::Totals;
 
 /// The report of one run.
@@ -15,6 +15,7 @@ pub struct Report {
     pub(crate) totals: Totals,
     pub(crate) left_out: LeftOut,
     pub(crate) losses: Losses,
+    pub(crate) dead_files: Option<DeadFiles>,
 }
 
 impl Report {
@@ -37,8 +38,17 @@ impl Report {
             reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
         }
         let totals = Totals::new(&run, &timeline, &reconfigurations);
-        let (left_out, losses) = Default::default();
-        Ok(Report { run, timeline, reconfigurations, decisions, totals, left_out, losses })
+        let (left_out, losses, dead_files) = Default::default();
+        Ok(Report {
+            run,
+            timeline,
+            reconfigurations,
+            decisions,
+            totals,
+            left_out,
+            losses,
+            dead_files,
+        })
     }
 
     /// Says what is missing in it.
@@ -49,6 +59,11 @@ impl Report {
     /// Says what was lost with nodes that died.
     pub fn with_losses(self, losses: Losses) -> Report {
         Report { losses, ..self }
+    }
+
+    /// Says what was deleted, where dead files were to be.
+    pub fn with_dead_files(self, dead_files: Option<DeadFiles>) -> Report {
+        Report { dead_files, ..self }
     }
 
     pub fn totals(&self) -> &Totals {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tidefs_model::ByteSize;
 
+use crate::facts::DeadFiles;
+
 /// A duration: `0.42 s`, `12.3 s`, `2 min 5 s`, `1 h 3 min`.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -19,6 +21,15 @@ pub(crate) fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or("not measured".to_owned(), |ms| {
         if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
     })
+}
+
+/// What the removal of dead files has saved.
+pub(crate) fn dead_files(dead: DeadFiles) -> String {
+    let (gone, peak) = (bytes(dead.deleted_bytes), bytes(dead.peak_used_bytes_undeleted));
+    let files = grouped(dead.deleted as f64);
+    format!(
+        "Files that no task would read again were deleted: {files} of them, with {gone}. With them the peak was {peak}."
+    )
 }
 
 pub(crate) fn bytes(bytes: u64) -> String {

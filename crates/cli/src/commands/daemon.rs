@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agents::{Agents, Wanted};
 use crate::arguments::serving::Serving;
+use crate::dead_files::Deleter;
 use crate::failure::FAILED;
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
@@ -47,11 +48,15 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
     metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
+    let deleter = order.size.delete_dead.then(|| {
+        Deleter::start(Arc::downgrade(&file_system), order.point.path.clone(), Vec::new())
+    });
     // Wanted for as long as no signal comes.
     wait_for_stop(&signals, || {
         file_system.beat();
         true
     });
+    deleter.into_iter().for_each(Deleter::finish);
     monitor.finish();
     let remaining = file_system.stop();
     drop(agents);

@@ -12,6 +12,7 @@ use crate::agents::Agents;
 use crate::arguments::Run;
 use crate::around::Staging;
 use crate::cleanup::{MARK, MOUNT, STATE};
+use crate::dead_files::Deleter;
 use crate::failure::{FAILED, Failure, LOST};
 use crate::file_system::{FileSystem, Size};
 use crate::limits;
@@ -31,6 +32,10 @@ use crate::state::{Base, Kind};
 use crate::summary::Summary;
 use crate::supervise::{self, Order};
 use crate::view::AbsentView;
+
+/// What --delete-dead was worth.
+const NOTHING_TOLD: &str =
+    "nothing was deleted: nobody told of a workflow; see `tidefs workflow --help`";
 
 pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let open_files = limits::raise_open_files();
@@ -95,8 +100,13 @@ fn carry_out(
 ) -> anyhow::Result<ExitCode> {
     let mount = staging.mount();
     let start = Instant::now();
+    let deleter = options
+        .storage
+        .delete_dead
+        .then(|| Deleter::start(Arc::downgrade(file_system), mount.to_owned(), staging.kept()));
     let outcome = supervised(options, size, file_system, mount, signals, before);
     let wall = start.elapsed();
+    let deletes_dead = deleter.map(Deleter::finish).is_some();
     let left = supervise::end_descendants(&file_system.node_processes());
     if !left.is_empty() {
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
@@ -116,6 +126,9 @@ fn carry_out(
     };
     if options.quiet && status == LOST {
         say::note(lost.iter().map(Lost::to_string).collect::<String>().trim_start());
+    }
+    if deletes_dead && observed.deleted.is_none() {
+        say::note(NOTHING_TOLD);
     }
     if !options.quiet {
         say::note(Summary { totals: file_system.totals(), observed: &observed, lost, wall });

@@ -47,6 +47,8 @@ impl FileSystem {
             doorkeeper,
             parts: Mutex::new(parts),
             workflow: LiveWorkflow::default(),
+            // What the owner was told of the workflow ended with it.
+            deletes_dead: false,
             checking: Mutex::default(),
         });
         answers.iter().for_each(|answers| answers.come_from(file_system.answering()));

@@ -13,7 +13,7 @@ use crate::check_view::CheckView;
 use crate::checking;
 use crate::control::{Answer, Request};
 use crate::failure::Failure;
-use crate::live_workflow::{Telling, WorkflowView};
+use crate::live_workflow::{Dead, Deleted, Telling, Version, WorkflowView};
 use crate::lost::Lost;
 use crate::metrics::{Bound, Served};
 use crate::nodes::{Hope, Supervision};
@@ -103,17 +103,39 @@ impl FileSystem {
     }
 
     fn hear_of_workflow(&self, telling: &Telling) -> Result<WorkflowView, Failure> {
-        let is_followed = self.limits.as_ref().is_some_and(LimitsView::follows_a_workflow);
-        let manager = self.manager().filter(|_| is_followed).ok_or_else(|| {
+        let forecaster = self.manager().filter(|_| self.forecasts());
+        if forecaster.is_none() && !self.deletes_dead {
             let why = "nothing follows a workflow here; start a file system with --nodes MIN..MAX \
-                       --policy forecast";
-            Failure::Refused(why.to_owned())
-        })?;
-        self.workflow.hear(telling, manager.follows(), SystemClock.now())
+                       --policy forecast, or with --delete-dead";
+            return Err(Failure::Refused(why.to_owned()));
+        }
+        let follows = forecaster.and_then(|manager| manager.follows());
+        self.workflow.hear(telling, follows, SystemClock.now())
+    }
+
+    fn forecasts(&self) -> bool {
+        self.limits.as_ref().is_some_and(LimitsView::follows_a_workflow)
+    }
+
+    /// Files that no task of the told workflow will read again, unless they are of this version.
+    pub fn dead_files(&self, seen: Version) -> Option<(Version, Vec<Dead>)> {
+        self.workflow.dead(seen)
+    }
+
+    pub fn deleted_dead_file(&self, name: &str, bytes: u64) {
+        self.workflow.has_deleted(name, bytes);
+    }
+
+    /// `None` where dead files are to stay, or no workflow was told of.
+    pub fn deleted(&self) -> Option<Deleted> {
+        self.workflow.deleted().filter(|_| self.deletes_dead)
     }
 
     /// Has the manager hear what it has not heard of the workflow.
     pub fn tell_of_workflow(&self, manager: &Supervision) {
+        if !self.forecasts() {
+            return;
+        }
         let told = self.workflow.due(manager.follows(), SystemClock.now(), Instant::now());
         told.into_iter().for_each(|told| manager.follow(told));
     }

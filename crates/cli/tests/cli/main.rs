@@ -8,6 +8,7 @@
 mod bad_input;
 mod belonging;
 mod clocks;
+mod dead_files;
 mod deaths;
 mod elastic;
 mod fsck;

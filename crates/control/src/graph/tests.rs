@@ -134,6 +134,36 @@ fn what_nobody_knows_is_refused_by_name_and_nothing_counts() {
 }
 
 #[test]
+fn a_file_is_dead_when_its_last_reader_has_ended() {
+    let text = r#"
+{"task": {"id": "a", "reads": ["in"], "writes": ["x", "log"]}}
+{"task": {"id": "b", "reads": ["x"], "writes": ["y"]}}
+{"task": {"id": "c", "reads": ["x", "y"], "writes": ["out"]}}
+{"target": "y"}
+"#;
+    let dead =
+        |graph: &Graph| -> Vec<String> { graph.dead().map(|file| file.name.to_owned()).collect() };
+    let graph = Graph::read(text, at(0)).expect("a graph");
+    let ended = |graph: &Graph, id: &str| {
+        heard(graph, &format!("{{\"finished\": {{\"id\": \"{id}\"}}}}"), 1)
+    };
+    let graph = ended(&ended(&graph, "a"), "b");
+    assert!(dead(&graph).is_empty(), "c reads x");
+    let failed = heard(&graph, "{\"started\": \"c\"}\n{\"failed\": \"c\"}", 2);
+    assert!(dead(&failed).is_empty(), "c may run again");
+    let graph = ended(&graph, "c");
+    // The input was there before, y was asked for, and nobody reads log and out: they are results.
+    assert_eq!(dead(&graph), ["x"]);
+    let file = graph.dead().next().expect("x");
+    assert_eq!((file.bytes, &file.written_by_readers[..]), (None, &["y", "out"][..]));
+    let more = heard(&graph, r#"{"task": {"id": "d", "reads": ["x"], "writes": ["z"]}}"#, 3);
+    assert!(dead(&more).is_empty(), "another task reads it");
+    let mut graph = graph;
+    graph.has_removed("x");
+    assert!(dead(&graph).is_empty(), "it is gone");
+}
+
+#[test]
 fn a_document_of_wfformat_is_a_graph() {
     let text = r#"{"name": "two", "workflow": {"specification": {
         "tasks": [{"name": "make", "id": "a", "outputFiles": ["m"]},
@@ -148,7 +178,15 @@ fn a_document_of_wfformat_is_a_graph() {
     let error = Graph::read(&text.replace("[\"o\"]", "[\"x\"]"), at(0)).expect_err("x").to_string();
     assert!(error.contains("\"x\""), "{error}");
     let ended = r#"{"finished": {"id": "a", "files": [{"name": "m", "bytes": 45}]}}"#;
-    assert_eq!(heard(&graph, ended, 1).rest(at(1)).workflow.tasks.len(), 1);
+    let ended = heard(&graph, ended, 1);
+    assert_eq!(ended.rest(at(1)).workflow.tasks.len(), 1);
+    // Nobody said that the workflow removes what it does not need.
+    let ended = heard(&ended, r#"{"finished": {"id": "b"}}"#, 2);
+    assert_eq!(ended.dead().map(|file| file.name).collect::<Vec<_>>(), ["m"]);
+    let all: String =
+        (0..4).map(|at| format!("{{\"finished\": {{\"id\": \"{at}\"}}}}\n")).collect();
+    let ended = heard(&heard(&told(), &all, 1), r#"{"finished": {"id": "all"}}"#, 2);
+    assert_eq!(ended.dead().count(), 0, "the workflow removes them");
 }
 
 #[test]

@@ -75,8 +75,12 @@ class Scheduler(SchedulerBase):
         asked = list(getattr(self.dag, "targetfiles", []))
         for job in getattr(self.dag, "targetjobs", []):
             asked += job.output
-        for job in self.dag.needrun_jobs():
+        jobs = list(self.dag.needrun_jobs())
+        # What is there may be read by jobs that only a checkpoint will show.
+        is_all_known = all(self.dag.finished(job) for job in jobs if job.is_checkpoint)
+        for job in jobs:
             asked += [] if list(job.output) else job.input
+            asked += [] if is_all_known else [file for file in job.output if not file.flags.get("temp")]
         return self.names(asked)
 
 

@@ -34,6 +34,7 @@ fn look(nodes: Vec<NodeOverview>) -> Look {
         counted: Instant::now(),
         requests: Requests::default(),
         totals: Totals { files_made: 2, bytes_written: 9 << 40, bytes_read: 1, direct: true },
+        deleted: None,
     }
 }
 

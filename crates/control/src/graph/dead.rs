@@ -1,0 +1,44 @@
+//! Files that no task of the workflow will read again.
+
+use super::Graph;
+
+/// A file that a task wrote, that tasks read, and whose last reader has ended well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadFile<'g> {
+    pub name: &'g str,
+    /// As large as its writer was seen to leave it; `None` where nobody told.
+    pub bytes: Option<u64>,
+    /// What its readers wrote: one of these may be a link to it.
+    pub written_by_readers: Vec<&'g str>,
+}
+
+impl Graph {
+    /// Those that are there still, in the order in which they were told of. Never a file that was
+    /// asked for, one that no task of the graph wrote, or one that no task reads: that is a result. Nor
+    /// one of which the workflow says that it removes it.
+    pub fn dead(&self) -> impl Iterator<Item = DeadFile<'_>> {
+        let ended = |task: usize| !self.is_left(task);
+        let dead = self.files.iter().filter(move |file| {
+            let is_result = file.target || file.readers.is_empty();
+            let goes_anyway = file.temporary && !self.guesses_temporary;
+            let is_written = file.writer.is_some_and(ended);
+            let stays = is_result || goes_anyway || file.removed;
+            !stays && is_written && file.readers.iter().all(|&it| ended(it))
+        });
+        dead.map(|file| {
+            let writes = file.readers.iter().flat_map(|&reader| &self.tasks[reader].writes);
+            DeadFile {
+                name: &file.name,
+                bytes: file.seen,
+                written_by_readers: writes.map(|&it| self.files[it].name.as_str()).collect(),
+            }
+        })
+    }
+
+    /// Notes that a file is gone; one that nobody has told of changes nothing.
+    pub fn has_removed(&mut self, name: &str) {
+        if let Some(&number) = self.file_numbers.get(name) {
+            self.files[number].removed = true;
+        }
+    }
+}
