@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,17 @@ def test_what_a_workflow_does_is_told(running: tidefs.FileSystem) -> None:
     assert seen["removed_bytes"] == 6 * PART_BYTES
 
 
+@pytest.mark.parametrize("quiet", ["progress", "rules"])
+def test_a_quiet_workflow_is_told_of_to_its_end(running: tidefs.FileSystem, quiet: str) -> None:
+    folder = place(running, f"quiet-{quiet}", PARTS)
+    (folder / "in").write_text("x")
+    ran = snakemake(running, folder, *PLUGINS, "--quiet", quiet)
+    assert ran.returncode == 0, ran.stderr
+    seen = told(running)
+    assert (seen["tasks"], seen["tasks_finished"]) == (8, 8)
+    assert seen["written_bytes"] == 12 * PART_BYTES
+
+
 def test_a_profile_is_all_that_is_said(running: tidefs.FileSystem, tmp_path: Path) -> None:
     folder = place(running, "profile", PARTS)
     (folder / "in").write_text("x")
@@ -127,6 +139,88 @@ def test_jobs_of_a_checkpoint_are_told_of_when_there_are_any(running: tidefs.Fil
     seen = told(running)
     assert seen["tasks_finished"] == seen["tasks"] == 5
     assert seen["written_bytes"] == 12
+
+
+@pytest.fixture(scope="module")
+def deleting() -> Iterator[tidefs.FileSystem]:
+    with tidefs.run(delete_dead=True) as fs:
+        yield fs
+
+
+def are_gone(*files: Path) -> bool:
+    for _ in range(100):
+        if not any(file.exists() for file in files):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_what_no_job_reads_again_is_deleted_where_that_is_asked_for(deleting: tidefs.FileSystem) -> None:
+    folder = place(deleting, "dead", PARTS.replace('temp("part-{n}")', '"part-{n}"'))
+    (folder / "in").write_text("x")
+    ran = snakemake(deleting, folder, *PLUGINS)
+    assert ran.returncode == 0, ran.stderr
+    assert are_gone(*(folder / f"part-{n}" for n in range(6)))
+    assert told(deleting)["removed_bytes"] == 6 * PART_BYTES
+    # What was asked for, and what no job wrote.
+    assert (folder / "sum").stat().st_size == 6 * PART_BYTES and (folder / "in").exists()
+
+
+def test_while_a_checkpoint_has_not_run_all_is_kept_for_what_it_may_show(deleting: tidefs.FileSystem) -> None:
+    folder = place(
+        deleting,
+        "later",
+        """
+        def made(wildcards):
+            folder = checkpoints.split.get().output[0]
+            return [f"done-{name}" for name in sorted(os.listdir(folder)) if name[0] != "."]
+        rule all:
+            input: made
+        rule base:
+            output: "base"
+            shell: "echo base > {output}"
+        rule first:
+            input: "base"
+            output: "first"
+            shell: "cp {input} {output}"
+        checkpoint split:
+            input: "first"
+            output: directory("pieces")
+            shell: "sleep 1; mkdir {output} && for n in 1 2 3; do echo $n > {output}/$n; done"
+        rule done:
+            input: "pieces/{n}", "base"
+            output: "done-{n}"
+            shell: "cat {input} > {output}"
+        """,
+    )
+    ran = snakemake(deleting, folder, *PLUGINS)
+    assert ran.returncode == 0, ran.stderr
+    assert "tidefs:" not in ran.stderr, ran.stderr
+    assert all((folder / f"done-{n}").read_text() == f"{n}\nbase\n" for n in (1, 2, 3))
+    assert are_gone(folder / "base")
+
+
+def test_jobs_that_snakemake_runs_in_another_snakemake_are_told_of_by_the_first(running: tidefs.FileSystem) -> None:
+    folder = place(
+        running,
+        "directives",
+        """
+        rule all:
+            input: "b"
+        rule a:
+            output: "a"
+            run: open(output[0], "w").write("12")
+        rule b:
+            input: "a"
+            output: "b"
+            run: open(output[0], "w").write("345")
+        """,
+    )
+    ran = snakemake(running, folder, *PLUGINS)
+    assert ran.returncode == 0, ran.stderr
+    assert "tidefs:" not in ran.stderr, ran.stderr
+    seen = told(running)
+    assert (seen["tasks"], seen["tasks_finished"], seen["written_bytes"]) == (3, 3, 5)
 
 
 def test_a_job_that_fails_and_is_tried_again_is_told_of(running: tidefs.FileSystem) -> None:

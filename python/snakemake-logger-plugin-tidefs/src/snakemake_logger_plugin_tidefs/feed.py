@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from tidefs._program import program
 
 #: Tellings that wait; beyond them the workflow is not followed any more.
 WAITING_MOST = 10_000
+#: In the environment of whatever a Snakemake starts that has told of its jobs.
+TOLD = "TIDEFS_SNAKEMAKE_TOLD"
 #: How long the end of the workflow waits for what was not told yet, and a graph may take, in seconds.
 END_SECONDS = 10.0
 GRAPH_SECONDS = 60.0
@@ -48,7 +50,7 @@ class Job:
 class Feed:
     """Everything that is told, in order."""
 
-    def __init__(self, mount: Optional[Path] = None) -> None:
+    def __init__(self, mount: Optional[Path] = None, is_silent: bool = False) -> None:
         self._lock = threading.RLock()
         self._given_mount = mount
         self._mount: Optional[str] = None
@@ -63,8 +65,10 @@ class Feed:
         self._temporary: set[str] = set()
         self._waiting: queue.Queue[Optional[tuple[bool, str]]] = queue.Queue(WAITING_MOST)
         self._carrier: Optional[threading.Thread] = None
-        self._is_over = False
-        self._lost_job_said = False
+        #: Answers with all jobs that have ended.
+        self.ended_jobs: Callable[[], Iterable[str]] = tuple
+        self._is_over = is_silent
+        self._lost_job_said = is_silent
 
     @contextmanager
     def harmless(self) -> Iterator[None]:
@@ -122,11 +126,13 @@ class Feed:
 
     def finished(self, id: str) -> None:
         with self._lock:
+            if id in self._ended:
+                return
             job = self._jobs.get(id)
             sizes = {name: self._size(name) for name in job.writes} if job else {}
             files = [{"name": name, "bytes": size} for name, size in sizes.items() if size is not None]
             self._event(id, _line("finished", {"id": id, "files": files}))
-            if job is None or id in self._ended:
+            if job is None:
                 return
             self._ended.add(id)
             self._unread.subtract(job.reads)
@@ -134,6 +140,11 @@ class Feed:
             ends = {name for name in (*job.reads, *job.writes) if self._unread[name] <= 0}
             self._dying |= ends & self._temporary
             self.look()
+
+    def catch_up(self) -> None:
+        """Tells of jobs that have ended without a word, as with `--quiet progress`."""
+        for id in self.ended_jobs():
+            self.finished(id)
 
     def look(self) -> None:
         """Tells of temporary files that are gone by now."""
@@ -147,6 +158,7 @@ class Feed:
 
     def end(self) -> None:
         """Waits, not for ever, until all is told."""
+        self.catch_up()
         with self._lock:
             self.look()
             carrier, self._carrier = self._carrier, None
@@ -247,5 +259,11 @@ def _without_nothing(job: Job) -> dict[str, Any]:
     return {key: value for key, value in vars(job).items() if value is not None}
 
 
+def is_within_another() -> bool:
+    """Whether this process runs a job of a Snakemake that tells of it, such as one of a `run:` directive."""
+    modes = [after for word, after in zip(sys.argv, sys.argv[1:]) if word == "--mode"]
+    return TOLD in os.environ or any(mode != "default" for mode in modes)
+
+
 #: Of this process: Snakemake makes the plug-ins, and one workflow runs at a time.
-FEED = Feed()
+FEED = Feed(is_silent=is_within_another())

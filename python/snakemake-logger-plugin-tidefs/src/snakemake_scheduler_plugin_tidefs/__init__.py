@@ -12,7 +12,7 @@ from typing import Any, Optional
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.interfaces.jobs import JobSchedulerInterface
 
-from snakemake_logger_plugin_tidefs.feed import FEED, Job
+from snakemake_logger_plugin_tidefs.feed import FEED, TOLD, Job
 
 
 class Scheduler(SchedulerBase):
@@ -40,10 +40,13 @@ class Scheduler(SchedulerBase):
             # At first all are free.
             self._slots = cores
         jobs = frozenset(self.dag.needrun_jobs())
+        self.feed.ended_jobs = self.ended_jobs
+        self.feed.catch_up()
         # A checkpoint may have added some.
         if not jobs <= self._told:
             self._told |= jobs
             self.feed.graph(self.jobs(), self.targets(), self._slots)
+            os.environ[TOLD] = "1"
 
     def jobs(self) -> list[Job]:
         return [self.job(job) for job in sorted(self.dag.needrun_jobs(), key=lambda job: job.jobid)]
@@ -66,6 +69,9 @@ class Scheduler(SchedulerBase):
             seconds=minutes * 60.0 if isinstance(minutes, int) else None,
         )
 
+    def ended_jobs(self) -> list[str]:
+        return [str(job.jobid) for job in self._told if self.dag.finished(job)]
+
     def names(self, files: Iterable[Any]) -> list[str]:
         names = [self.feed.name(path(file)) for file in files]
         return sorted({name for name in names if name is not None})
@@ -75,12 +81,14 @@ class Scheduler(SchedulerBase):
         asked = list(getattr(self.dag, "targetfiles", []))
         for job in getattr(self.dag, "targetjobs", []):
             asked += job.output
+        # Those that have not ended.
         jobs = list(self.dag.needrun_jobs())
         # What is there may be read by jobs that only a checkpoint will show.
-        is_all_known = all(self.dag.finished(job) for job in jobs if job.is_checkpoint)
+        is_all_known = not any(job.is_checkpoint for job in jobs)
         for job in jobs:
             asked += [] if list(job.output) else job.input
-            asked += [] if is_all_known else [file for file in job.output if not file.flags.get("temp")]
+        for job in [] if is_all_known else self._told:
+            asked += [file for file in job.output if not file.flags.get("temp")]
         return self.names(asked)
 
 
