@@ -71,7 +71,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Join(options) => join::join(options, state)?,
         Command::Lend(options) => lend::lend(options)?,
         Command::Placement(options) => placement::placement(options)?,
-        Command::Where(options) => whereabouts::whereabouts(options)?,
+        Command::Where(options) => whereabouts::whereabouts(options, state)?,
         Command::Stage(options) => return stage::stage(options, state),
         Command::Top(options) => top::top(options, state)?,
         Command::Plan(options) => return plan::plan(options),

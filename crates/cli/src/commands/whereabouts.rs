@@ -1,6 +1,7 @@
 //! `tidefs where`: on which hosts and nodes the bytes of files lie. A mount is asked like by any program,
 //! by an extended attribute; it may be another host's file system, or another user's.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -12,8 +13,10 @@ use rustix::fs::getxattr;
 use serde_json::{Value, json};
 
 use crate::arguments::whereabouts::Where;
+use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::mount_table;
+use crate::state::all_running;
 
 /// What the kernel lets the value of an attribute have at most.
 const VALUE_BYTES_MAX: usize = 1 << 16;
@@ -25,8 +28,9 @@ struct Part {
     node: String,
 }
 
-pub fn whereabouts(options: &Where) -> anyhow::Result<()> {
+pub fn whereabouts(options: &Where, asked: Option<&Path>) -> anyhow::Result<()> {
     let mut files = Vec::new();
+    let numbers = if options.json { BTreeMap::new() } else { numbers(asked) };
     for path in &options.files {
         let parts = parts(path)?;
         match options.json {
@@ -34,7 +38,10 @@ pub fn whereabouts(options: &Where) -> anyhow::Result<()> {
             false => {
                 println!("{}", path.display());
                 for Part { bytes, host, node } in parts {
-                    println!("{bytes:>14} {host} {node}");
+                    match numbers.get(&node) {
+                        Some(number) => println!("{bytes:>14} {host} node {number}"),
+                        None => println!("{bytes:>14} {host} {node}"),
+                    }
                 }
             }
         }
@@ -43,6 +50,19 @@ pub fn whereabouts(options: &Where) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&json!({ "files": files }))?);
     }
     Ok(())
+}
+
+/// What `status` calls nodes, by their ids, of all file systems of this user that answer. Others' are not
+/// known.
+fn numbers(asked: Option<&Path>) -> BTreeMap<String, usize> {
+    let running = all_running(asked).unwrap_or_default();
+    let answers = running.iter().map(|it| control::ask(&it.paths, &Request::Status));
+    let nodes = answers.filter_map(|answer| match answer {
+        Ok(Answer::Status(status)) => Some(status.nodes),
+        _ => None,
+    });
+    let known = nodes.flatten().filter(|node| node.number > 0);
+    known.map(|node| (node.id, node.number)).collect()
 }
 
 /// The part with most bytes comes first.

@@ -39,6 +39,8 @@ fn a_file_lies_on_all_nodes_and_the_command_says_how_much_on_each() {
     assert!(nodes.iter().all(|node| status.contains(node.as_str())), "{nodes:?} in {status}");
     let text = world.run(["where", "m/file"]).succeeded().stdout;
     assert!(text.starts_with("m/file\n") && text.lines().count() == 3, "{text}");
+    // As `status` calls them.
+    assert!(["node 1\n", "node 2\n"].iter().all(|it| text.contains(it)), "{text}");
 
     // What copies a file with all that is listed of it does not carry it.
     let file = world.work().join("m/file");
