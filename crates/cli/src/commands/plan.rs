@@ -29,7 +29,10 @@ fn once(options: &PlanOptions) -> anyhow::Result<ExitCode> {
         Some(path) => {
             inventory::read(path, &options.leave).map_err(|error| refused(error.to_string()))?
         }
-        None => made_up::make_up(options).map_err(|error| refused(error.to_string()))?,
+        None => {
+            say::note("without --inventory FILE this plans for a cluster that is made up");
+            made_up::make_up(options).map_err(|error| refused(error.to_string()))?
+        }
     };
     let aims = Aims {
         weights: options.strategy,

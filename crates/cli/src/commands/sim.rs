@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
-use tidefs_control::Policy;
+use tidefs_control::{Policy, count_of_nodes};
 use tidefs_report::{Compared, Kind, Report, RunFacts, comparison};
 use tidefs_sim::scenarios::{Figure, Scenario};
 use tidefs_sim::workflow::{BuiltIn, Workflow};
@@ -242,8 +242,8 @@ fn write(directory: &Path, view: &View, reports: &[(String, Report)]) -> anyhow:
         node_hours: line.node_hours,
         node_hours_static: line.node_hours_static,
     });
-    let (workflow, nodes) = (&view.workflow, view.static_nodes);
-    let title = format!("Tidefs, simulated: {workflow}, beside a static run on {nodes} nodes");
+    let (workflow, nodes) = (&view.workflow, count_of_nodes(view.static_nodes));
+    let title = format!("Tidefs, simulated: {workflow}, beside a static run on {nodes}");
     let page = comparison(&title, &compared.collect::<Vec<_>>());
     let json = serde_json::to_string_pretty(view).context("cannot make JSON")?;
     for (name, text) in [("index.html", page), ("sim.json", json + "\n")] {
