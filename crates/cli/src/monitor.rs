@@ -17,6 +17,7 @@ use crate::history::History;
 use crate::live_workflow::Deleted;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
+use crate::progress_view::ReconfigurationView;
 use crate::say;
 use crate::state::NodeRecord;
 use crate::tally::Tally;
@@ -45,6 +46,8 @@ pub struct Observed {
     pub requests: Requests,
     /// Reconfigurations that are over, of all managers that there were.
     pub finished: Vec<ReportedReconfiguration>,
+    /// That has not ended, as of the last look.
+    pub unfinished: Option<ReconfigurationView>,
     /// Of all nodes that were there.
     pub names: NodeNames,
     pub tally: Tally,
@@ -168,6 +171,7 @@ impl Observed {
             started: SystemClock.now(),
             requests: Requests::default(),
             finished: Vec::new(),
+            unfinished: None,
             names: NodeNames::default(),
             tally: Tally::default(),
             last: None,
@@ -191,6 +195,7 @@ impl Observed {
         self.requests = std::mem::take(&mut look.requests);
         if let Some(seen) = &look.manager {
             self.finished = std::mem::take(&mut look.finished);
+            self.unfinished.clone_from(&seen.reconfiguration);
             self.history.saw_manager(seen, &self.finished, &self.requests, look.counted);
             self.tally.saw(seen, &self.finished);
             self.history.forgot(look.finished_left_out);

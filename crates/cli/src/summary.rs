@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tidefs_control::count_of_nodes;
 use tidefs_model::ByteSize;
 
 use crate::file_system::Totals;
@@ -64,7 +65,13 @@ impl Summary<'_> {
             }
             before = ", ";
         }
-        Ok(())
+        let Some(unfinished) = &self.observed.unfinished else { return Ok(()) };
+        let what = match unfinished.kind.as_str() {
+            "commission" => "a growth",
+            "decommission" => "a shrink",
+            _ => "a spread of data",
+        };
+        write!(f, "{before}{what} on {} had not ended", count_of_nodes(unfinished.nodes_before))
     }
 
     /// What of the peak the removal of dead files has saved.
@@ -101,6 +108,7 @@ mod tests {
     use tidefs_manager::ReportedReconfiguration;
 
     use super::*;
+    use crate::progress_view::ReconfigurationView;
     use crate::view::LostView;
 
     fn lost() -> LostView {
@@ -157,6 +165,28 @@ mod tests {
              node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors\n\
              1 file cannot be read in full any more:\n  a/b"
         );
+    }
+
+    #[test]
+    fn a_change_that_has_not_ended_is_told_of_as_well() {
+        let observed = |finished| Observed {
+            unfinished: Some(ReconfigurationView {
+                kind: "commission".to_owned(),
+                nodes_before: 1,
+                ..ReconfigurationView::default()
+            }),
+            finished,
+            ..Observed::new()
+        };
+        for (finished, says) in [
+            (vec![], "; a growth on 1 node had not ended"),
+            (vec![change(2, 1)], "; shrank once, a growth on 1 node had not ended"),
+        ] {
+            let observed = &observed(finished);
+            let totals = Totals::default();
+            let said = Summary { totals, observed, lost: None, wall: Duration::from_secs(1) };
+            assert!(said.to_string().contains(says), "{said}");
+        }
     }
 
     #[test]
