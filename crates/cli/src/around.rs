@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tidefs_model::ByteSize;
-use tidefs_stage::{Remaining, Selection};
+use tidefs_stage::{Remaining, Selection, StageError};
 
 use crate::arguments::stage::{Around, Manner, parts};
 use crate::failure::Failure;
@@ -25,7 +25,11 @@ impl<'o> Staging<'o> {
     /// Refuses, before anything starts, what could not be carried out in the end.
     pub fn check(around: &'o Around, is_quiet: bool, mount: &'o Path) -> anyhow::Result<Self> {
         let staging = Staging { around, is_quiet, mount };
-        staging.inward()?;
+        for Piece { selection, .. } in staging.inward()? {
+            let path = selection.base;
+            std::fs::symlink_metadata(&path)
+                .map_err(|cause| StageError::Unreadable { path, cause })?;
+        }
         around.stage_out.iter().try_for_each(|text| staging.outward(text).map(|_| ()))?;
         Ok(staging)
     }

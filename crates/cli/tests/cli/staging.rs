@@ -103,7 +103,8 @@ fn a_run_that_cannot_stage_says_so() {
     let Some(world) = world() else { return };
     world.shell("echo mine > taken").succeeded();
     let refused = world.run(["run", "--stage-in", "missing", "--", "touch", "started"]);
-    refused.refused(1, &["missing"]);
+    let refused = refused.refused(1, &["missing"]);
+    assert!(!refused.stderr.contains("mounted on"), "nothing was started: {}", refused.stderr);
     world.shell("[ ! -e started ]").succeeded();
     let script = "echo x > $TIDEFS_MOUNT/x";
     let out = |to: &str| world.run(["run", "--stage-out", to, "--", "sh", "-c", script]);
