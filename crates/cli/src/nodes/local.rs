@@ -55,7 +55,7 @@ const STARTS_END_WITHIN: Duration = Duration::from_secs(60);
 const HOSTS_KNOW_WITHIN: Duration = Duration::from_secs(2);
 
 /// A host that has emptied a node, or lost one, offers another within seconds.
-const OFFERED_WITHIN: Duration = Duration::from_secs(10);
+const OFFERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The nodes that are there, by number.
 #[derive(Default)]
