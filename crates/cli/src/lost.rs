@@ -134,7 +134,7 @@ fn text(path: &Path) -> String {
     }
 }
 
-/// What was cut since it was lost is not missed: then the byte can be read all the same.
+/// What was cut since it was lost is not missed: then all can be read all the same.
 fn misses_a_stripe(
     path: &Path,
     file: &Metadata,
@@ -146,12 +146,12 @@ fn misses_a_stripe(
     (0..u32::try_from(stripes).unwrap_or(u32::MAX)).any(|index| {
         let bytes = (file.len() - u64::from(index) * stripe).min(stripe);
         is_gone(StripeKey { ino, index }, bytes as u32 - 1)
-            && !is_readable(path, u64::from(index) * stripe + bytes - 1)
+            && !is_readable(path, u64::from(index) * stripe, bytes as usize)
     })
 }
 
-fn is_readable(path: &Path, offset: u64) -> bool {
-    let read = |file: fs::File| file.read_exact_at(&mut [0], offset);
+fn is_readable(path: &Path, offset: u64, bytes: usize) -> bool {
+    let read = |file: fs::File| file.read_exact_at(&mut vec![0; bytes], offset);
     fs::File::open(path).and_then(read).is_ok()
 }
 
