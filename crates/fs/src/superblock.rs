@@ -18,7 +18,7 @@ use crate::layout::Layout;
 use crate::{Kind, keys};
 
 /// Version of the layout of all records.
-pub const FORMAT_VERSION: u32 = 8;
+pub const FORMAT_VERSION: u32 = 9;
 const FORMAT: &[u8] = b"format";
 const NEXT_INO: &[u8] = b"next-ino";
 /// The serial number of the next local file.
