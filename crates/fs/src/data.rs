@@ -144,6 +144,8 @@ impl<S: Store> DataPath<S> {
         let stripe_bytes = u64::from(stripe_size.bytes());
         let buffer_count = (config.dirty_bytes_max.0 / stripe_bytes).max(BUFFERS_MIN) as usize;
         let ahead_stripes = config.read_ahead_bytes_max.0 / stripe_bytes;
+        // Whoever takes this mount over goes on with other numbers.
+        let first_call = clock.now().0;
         Arc::new(DataPath {
             store,
             stripe_size,
@@ -165,7 +167,7 @@ impl<S: Store> DataPath<S> {
             unforgotten: Lingering::default(),
             kernel_has: OnceLock::new(),
             others: Mutex::default(),
-            calls: AtomicU64::new(0),
+            calls: AtomicU64::new(first_call),
             lost_at: AtomicU64::new(0),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),

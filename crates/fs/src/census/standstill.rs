@@ -5,7 +5,7 @@
 //! has arrived only later. So the *call* is put where every mount looks ten times a second. A mount that has the
 //! file open has everything arrive, records it, answers, and keeps its programs from the file until the call is
 //! withdrawn, or has been there for [`HELD_MAX`]: callers die, too. There is one call at a time. It is no lock:
-//! nobody is asked who does not have the file open, and who reads through another mount is not held up.
+//! nobody is asked who does not have the file open.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,16 +63,16 @@ impl<'a, S: Store> Standstill<'a, S> {
     /// # Errors
     /// [`Error::NotStill`] where one does not, within three seconds, or others have called for as long.
     pub fn begin(store: &'a S, clock: &dyn Clock, call: Call) -> Result<Standstill<'a, S>, Error> {
-        let mut waited = Duration::ZERO;
+        let mut waited = Wait { clock, since: clock.steady(), pauses: Duration::ZERO };
         let ask = Batch::new().absent(keys::STANDSTILL).put(keys::STANDSTILL, call.encode());
         let ask = ask.reclaims();
         let mut still = Standstill { store, call, began: clock.steady(), asked: Vec::new() };
         while !store.batch(keys::MOUNTS, &ask)?.applied() {
-            wait(&mut waited)?;
+            waited.a_while()?;
         }
         still.began = clock.steady();
         while !still.is_answered()? {
-            wait(&mut waited)?;
+            waited.a_while()?;
         }
         Ok(still)
     }
@@ -113,13 +113,22 @@ fn withdrawing(call: Call) -> Batch {
     Batch::new().equals(keys::STANDSTILL, call.encode()).delete(keys::STANDSTILL).reclaims()
 }
 
-fn wait(waited: &mut Duration) -> Result<(), Error> {
-    if *waited >= ANSWERS_MAX {
-        return Err(Error::NotStill);
+/// Of whoever asks: by the clock, as the store may be slow to answer, and by pauses, as a clock may stand still.
+struct Wait<'a> {
+    clock: &'a dyn Clock,
+    since: Time,
+    pauses: Duration,
+}
+
+impl Wait<'_> {
+    fn a_while(&mut self) -> Result<(), Error> {
+        if self.pauses.max(self.clock.steady() - self.since) >= ANSWERS_MAX {
+            return Err(Error::NotStill);
+        }
+        pause(LOOK_EVERY);
+        self.pauses += LOOK_EVERY;
+        Ok(())
     }
-    pause(LOOK_EVERY);
-    *waited += LOOK_EVERY;
-    Ok(())
 }
 
 /// The side of a mount that is called.

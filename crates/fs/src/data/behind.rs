@@ -101,13 +101,23 @@ impl<S: Store> Striped<S> {
     }
 
     /// Has all that was written arrive and counted, and does something before more is written or read.
+    ///
+    /// # Errors
+    /// [`Error::NotStill`] where programs go on writing; nothing is done then.
     pub fn stand_still(self: &Arc<Self>, meanwhile: impl FnOnce()) -> Result<(), Error> {
-        // Who waits for room does not have the file alone.
-        self.settle()?;
-        let _alone = self.alone();
-        caller::without_waiting(|| self.settle())?;
-        meanwhile();
-        Ok(())
+        for _ in 0..SENDS_MAX {
+            // Who waits for room does not have the file alone.
+            self.settle()?;
+            let _alone = self.alone();
+            if self.state().missing_from(0) < u64::MAX {
+                continue;
+            }
+            // All has arrived: it is only counted.
+            caller::without_waiting(|| self.settle())?;
+            meanwhile();
+            return Ok(());
+        }
+        Err(Error::NotStill)
     }
 
     /// Has the file alone, to make it reach to `size`. With company, what was written up to there has

@@ -94,8 +94,18 @@ impl<S: Store> Record<S> {
 
     /// Removes whole stripes, as far as they are there. The answer names the regions looked at.
     pub fn remove_stripes(&self, stripes: Range<u64>) -> Result<Vec<Part>, Error> {
+        self.remove_stripes_while(stripes, || Ok(()))
+    }
+
+    /// The same, where each removal may no longer be right: then nothing more is removed.
+    pub fn remove_stripes_while(
+        &self,
+        stripes: Range<u64>,
+        may_go_on: impl Fn() -> Result<(), Error>,
+    ) -> Result<Vec<Part>, Error> {
         let parts = self.parts(stripes)?;
         for part in &parts {
+            may_go_on()?;
             let trims: Vec<_> = keys_of(self.ino, part).map(|key| (key, 0)).collect();
             self.store.trim(&trims)?;
         }

@@ -121,12 +121,12 @@ impl<S: Store> Striped<S> {
         let still = self.others_stand_still()?;
         self.learn_what_others_wrote()?;
         let _alone = self.alone();
-        still.as_ref().map_or(Ok(()), |still| still.check(&*self.path.clock))?;
+        let are_still = || still.as_ref().map_or(Ok(()), |still| still.check(&*self.path.clock));
         let residue = {
             let state = self.state();
             state.size()..state.residue_end
         };
-        self.trim(residue)?;
+        self.trim_while(residue, are_still)?;
         self.state().residue_end = 0;
         Ok(())
     }
@@ -182,6 +182,15 @@ impl<S: Store> Striped<S> {
 
     /// Trims what lies in a range of the file's bytes that ends at or beyond the file's end.
     fn trim(&self, bytes: Range<u64>) -> Result<Vec<Part>, Error> {
+        self.trim_while(bytes, || Ok(()))
+    }
+
+    /// The same, where it is asked before each call of the store whether it may be made.
+    fn trim_while(
+        &self,
+        bytes: Range<u64>,
+        may_go_on: impl Fn() -> Result<(), Error>,
+    ) -> Result<Vec<Part>, Error> {
         if bytes.is_empty() {
             return Ok(Vec::new());
         }
@@ -189,10 +198,11 @@ impl<S: Store> Striped<S> {
         let within = stripe_size.within(bytes.start);
         if within > 0 {
             let key = self.key(stripe_size.index_of(bytes.start));
+            may_go_on()?;
             self.path.store.trim(&[(key, within)])?;
         }
         let stripes = stripe_count(stripe_size, bytes.start)..stripe_count(stripe_size, bytes.end);
-        self.record.remove_stripes(stripes)
+        self.record.remove_stripes_while(stripes, may_go_on)
     }
 
     /// Removes the marks of the regions among `parts` that a file of `size` bytes has nothing of.
