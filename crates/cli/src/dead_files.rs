@@ -70,20 +70,21 @@ impl Round {
         if version.graph != self.seen.graph {
             self.left.clear();
         }
-        self.seen = version;
         // Held only meanwhile: whoever unmounts is not kept from it.
         let Some(root) = root(&self.mount) else { return };
+        self.seen = version;
         for file in dead {
             if is_over() {
                 return;
             }
-            if self.left.contains(&file.name) {
+            let is_dead = file_system.is_dead_file(version.graph, &file.name);
+            if !is_dead || self.left.contains(&file.name) {
                 continue;
             }
             match self.remove(&root, &file) {
                 Ok(Fate::Removed { bytes }) => {
                     tracing::info!("{} is deleted: no task reads it again", file.name);
-                    file_system.deleted_dead_file(&file.name, bytes);
+                    file_system.deleted_dead_file(version.graph, &file.name, bytes);
                     continue;
                 }
                 Ok(Fate::Stays(why)) => tracing::info!("{} is not deleted: {why}", file.name),
@@ -112,12 +113,15 @@ impl Round {
         if file.bytes.is_some_and(|told| told != bytes) {
             return Ok(Fate::Stays("it has another size than its task left"));
         }
-        for other in &file.written_by_readers {
-            if may_lead_to(root, below(&self.mount, other), &found.stat)? {
-                return Ok(Fate::Stays("a link that one of its readers made leads to it"));
+        for other in &file.written_beside {
+            if may_lead_to(root, below(&self.mount, other), &found.stat) {
+                return Ok(Fate::Stays("a link that its writer or a reader made may lead to it"));
             }
         }
         unlinkat(&found.folder, &found.name, AtFlags::empty())?;
+        // What was stored, and goes with this name.
+        let stored = u64::try_from(found.stat.st_blocks).unwrap_or(0) * 512;
+        let bytes = if found.stat.st_nlink == 1 { bytes.min(stored) } else { 0 };
         Ok(Fate::Removed { bytes })
     }
 }
@@ -162,17 +166,16 @@ impl Found {
     }
 }
 
-/// Whether this is a link to the file, or one of which nobody knows where it leads.
-fn may_lead_to(root: &OwnedFd, path: &Path, file: &Stat) -> rustix::io::Result<bool> {
+/// Whether this is a link to the file, or cannot be known not to be one.
+fn may_lead_to(root: &OwnedFd, path: &Path, file: &Stat) -> bool {
     let found = match Found::at(root, path) {
         Ok(found) if found.is(FileType::Symlink) => found,
-        // Gone, or elsewhere: no link here.
-        _ => return Ok(false),
+        // What lies outside of the mount is not looked for.
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::XDEV) => return false,
+        Err(_) => return true,
     };
-    let target = statat(&found.folder, &found.name, AtFlags::empty());
-    Ok(match target {
+    match statat(&found.folder, &found.name, AtFlags::empty()) {
         Ok(target) => (target.st_dev, target.st_ino) == (file.st_dev, file.st_ino),
-        Err(Errno::NOENT) => false,
-        Err(_) => true,
-    })
+        Err(error) => error != Errno::NOENT,
+    }
 }

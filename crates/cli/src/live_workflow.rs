@@ -83,14 +83,14 @@ impl fmt::Display for WorkflowView {
 pub struct Dead {
     pub name: String,
     pub bytes: Option<u64>,
-    pub written_by_readers: Vec<String>,
+    pub written_beside: Vec<String>,
 }
 
 impl From<DeadFile<'_>> for Dead {
     fn from(file: DeadFile<'_>) -> Dead {
-        let DeadFile { name, bytes, written_by_readers } = file;
-        let written_by_readers = written_by_readers.into_iter().map(str::to_owned).collect();
-        Dead { name: name.to_owned(), bytes, written_by_readers }
+        let DeadFile { name, bytes, written_beside } = file;
+        let written_beside = written_beside.into_iter().map(str::to_owned).collect();
+        Dead { name: name.to_owned(), bytes, written_beside }
     }
 }
 
@@ -168,13 +168,22 @@ impl LiveWorkflow {
     }
 
     /// One of them is gone, with what it held.
-    pub fn has_deleted(&self, name: &str, bytes: u64) {
+    pub fn has_deleted(&self, graph: u64, name: &str, bytes: u64) {
         let mut known = self.known();
         known.deleted.files += 1;
         known.deleted.bytes += bytes;
         known.version.telling += 1;
-        // A graph that came meanwhile may not have it.
-        known.graph.iter_mut().for_each(|graph| graph.has_removed(name));
+        // In a graph that came meanwhile the file may be another one.
+        if known.version.graph == graph {
+            known.graph.iter_mut().for_each(|graph| graph.has_removed(name));
+        }
+    }
+
+    /// Whether a file of this graph is dead still.
+    pub fn is_dead(&self, graph: u64, name: &str) -> bool {
+        let known = self.known();
+        let is_there = known.version.graph == graph;
+        is_there && known.graph.as_ref().is_some_and(|graph| graph.is_dead(name))
     }
 
     /// `None` where no workflow was told of.

@@ -190,8 +190,9 @@ impl Observed {
         }
         self.names.learn(&look.nodes, &look.dead);
         self.nodes = self.nodes.max(look.nodes.len());
-        self.deleted = look.deleted;
+        // What had been deleted before this look began is freed by now, or nearly.
         look.overview.iter().for_each(|overview| self.count(overview));
+        self.deleted = look.deleted;
         self.requests = std::mem::take(&mut look.requests);
         if let Some(seen) = &look.manager {
             self.finished = std::mem::take(&mut look.finished);

@@ -122,8 +122,13 @@ impl FileSystem {
         self.workflow.dead(seen)
     }
 
-    pub fn deleted_dead_file(&self, name: &str, bytes: u64) {
-        self.workflow.has_deleted(name, bytes);
+    /// Whether news have not made a file of this graph one that is to stay.
+    pub fn is_dead_file(&self, graph: u64, name: &str) -> bool {
+        self.workflow.is_dead(graph, name)
+    }
+
+    pub fn deleted_dead_file(&self, graph: u64, name: &str, bytes: u64) {
+        self.workflow.has_deleted(graph, name, bytes);
     }
 
     /// `None` where dead files are to stay, or no workflow was told of.

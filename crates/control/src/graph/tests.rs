@@ -155,9 +155,10 @@ fn a_file_is_dead_when_its_last_reader_has_ended() {
     // The input was there before, y was asked for, and nobody reads log and out: they are results.
     assert_eq!(dead(&graph), ["x"]);
     let file = graph.dead().next().expect("x");
-    assert_eq!((file.bytes, &file.written_by_readers[..]), (None, &["y", "out"][..]));
+    assert_eq!((file.bytes, &file.written_beside[..]), (None, &["y", "out", "log"][..]));
     let more = heard(&graph, r#"{"task": {"id": "d", "reads": ["x"], "writes": ["z"]}}"#, 3);
     assert!(dead(&more).is_empty(), "another task reads it");
+    assert!(graph.is_dead("x") && !graph.is_dead("y") && !more.is_dead("x") && !graph.is_dead("?"));
     let mut graph = graph;
     graph.has_removed("x");
     assert!(dead(&graph).is_empty(), "it is gone");
