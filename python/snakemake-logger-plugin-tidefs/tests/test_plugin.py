@@ -166,6 +166,28 @@ def test_what_no_job_reads_again_is_deleted_where_that_is_asked_for(deleting: ti
     assert (folder / "sum").stat().st_size == 6 * PART_BYTES and (folder / "in").exists()
 
 
+def test_what_its_author_has_protected_stays(deleting: tidefs.FileSystem) -> None:
+    folder = place(
+        deleting,
+        "protected",
+        """
+        rule all:
+            input: "last"
+        rule make:
+            output: protected("kept"), "plain"
+            shell: "echo 1 > kept; echo 2 > plain"
+        rule use:
+            input: "kept", "plain"
+            output: "last"
+            shell: "cat {input} > {output}"
+        """,
+    )
+    ran = snakemake(deleting, folder, *PLUGINS)
+    assert ran.returncode == 0, ran.stderr
+    assert are_gone(folder / "plain")
+    assert (folder / "kept").read_text() == "1\n"
+
+
 def test_while_a_checkpoint_has_not_run_all_is_kept_for_what_it_may_show(deleting: tidefs.FileSystem) -> None:
     folder = place(
         deleting,

@@ -15,6 +15,10 @@ from snakemake_interface_scheduler_plugins.interfaces.jobs import JobSchedulerIn
 from snakemake_logger_plugin_tidefs.feed import FEED, TOLD, Job
 
 
+#: What an author has marked so is to stay.
+LASTING = {"protected", "report"}
+
+
 class Scheduler(SchedulerBase):
     feed = FEED
 
@@ -87,8 +91,12 @@ class Scheduler(SchedulerBase):
         is_all_known = not any(job.is_checkpoint for job in jobs)
         for job in jobs:
             asked += [] if list(job.output) else job.input
-        for job in [] if is_all_known else self._told:
-            asked += [file for file in job.output if not file.flags.get("temp")]
+        for job in self._told:
+            asked += [
+                file
+                for file in job.output
+                if file.flags.keys() & LASTING or not (is_all_known or file.flags.get("temp"))
+            ]
         return self.names(asked)
 
 
