@@ -29,7 +29,7 @@ use crate::kept_logs;
 use crate::lending::HostSeen;
 use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
-use crate::lost::Lost;
+use crate::lost::{self, Lost};
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
@@ -353,7 +353,10 @@ impl FileSystem {
                 !is_held(partition) || lost.is_some_and(|lost| lost.covers(directory))
             })
         };
-        let lost = Lost::find(mount, is_gone, lost_names);
+        let is_lost = |path: &Path, stripe, last| {
+            is_gone(stripe, last) && !lost::is_readable(path, stripe, last)
+        };
+        let lost = Lost::find(mount, is_lost, lost_names);
         lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
         let directories = lost.directories.iter();
         directories.for_each(|it| tracing::info!("names lost in: ./{}", it.display()));

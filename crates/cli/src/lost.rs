@@ -39,7 +39,7 @@ impl Lost {
     /// its names was lost.
     pub fn find(
         mount: &Path,
-        is_gone: impl Fn(StripeKey, u32) -> bool,
+        is_gone: impl Fn(&Path, StripeKey, u32) -> bool,
         lost_names: impl Fn(Ino) -> bool,
     ) -> Lost {
         let mut lost = Lost::default();
@@ -70,7 +70,7 @@ impl Lost {
         &mut self,
         entries: fs::ReadDir,
         directory: &Path,
-        is_gone: &impl Fn(StripeKey, u32) -> bool,
+        is_gone: &impl Fn(&Path, StripeKey, u32) -> bool,
         give_up: Instant,
         later: &mut Vec<PathBuf>,
     ) {
@@ -134,24 +134,25 @@ fn text(path: &Path) -> String {
     }
 }
 
-/// What was cut since it was lost is not missed: then all can be read all the same.
 fn misses_a_stripe(
     path: &Path,
     file: &Metadata,
-    is_gone: &impl Fn(StripeKey, u32) -> bool,
+    is_gone: &impl Fn(&Path, StripeKey, u32) -> bool,
 ) -> bool {
     let stripe = u64::from(StripeSize::DEFAULT.bytes());
     let stripes = file.len().div_ceil(stripe);
     let ino = Ino(file.ino());
     (0..u32::try_from(stripes).unwrap_or(u32::MAX)).any(|index| {
         let bytes = (file.len() - u64::from(index) * stripe).min(stripe);
-        is_gone(StripeKey { ino, index }, bytes as u32 - 1)
-            && !is_readable(path, u64::from(index) * stripe, bytes as usize)
+        is_gone(path, StripeKey { ino, index }, bytes as u32 - 1)
     })
 }
 
-fn is_readable(path: &Path, offset: u64, bytes: usize) -> bool {
-    let read = |file: fs::File| file.read_exact_at(&mut vec![0; bytes], offset);
+/// Whether all bytes of a file's stripe can be read, up to one of them. What was cut since it was lost is not
+/// missed, which the store does not know.
+pub fn is_readable(path: &Path, stripe: StripeKey, last: u32) -> bool {
+    let start = StripeSize::DEFAULT.start_of(stripe.index);
+    let read = |file: fs::File| file.read_exact_at(&mut vec![0; last as usize + 1], start);
     fs::File::open(path).and_then(read).is_ok()
 }
 
@@ -205,7 +206,7 @@ mod tests {
         let gone = gone.map(|(ino, index, last)| (StripeKey { ino, index }, last));
         let lost = Lost::find(
             folder.path(),
-            |stripe, last| gone.contains(&(stripe, last)),
+            |_, stripe, last| gone.contains(&(stripe, last)),
             |directory| directory == deep,
         );
         assert_eq!(lost.files, [Path::new("deep/other"), Path::new("one")]);
@@ -213,7 +214,7 @@ mod tests {
         let losses = lost.losses(vec!["node 2".to_owned()]);
         assert_eq!((&losses.lost_files[1][..], &losses.lost_names_in[0][..]), ("one", "deep"));
         assert!(!losses.more_lost && losses.lost_nodes == ["node 2"]);
-        let nothing = Lost::find(folder.path(), |_, _| false, |_| false);
+        let nothing = Lost::find(folder.path(), |_, _, _| false, |_| false);
         assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
     }
 
