@@ -341,10 +341,12 @@ impl FileSystem {
         let store = self.store().ok()?;
         let losses = store.losses();
         let is_held = |partition| store.holder(partition).is_some_and(|it| alive.contains(&it));
-        let is_gone = |stripe: StripeKey, last: u32| {
+        let is_lost = |path: &Path, stripe: StripeKey, last: u32| {
             let partition = stripe.partition();
-            let was_lost = losses.contains_key(&partition.number());
-            !is_held(partition) || was_lost && store.has_lost(stripe, last)
+            let was_lost = || losses.contains_key(&partition.number());
+            let has_lost = || was_lost() && store.has_lost(stripe, last);
+            // Whoever asks a node that died waits for long.
+            !is_held(partition) || has_lost() && !lost::is_readable(path, stripe, last)
         };
         let lost_names = |directory: Ino| {
             (0..Format::default().shards).any(|index| {
@@ -352,9 +354,6 @@ impl FileSystem {
                 let lost = losses.get(&partition.number());
                 !is_held(partition) || lost.is_some_and(|lost| lost.covers(directory))
             })
-        };
-        let is_lost = |path: &Path, stripe, last| {
-            is_gone(stripe, last) && !lost::is_readable(path, stripe, last)
         };
         let lost = Lost::find(mount, is_lost, lost_names);
         lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
