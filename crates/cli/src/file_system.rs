@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidefs_control::{Settings, SettingsError};
-use tidefs_fs::Format;
 use tidefs_fuse::Requests;
-use tidefs_model::{ByteSize, Ino, NodeId, ShardKey, StripeKey};
-use tidefs_report::Losses;
+use tidefs_model::ByteSize;
 use tidefs_store::Overview;
 
 use crate::admission::{Door, Doorkeeper};
@@ -29,7 +27,6 @@ use crate::kept_logs;
 use crate::lending::HostSeen;
 use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
-use crate::lost::{self, Lost};
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
@@ -39,12 +36,11 @@ use crate::process::{self, ProcessId};
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{
-    AbsentView, HostView, LimitsView, LostView, MetricsView, ServerView, StatusView,
-};
+use crate::view::{AbsentView, HostView, LimitsView, MetricsView, ServerView, StatusView};
 
 mod adopting;
 mod answering;
+mod losing;
 
 /// For hosts to hear that the file system ends.
 const HOSTS_END_WITHIN: Duration = Duration::from_secs(3);
@@ -308,12 +304,6 @@ impl FileSystem {
         storage.as_ref()?.manager().cloned()
     }
 
-    /// What nodes that died took with them, for programs.
-    pub fn losses(&self, lost: Option<&Lost>) -> Losses {
-        let nodes = self.dead_nodes().iter().map(|dead| LostView::from(dead).to_string()).collect();
-        lost.unwrap_or(&Lost::default()).losses(nodes)
-    }
-
     /// Children of this process that are not the command's.
     pub fn node_processes(&self) -> Vec<ProcessId> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,40 +316,6 @@ impl FileSystem {
     pub fn dead_nodes(&self) -> Vec<DeadNode> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         storage.as_ref().map(Storage::dead).unwrap_or_default()
-    }
-
-    /// What cannot be read any more below a mount, because of nodes that died; `None` where none did.
-    pub fn lost(&self, mount: &Path) -> Option<Lost> {
-        // Also those whose partitions others hold by now.
-        if self.dead_nodes().is_empty() || !mount_table::is_ours(mount) {
-            return None;
-        }
-        let nodes = self.nodes();
-        let dead: Vec<_> = self.dead_nodes().iter().map(|node| node.number).collect();
-        let alive = nodes.iter().filter(|(number, _)| !dead.contains(number));
-        let alive: Vec<NodeId> = alive.filter_map(|(_, node)| node.id.parse().ok()).collect();
-        let store = self.store().ok()?;
-        let losses = store.losses();
-        let is_held = |partition| store.holder(partition).is_some_and(|it| alive.contains(&it));
-        let is_lost = |path: &Path, stripe: StripeKey, last: u32| {
-            let partition = stripe.partition();
-            let was_lost = || losses.contains_key(&partition.number());
-            let has_lost = || was_lost() && store.has_lost(stripe, last);
-            // Whoever asks a node that died waits for long.
-            !is_held(partition) || has_lost() && !lost::is_readable(path, stripe, last)
-        };
-        let lost_names = |directory: Ino| {
-            (0..Format::default().shards).any(|index| {
-                let partition = ShardKey { directory, index }.partition();
-                let lost = losses.get(&partition.number());
-                !is_held(partition) || lost.is_some_and(|lost| lost.covers(directory))
-            })
-        };
-        let lost = Lost::find(mount, is_lost, lost_names);
-        lost.files.iter().for_each(|file| tracing::info!("lost: {}", file.display()));
-        let directories = lost.directories.iter();
-        directories.for_each(|it| tracing::info!("names lost in: ./{}", it.display()));
-        Some(lost)
     }
 
     /// Collects orphans of the command, unless a mount is being made, whose helper is not one.
