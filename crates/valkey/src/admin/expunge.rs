@@ -73,6 +73,7 @@ impl Admin {
         slots: &[u16],
         granted: Granted,
     ) -> Result<(), AdminError> {
+        learn(heir, from, slots)?;
         order(heir, slots, &["IMPORTING", &from.to_string()])?;
         let mark = |&slot: &u16| [Request::of(&["ASKING"]), mark_request(slot, granted)];
         heir.order_all(&slots.iter().flat_map(mark).collect::<Vec<_>>())?;
@@ -83,6 +84,15 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+/// One that came after the other had died has never heard what that one held, and a server lets nobody in to a slot that
+/// it takes for nobody's, not even those who insist.
+fn learn(heir: &Managed, from: NodeId, slots: &[u16]) -> Result<(), AdminError> {
+    let view = heir.view()?;
+    let is_nobodys = |slot: &u16| !view.iter().any(|seen| seen.holds(*slot));
+    let unheard: Vec<u16> = slots.iter().copied().filter(is_nobodys).collect();
+    order(heir, &unheard, &["NODE", &from.to_string()])
 }
 
 /// Closes slots that a node was giving to one that died: what went over is lost, so they are marked

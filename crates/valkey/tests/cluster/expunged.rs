@@ -174,6 +174,27 @@ fn a_loss_goes_where_its_partition_goes(kind: Kind) {
     }
 }
 
+/// It has never heard what that one held.
+fn a_node_that_comes_after_a_death_takes_its_part_of_what_the_dead_one_held(kind: Kind) {
+    let Some(running) = start(kind, 3) else { return };
+    let store = running.connect();
+    write_still(&store);
+    let admin = running.changer(&[]);
+    let dead = running.node(1);
+    dead.process.stop().unwrap();
+    let newcomer = running.newcomer(kind);
+    admin.add_node(&newcomer.0).unwrap();
+    let held = admin.expunge(&[dead.id], BEFORE).unwrap();
+    assert!(held[&dead.id] > 1_000, "{held:?}");
+    let placement = admin.placement().unwrap();
+    assert_eq!(placement.disputed(), []);
+    assert!(placement.partitions_of(newcomer.0.id).count() > 1_000);
+    for key in still() {
+        let lost = running.owner(key.partition()) == 1;
+        assert_eq!(is_lost(&read(&store, key, BYTES)), lost, "{key:?}");
+    }
+}
+
 fn what_a_local_file_lost_is_told_from_what_a_later_one_never_had(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let store = running.connect();
@@ -229,6 +250,7 @@ on_each_server![
     a_loss_that_is_told_late_takes_nothing_from_a_later_one,
     nodes_that_are_full_take_over_what_a_dead_one_held,
     a_loss_goes_where_its_partition_goes,
+    a_node_that_comes_after_a_death_takes_its_part_of_what_the_dead_one_held,
     what_a_local_file_lost_is_told_from_what_a_later_one_never_had,
     a_node_that_half_joined_is_brought_in,
 ];
