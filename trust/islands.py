@@ -46,12 +46,16 @@ def ran(*words: object) -> str:
 class Island:
     """One of the hosts."""
 
-    def __init__(self, sea: "Sea", number: int):
+    def __init__(self, sea: "Sea", number: int, up_seconds: int):
         self.name, self.address = f"host{number}", f"{NETWORK}.{number}"
         root = sea.scratch / self.name
         root.mkdir()
         script = MAKE.format(name=self.name, root=root, tidefs=sea.tidefs, server=sea.server)
         spaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
+        # Its kernel counts on from there.
+        self.time = ["-T"] if up_seconds else []
+        if up_seconds:
+            spaces += ["--time", "--boottime", str(up_seconds)]
         with (sea.scratch / f"{self.name}.log").open("w") as said:
             self.process = subprocess.Popen(
                 ["unshare", *spaces, "sh", "-c", script], stdout=subprocess.PIPE, stderr=said, text=True
@@ -71,7 +75,7 @@ class Island:
         self.call("ip", "link", "set", there, "up")
 
     def words(self, *words: object) -> list[str]:
-        enter = ["nsenter", "-t", str(self.init), "-m", "-n", "-p", "-u", "-i", "-r", "-w"]
+        enter = ["nsenter", "-t", str(self.init), "-m", "-n", "-p", "-u", "-i", "-r", "-w", *self.time]
         plain = ["env", "-i", "HOME=/home/user", "PATH=/opt:/usr/sbin:/usr/bin:/sbin:/bin", "TIDEFS_SERVER=/opt/server"]
         return [*enter, *plain, *(str(word) for word in words)]
 
@@ -105,7 +109,9 @@ class Island:
                     continue
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                is_asked = Path(words[0].decode()).name == program if program else int(entry.name) != self.init
+                # A server puts its address behind its name.
+                name = Path(words[0].decode().partition(" ")[0]).name
+                is_asked = name == program if program else int(entry.name) != self.init
                 if state != "Z" and is_asked:
                     found.append(int(entry.name))
         return found
@@ -141,8 +147,9 @@ class Sea:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def island(self, number: int) -> Island:
-        island = Island(self, number)
+    def island(self, number: int, up_seconds: int = 0) -> Island:
+        """`up_seconds`: by how much longer than this machine it has been up."""
+        island = Island(self, number, up_seconds)
         self._stack.callback(island.kill)
         return island
 

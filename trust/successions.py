@@ -3,12 +3,14 @@
 
 Three hosts have roots, processes and networks of their own; the first one starts the file system, the others join.
 A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  The host that
-took it over leaves in order, or dies as well: the third one has it then.  A host whose cable is out while that happens
+took it over leaves in order, or dies as well: the third one has it then.  Where it came up later than the first one, no
+byte that is lost reads as zero.  A host whose cable is out while that happens
 comes back with its locks.  Programs elsewhere check what they read all the while.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -24,6 +26,9 @@ from joined import MOUNT, PLACE, PORT, Agent, dies_at_once, left, puts_away, rea
 GONE_SECONDS_MAX = 30
 # Longer than it takes to find that nobody listens, three times; shorter than hosts wait for who is silent.
 REFUSED_SECONDS, CUT_SECONDS = 5, 5
+# More than any range of inode numbers, at one a nanosecond; less than passes between two losses.
+LOSSES_APART_SECONDS = 3
+UP_LONGER_SECONDS = 10 * 86400
 TAKES_OVER, IS_BACK = "this host takes it over", "the connection is there again"
 
 
@@ -169,14 +174,95 @@ def who_comes_late_keeps_its_locks(sea: Sea, hosts: list[Island]) -> None:
     print("successions: who came late kept its locks and files", flush=True)
 
 
+def settles(host: Island, nodes: int) -> bool:
+    said = host.run("tidefs", "scale", str(nodes))
+    return said.returncode == 0 and [node["state"] for node in status(host)["nodes"]] == ["up"] * nodes
+
+
+def newest_number(host: Island) -> int:
+    """Of an inode that a mount makes which has just begun."""
+    at = "/home/user/fresh"
+    host.sh(f"mkdir -p {at} && tidefs mount {at}")
+    number = int(host.sh(f"touch {at}/newest && stat -c %i {at}/newest && rm {at}/newest"))
+    host.call("tidefs", "umount", at)
+    return number
+
+
+def oldest(pids: list[int]) -> int:
+    return min(pids, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+
+
+def write_anew(host: Island, prefix: str) -> dict[str, str]:
+    """Through a mount that has just begun, so with the newest numbers of inodes; their sums by name."""
+    at, sums = "/home/user/writes", {}
+    host.sh(f"mkdir -p {at} && tidefs mount {at}")
+    for number in range(24):
+        name, content = f"{prefix}{number}", os.urandom(2 << 20)
+        sums[name] = hashlib.sha256(content).hexdigest()
+        subprocess.run(host.words("sh", "-c", f"cat > {at}/{name}"), input=content, check=True, timeout=60)
+    host.call("tidefs", "umount", at)
+    return sums
+
+
+def loses_superblock(looks: Island, victims: list[Island]) -> dict[str, str]:
+    """The oldest node of one of these hosts after the other is killed, until the counters of inode numbers are made anew.
+    What counts them stays where it is when a node comes.  Answers with files that were there when that was lost."""
+    for turn, victim in enumerate(victims):
+        sums, before = write_anew(looks, f"turn{turn}-"), newest_number(looks)
+        given_up = lambda: sum(lost["given_up"] for lost in status(looks)["lost_nodes"])
+        dead = given_up()
+        os.kill(oldest(victim.pids("server")), signal.SIGKILL)
+        until("others hold what it held", lambda: given_up() > dead, 60)
+        until("another node is there", lambda: settles(looks, 2), 90)
+        if abs(newest_number(looks) - before) > LOSSES_APART_SECONDS * 10**9:
+            return sums
+    raise AssertionError("the superblock was not lost")
+
+
+def who_came_up_later_counts_on(sea: Sea, hosts: list[Island]) -> None:
+    """Both lose the superblock, and between that files are made of which some bytes are lost with the second one."""
+    owner, second, third = hosts
+    up = ["--nodes", "2..4", "--policy", "static", "--node-memory", "128MiB"]
+    owner.call("tidefs", "up", *up, "--listen", f"{owner.address}:{PORT}", "--mount", MOUNT)
+    loses_superblock(owner, [owner] * 4)
+    owner.sh(f"rm -rf {MOUNT}/*")
+    secret = owner.sh(f"cat {PLACE}/up/join-secret")
+    agents = []
+    for host in (second, third):
+        subprocess.run(host.words("sh", "-c", "cat > /home/user/secret"), input=secret, text=True, check=True)
+        agents.append(Agent(sea, host, "--memory", "192MiB", "--mount", MOUNT))
+        until("its node is in use", agents[-1].is_ready)
+    for node in status(owner)["nodes"]:
+        if node["endpoint"].startswith(f"{owner.address}:"):
+            owner.call("tidefs", "drain", str(node["number"]))
+    dies(owner, agents[0], third)
+    until("two nodes are up", lambda: settles(third, 2), 60)
+    sums = loses_superblock(third, [second, third, second, third])
+    read = {name: second.run("sha256sum", f"{MOUNT}/{name}") for name in sums}
+    there = [name for name in sums if read[name].returncode == 0]
+    if wrong := [name for name in there if read[name].stdout.split()[0] != sums[name]]:
+        raise AssertionError(f"of {len(sums)} files {len(wrong)} read something else: {wrong}")
+    if len(there) == len(sums):
+        raise AssertionError("nothing was lost")
+    ends(third, agents[1], [owner])
+    agents[0].process.wait(timeout=GONE_SECONDS_MAX)
+    print(
+        f"successions: who had come up {UP_LONGER_SECONDS} s later counted on: of {len(sums)} files {len(there)} were whole "
+        "and the others said that they were not",
+        flush=True,
+    )
+
+
 SCENARIOS = [who_lives_is_not_succeeded, who_took_over_leaves, who_took_over_dies, who_comes_late_keeps_its_locks]
+SCENARIOS += [who_came_up_later_counts_on]
 
 
 def check(tidefs: Path, scenarios: list) -> None:
     version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
     for scenario in scenarios:
         with Sea(tidefs, Path(version["server"]["path"])) as sea:
-            hosts = [sea.island(number) for number in (1, 2, 3)]
+            longer = UP_LONGER_SECONDS if scenario is who_came_up_later_counts_on else 0
+            hosts = [sea.island(1, longer), sea.island(2), sea.island(3)]
             try:
                 scenario(sea, hosts)
             except BaseException:

@@ -7,6 +7,7 @@
 //! whatever happens in between.
 
 mod admission;
+mod age_clock;
 mod agents;
 mod arguments;
 mod around;

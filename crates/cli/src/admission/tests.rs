@@ -8,6 +8,7 @@ use tidefs_valkey::{
 };
 
 use super::*;
+use crate::age_clock::AgeClock;
 use crate::lending::Succession;
 use crate::storage::choose_server;
 
@@ -47,7 +48,13 @@ fn successor(owner: &Doorkeeper, paths: &Paths) -> Doorkeeper {
     };
     let nodes = owner.nodes.nodes().into_iter().map(elsewhere).collect();
     let nodes = ClusterDescription { nodes };
-    let nodes = LocalNodes::adopt(spec(paths), paths.clone(), nodes, Succession::default());
+    let nodes = LocalNodes::adopt(
+        spec(paths),
+        paths.clone(),
+        nodes,
+        Succession::default(),
+        AgeClock::default(),
+    );
     let nodes = nodes.unwrap();
     let pass = nodes.pass(nodes.secrets().data.clone());
     let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());

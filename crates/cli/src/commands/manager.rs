@@ -62,6 +62,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
             urgency.clone(),
             steps.clone(),
             format(key.map(|key| key.cipher)),
+            order.age,
         ),
         provisioner: LentNodes { paths, steps },
         store,

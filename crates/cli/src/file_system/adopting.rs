@@ -7,6 +7,7 @@ use tidefs_fuse::Requests;
 
 use super::{FileSystem, Parts, Totals};
 use crate::admission::Door;
+use crate::age_clock::AgeClock;
 use crate::lending::{Awaiting, Legacy, Succession};
 use crate::live_workflow::LiveWorkflow;
 use crate::state::{Kind, Paths, Record};
@@ -19,9 +20,10 @@ impl FileSystem {
         legacy: &Legacy,
         paths: &Paths,
         succession: Succession,
+        age: AgeClock,
         awaiting: &Awaiting,
     ) -> anyhow::Result<Arc<FileSystem>> {
-        let storage = Storage::adopt(legacy, paths, succession, awaiting)?;
+        let storage = Storage::adopt(legacy, paths, succession, age, awaiting)?;
         let parts = Parts {
             record: Record::new(Kind::Up, false),
             mounts: Vec::new(),

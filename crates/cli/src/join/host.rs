@@ -73,10 +73,10 @@ impl Host {
         let (channel, entered) = reach.enter()?;
         home.fill(&entered)?;
         let head_room = ByteSize(entered.head_room_bytes);
-        let heir = successor.clone();
+        let (heir, told) = (successor.clone(), reach.clone());
         let take_over = move |legacy: &_, keys: &_, nodes: &_, succession| {
             let heir = heir.as_ref().context("this host is not there for that")?;
-            heir.take_over(legacy, keys, nodes, succession)
+            heir.take_over(legacy, keys, nodes, succession, told.age())
         };
         let session =
             Session::keep(reach.clone(), home.paths(), channel, entered, Box::new(take_over))?;

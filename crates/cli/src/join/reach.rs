@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use tidefs_fuse::SystemClock;
+use tidefs_model::{Clock, Time};
 
+use crate::age_clock::AgeClock;
 use crate::failure::Failure;
 use crate::lending::{
     ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Place, Purpose, Rank,
@@ -21,6 +24,7 @@ pub struct Reach {
     /// Of this agent: a number that was never drawn before.
     pub agent: u128,
     told: Arc<Mutex<Told>>,
+    age: Arc<Mutex<AgeClock>>,
 }
 
 /// What is told of this host when it enters.
@@ -48,7 +52,7 @@ impl Reach {
         let mut agent = [0; 16];
         getrandom::fill(&mut agent).context("no random numbers")?;
         let agent = u128::from_ne_bytes(agent);
-        Ok(Reach { place, secret, agent, told: Arc::default() })
+        Ok(Reach { place, secret, agent, told: Arc::default(), age: Arc::default() })
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -67,6 +71,17 @@ impl Reach {
     /// It listens there, on the address from which it calls.
     pub fn listens(&self, port: u16) {
         self.told().port = Some(port);
+    }
+
+    /// Longer than the file system has been there, by all that was said of it.
+    pub fn age(&self) -> AgeClock {
+        *self.age.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever has the file system said so, in answer to what this host had asked when it was up for `asked`.
+    pub fn told_age(&self, age_ns: u64, asked: Time) {
+        let mut age = self.age.lock().unwrap_or_else(PoisonError::into_inner);
+        *age = age.told(Time(age_ns), asked);
     }
 
     pub fn note_account(&self, mount: u64, secret: String) {
@@ -108,11 +123,13 @@ impl Reach {
             let (port, rank) = (told.port, told.rank);
             FromHost::Enter { agent, host, version, port, rank, accounts }
         };
+        let asked = SystemClock.steady();
         channel.say(&ToBorrower::Host(word))?;
         channel.patience(ANSWER_WAIT)?;
         Ok(match channel.hear()? {
             FromBorrower::Host(ToHost::Entered(entered)) => {
                 self.told().rank = Some(entered.rank);
+                self.told_age(entered.age_ns, asked);
                 self.place.is(address, entered.succession.term, entered.legacy.is_some());
                 Answered::Entered(Box::new((channel, *entered)))
             }

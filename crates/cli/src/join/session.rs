@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use anyhow::Context;
+use tidefs_fuse::SystemClock;
+use tidefs_model::Clock;
 use tidefs_valkey::{Awake, NodeDescription, witness};
 
 use super::reach::{Answered, Reach};
@@ -138,9 +140,16 @@ impl Kept {
     fn watch(&self, channel: &mut Channel, number: &mut u64) -> (ChannelError, Awake) {
         let mut heard = Awake::now();
         loop {
+            let uptime = SystemClock.steady();
             let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number }));
             match asked.and_then(|()| channel.hear()) {
-                Ok(FromBorrower::Host(ToHost::Nodes { number: told, nodes, succession })) => {
+                Ok(FromBorrower::Host(ToHost::Nodes {
+                    number: told,
+                    nodes,
+                    succession,
+                    age_ns,
+                })) => {
+                    self.reach.told_age(age_ns, uptime);
                     heard = Awake::now();
                     *number = told;
                     self.learn(nodes, succession);

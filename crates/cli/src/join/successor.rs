@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 
+use crate::age_clock::AgeClock;
 use crate::file_system::FileSystem;
 use crate::lending::{Awaiting, Legacy, Succession};
 use crate::state::{ClusterRecord, Keys, Paths};
@@ -39,11 +40,12 @@ impl Successor {
         keys: &Keys,
         nodes: &ClusterRecord,
         succession: Succession,
+        age: AgeClock,
     ) -> anyhow::Result<SocketAddr> {
         crate::state::make_private(&self.paths.directory).context("no place for it")?;
         keys.write(&self.paths)?;
         nodes.rewrite(&self.paths)?;
-        let file_system = FileSystem::adopt(legacy, &self.paths, succession, &self.awaiting)?;
+        let file_system = FileSystem::adopt(legacy, &self.paths, succession, age, &self.awaiting)?;
         let _ = self.file_system.set(file_system);
         Ok(self.address())
     }

@@ -47,6 +47,8 @@ pub enum ToHost {
         number: u64,
         nodes: Option<ClusterRecord>,
         succession: Option<Succession>,
+        /// As in [`Entered`].
+        age_ns: u64,
     },
     Answer(Box<Answer>),
     /// Who is asked has not taken the file system over.
@@ -66,6 +68,8 @@ pub struct Entered {
     pub head_room_bytes: u64,
     pub rank: Rank,
     pub succession: Succession,
+    /// Longer than the file system has been there; whoever takes it over counts on from that.
+    pub age_ns: u64,
     /// None where the file system ends with whoever started it.
     pub legacy: Option<Box<Legacy>>,
 }

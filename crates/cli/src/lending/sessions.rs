@@ -77,7 +77,8 @@ impl Service {
                 let is_new = number != seen;
                 let nodes = is_new.then(|| self.nodes.record_for_hosts());
                 let succession = is_new.then(|| self.succession());
-                FromBorrower::Host(ToHost::Nodes { number, nodes, succession })
+                let age_ns = self.nodes.age().now().0;
+                FromBorrower::Host(ToHost::Nodes { number, nodes, succession, age_ns })
             }
             (FromHost::Ask { agent, request }, _) => {
                 FromBorrower::Host(ToHost::Answer(Box::new(self.asked(agent, *request))))
@@ -116,9 +117,17 @@ impl Service {
         // A change between the two is told once more than need be.
         let number = hosts.number();
         let nodes = self.nodes.record_for_hosts();
-        let (succession, legacy) = (self.succession(), self.legacy.clone());
-        let head_room_bytes = self.head_room.0;
-        Ok((line, Entered { number, nodes, keys, head_room_bytes, rank, succession, legacy }))
+        let entered = Entered {
+            number,
+            nodes,
+            keys,
+            head_room_bytes: self.head_room.0,
+            rank,
+            succession: self.succession(),
+            age_ns: self.nodes.age().now().0,
+            legacy: self.legacy.clone(),
+        };
+        Ok((line, entered))
     }
 
     /// Mounts end with their host, so it is noted whose they are before they are let in.

@@ -15,6 +15,7 @@ use tidefs_valkey::{
 
 use super::room::Urgency;
 use super::steps::{Moves, Steps};
+use crate::age_clock::AgeClock;
 
 /// Each batch costs a lender a tenth of a second beside its bytes, however small it is.
 const LENDERS_BATCH: ByteSize = ByteSize::mib(256);
@@ -27,6 +28,7 @@ pub struct ClusterHands {
     store: Arc<Valkey>,
     /// Of the file system.
     format: Format,
+    age: AgeClock,
     /// What each node used when it was last observed.
     used: Mutex<BTreeMap<NodeId, u64>>,
     /// Partitions that were on nodes that have ended, when that was first seen.
@@ -37,7 +39,7 @@ pub struct ClusterHands {
 
 impl ClusterHands {
     /// Moves rest as `options` say, except while a writer waits for room.
-    /// `store` is the file system's.
+    /// `store` is the file system's, and `age` longer than that has been there.
     pub fn new(
         admin: Admin,
         store: Arc<Valkey>,
@@ -45,6 +47,7 @@ impl ClusterHands {
         urgency: Urgency,
         steps: Steps,
         format: Format,
+        age: AgeClock,
     ) -> ClusterHands {
         ClusterHands {
             admin,
@@ -53,6 +56,7 @@ impl ClusterHands {
             steps,
             store,
             format,
+            age,
             used: Mutex::default(),
             lost: Mutex::default(),
             records_lost: AtomicBool::new(false),
@@ -88,13 +92,12 @@ impl ClusterHands {
         Ok(in_all)
     }
 
-    /// How far numbers of inodes have been granted, or more where what counts them is lost: this
-    /// machine has been up for longer than the file system.
+    /// How far numbers of inodes have been granted, or more where what counts them is lost.
     fn granted(&self, lost: &BTreeSet<Partition>) -> Result<Granted, Failure> {
         match Fs::granted_at_loss(&self.store) {
             Ok(Some(granted)) => Ok(granted),
-            Ok(None) => Ok(Granted::by(SystemClock.steady())),
-            Err(_) if is_of_superblock(lost) => Ok(Granted::by(SystemClock.steady())),
+            Ok(None) => Ok(Granted::by(self.age.now())),
+            Err(_) if is_of_superblock(lost) => Ok(Granted::by(self.age.now())),
             Err(error) => Err(Failure::new(error)),
         }
     }

@@ -10,6 +10,7 @@ use tidefs_control::Verdict;
 use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
 
 use super::room::Hope;
+use crate::age_clock::AgeClock;
 use crate::change_view::ChangeView;
 use crate::file_system::Size;
 use crate::live_workflow::{Told, Version};
@@ -27,6 +28,7 @@ pub struct Order {
     pub secret: String,
     pub size: Size,
     pub clock: SteadyClock,
+    pub age: AgeClock,
     /// What the start of the first nodes took.
     pub start: Duration,
 }

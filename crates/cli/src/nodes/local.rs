@@ -23,6 +23,7 @@ use tidefs_valkey::{
 };
 
 use super::accounts::Accounts;
+use crate::age_clock::AgeClock;
 use crate::failure;
 use crate::lending::{Hosts, Offers};
 use crate::state::{ClusterRecord, Keys, Paths, room};
@@ -43,6 +44,7 @@ struct Inner {
     /// That have joined, and are told of the nodes.
     joined: Hosts,
     accounts: Accounts,
+    age: AgeClock,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
     started: Condvar,
@@ -105,7 +107,7 @@ impl LocalNodes {
     /// Takes over nodes that were started already, as `spec` says.
     pub fn new(spec: ClusterSpec, paths: Paths, started: ClusterDescription) -> LocalNodes {
         let hosts = Some(spec.hosts.clone());
-        LocalNodes::begin(spec, hosts, paths, started)
+        LocalNodes::begin(spec, hosts, paths, started, AgeClock::default())
     }
 
     fn begin(
@@ -113,6 +115,7 @@ impl LocalNodes {
         hosts: Option<Vec<Host>>,
         paths: Paths,
         started: ClusterDescription,
+        age: AgeClock,
     ) -> LocalNodes {
         let ClusterSpec { server, secrets, network, .. } = spec;
         let mut roster = Roster::default();
@@ -125,6 +128,7 @@ impl LocalNodes {
             secrets,
             network,
             accounts,
+            age,
             paths,
             offers: Offers::default(),
             joined: Hosts::default(),
@@ -164,6 +168,11 @@ impl LocalNodes {
     pub(super) fn running(&self) -> Vec<NodeDescription> {
         let there = describe(&self.roster()).nodes.into_iter();
         there.filter(|node| !self.has_ended(node)).collect()
+    }
+
+    /// Longer than the file system has been there.
+    pub fn age(&self) -> AgeClock {
+        self.0.age
     }
 
     /// Nodes that lenders offer.

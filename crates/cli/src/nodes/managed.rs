@@ -115,6 +115,7 @@ impl Managed {
             secret: nodes.secrets().admin.reveal().to_owned(),
             size: size.clone(),
             clock: SteadyClock::start(),
+            age: nodes.age(),
             start,
         };
         let supervision = Arc::new(Supervision {

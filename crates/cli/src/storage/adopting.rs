@@ -10,6 +10,7 @@ use tidefs_valkey::{Authority, ClusterSpec, Lifetime, Network, Options, Secrets,
 
 use super::{AnyStore, Storage, choose_server};
 use crate::admission::{Door, Doorkeeper};
+use crate::age_clock::AgeClock;
 use crate::lending::{Awaiting, Legacy, Succession, Terms, secret_of};
 use crate::nodes::{LocalNodes, Managed};
 use crate::state::{ClusterRecord, Paths, StripeKey as SealKey, make_private};
@@ -20,6 +21,7 @@ impl Storage {
         legacy: &Legacy,
         paths: &Paths,
         succession: Succession,
+        age: AgeClock,
         awaiting: &Awaiting,
     ) -> anyhow::Result<Storage> {
         let Legacy { size, seeds: [secrets, authority], start } = legacy;
@@ -42,7 +44,7 @@ impl Storage {
             lifetime: Lifetime::Starter,
         };
         let ended: Vec<MountId> = succession.mounts.iter().copied().map(MountId).collect();
-        let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession)
+        let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession, age)
             .map_err(|failure| anyhow::anyhow!(failure.what))?;
         nodes.hosts().is_at(awaiting.address());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);

@@ -5,6 +5,7 @@ use tidefs_control::Failure;
 use tidefs_valkey::{ClusterDescription, ClusterSpec, NodeDescription};
 
 use super::LocalNodes;
+use crate::age_clock::AgeClock;
 use crate::lending::{ChannelKey, Succession};
 use crate::state::Paths;
 
@@ -16,9 +17,11 @@ impl LocalNodes {
         paths: Paths,
         described: ClusterDescription,
         succession: Succession,
+        age: AgeClock,
     ) -> Result<LocalNodes, Failure> {
         let number_of = |id: &str| succession.numbers.iter().find(|(_, other)| *other == id);
-        let nodes = LocalNodes::begin(spec, None, paths, ClusterDescription { nodes: Vec::new() });
+        let nodes =
+            LocalNodes::begin(spec, None, paths, ClusterDescription { nodes: Vec::new() }, age);
         nodes.inherits_accounts();
         let mut roster = nodes.roster();
         roster.given = succession.given;
@@ -78,7 +81,7 @@ mod tests {
             lifetime: Lifetime::Starter,
         };
         let nobody = ClusterDescription { nodes: Vec::new() };
-        LocalNodes::adopt(spec, paths, nobody, Succession::default()).unwrap()
+        LocalNodes::adopt(spec, paths, nobody, Succession::default(), AgeClock::default()).unwrap()
     }
 
     /// What it started itself would end with its process, also when its host leaves in order.
