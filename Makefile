@@ -34,7 +34,8 @@ run: ## run a real workflow on Tidefs, then on the disk, and compare
 
 # What hangs is ended, and fails, while there is time left to say which test it was.
 LIMIT = timeout --foreground --kill-after=10 1200
-BINARIES_LIMIT = --config "target.'cfg(unix)'.runner = ['timeout', '--foreground', '--kill-after=10', '900']"
+PART = cargo test --workspace --locked --lib --bins --tests \
+  --config "target.'cfg(unix)'.runner = ['$(CURDIR)/scripts/test-part', '$(1)']"
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
@@ -49,8 +50,8 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 # Examples are compiled by the lints, and the documentation has none that run. Most tests wait for
-# servers and mounts: twice as many at a time as a small machine has cores. Those of the reference
-# model compute and wait for nothing, so they take what the others leave.
+# servers and mounts: twice as many at a time as a small machine has cores. Those that
+# compute and wait for nothing take what the others leave (scripts/test-part says which).
 unit unit-computing unit-waiting: export TIDEFS_BINARY = $(abspath $(TIDEFS))
 unit unit-computing unit-waiting: export RUST_TEST_THREADS = $(shell echo $$(($$(nproc) * 2)))
 
@@ -61,10 +62,10 @@ unit:
 
 .PHONY: unit-computing unit-waiting
 unit-computing:
-	nice -n 19 cargo test --workspace --locked --test 'r*' $(BINARIES_LIMIT)
+	nice -n 19 $(call PART,computing)
 
 unit-waiting:
-	cargo test --workspace --locked --lib --bins --test '[!r]*' $(BINARIES_LIMIT)
+	$(call PART,waiting)
 
 workflows:
 	cargo build --release --locked -p tidefs-cli
