@@ -23,7 +23,7 @@ pub struct ProcessId {
 pub struct Process {
     pub id: ProcessId,
     pub parent: i32,
-    /// It has ended and waits for its parent to ask.
+    /// It has ended, with all its threads, and waits for its parent to ask.
     pub ended: bool,
     /// It is stopped, by a signal or by a debugger.
     pub stands_still: bool,
@@ -78,11 +78,13 @@ fn parse(stat: &str) -> Option<Process> {
     let pid = head.split_once(' ')?.0.parse().ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
-    let ended = matches!(state, "Z" | "X" | "x");
     let stands_still = matches!(state, "T" | "t");
     let parent = fields.next()?.parse().ok()?;
-    // Field 22 of the line; the state was field 3 and the parent field 4.
-    let started = fields.nth(17)?.parse().ok()?;
+    // Fields 20 and 22 of the line; the state was field 3 and the parent field 4.
+    let threads: u64 = fields.nth(15)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    // The first thread may have ended before others, which have the files and the memory until they end.
+    let ended = matches!(state, "X" | "x") || (state == "Z" && threads <= 1);
     Some(Process { id: ProcessId { pid, started }, parent, ended, stands_still })
 }
 
@@ -171,6 +173,31 @@ mod tests {
         assert_eq!(read.id, ProcessId { pid: 42, started: 98765 });
         assert_eq!((read.parent, read.ended), (7, false));
         assert_eq!(parse("garbage"), None);
+    }
+
+    #[test]
+    fn a_process_has_ended_with_its_last_thread() {
+        let ended = |threads: u64| {
+            let line = format!(
+                "42 (a) Z 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765 10 11"
+            );
+            parse(&line).unwrap().ended
+        };
+        assert!(!ended(2) && ended(1) && ended(0));
+        let first_ends = "import ctypes, threading, time\n\
+            threading.Thread(target=time.sleep, args=(60,)).start()\n\
+            ctypes.CDLL(None).syscall(60, 0)";
+        let mut child = Command::new("python3").args(["-c", first_ends]).spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        let state = || fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap();
+        let start = Instant::now();
+        while !state().contains(") Z ") && start.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (zombie, running) = (state().contains(") Z "), id.is_running());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(zombie && running && !id.is_running());
     }
 
     #[test]
