@@ -48,7 +48,7 @@ fn curve(path: &Path, most: Option<ByteSize>, pace: Pace) -> Result<Curve, Failu
 
 /// The course of what is still to come of a workflow that runs.
 pub fn of_rest(rest: &Rest, pace: Pace) -> Curve {
-    Curve::of_rest(&rest.workflow, rest.slots.unwrap_or_else(slots), BYTES_PER_SECOND, pace)
+    Curve::of_rest(rest, slots(), BYTES_PER_SECOND, pace)
 }
 
 /// Tasks run on this machine.

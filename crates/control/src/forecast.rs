@@ -11,6 +11,7 @@
 //! believed again when it begins. A forecast that keeps being wrong is silent, and the thresholds decide.
 
 mod advice;
+mod bound;
 mod curve;
 mod follow;
 mod outlook;

@@ -1,7 +1,8 @@
 //! A forecast on a run that is told by hand: what it advises when it is right, late, and wrong.
 
 use tidefs_control::forecast::{Course, Curve, Forecaster, Pace, Stretch};
-use tidefs_control::workflow::{Task, Workflow};
+use tidefs_control::graph::Rest;
+use tidefs_control::workflow::{Doubt, Task, Workflow};
 use tidefs_control::{EMPTY_NODE_BYTES, Node, NodeState, Observation, Settings};
 use tidefs_model::{ByteSize, NodeClass, NodeId, Time};
 
@@ -184,7 +185,8 @@ fn rest(each: f64) -> Curve {
         let writes = vec![workflow.file(each * GB)];
         workflow.task(Task { stage, seconds: 20.0, writes, ..Task::default() });
     }
-    Curve::of_rest(&workflow, 4, 1e12, Pace::default())
+    let rest = Rest { workflow, ..Rest::default() };
+    Curve::of_rest(&rest, 4, 1e12, Pace::default())
 }
 
 #[test]
@@ -225,4 +227,36 @@ fn of_another_workflow_it_does_not_count_how_often_the_forecast_was_wrong() {
     assert!(!forecaster.is_believed(), "the same workflow, further on");
     forecaster.retell(rest(1.0), true);
     assert!(forecaster.is_believed());
+}
+
+/// Of a run: four tasks that run and write 2 GB each, then one that takes long and of which nobody said
+/// how much it writes: at most so much, or else as much as another may.
+fn rest_with(last: f64, doubt: Doubt) -> Curve {
+    let mut workflow = Workflow::default();
+    let stage = workflow.stage("write");
+    let sizes = [2.0, 2.0, 2.0, 2.0, last];
+    let files = sizes.map(|size| workflow.file(size * GB));
+    for (at, file) in files.into_iter().enumerate() {
+        let (seconds, after) = if at < 4 { (20.0, vec![]) } else { (2_000.0, vec![0, 1, 2, 3]) };
+        workflow.task(Task { stage, seconds, writes: vec![file], after, ..Task::default() });
+    }
+    workflow.doubts.insert(files[4], doubt);
+    Curve::of_rest(&Rest { workflow, running: 4, ..Rest::default() }, 4, 1e12, Pace::default())
+}
+
+#[test]
+fn a_slope_does_not_lead_beyond_what_the_jobs_of_the_graph_write() {
+    let rises = |second: f64| second.min(7.0);
+    let nodes = |curve| advised(&mut Forecaster::new(curve), 0, 6, rises);
+    assert_eq!(nodes(rest_with(2.0, Doubt::Guess)), 1, "a GB a second, and 8 GB are to come");
+    // Where of some job nothing is known at all, nobody knows where it ends.
+    assert_eq!(nodes(rest_with(0.0, Doubt::Guess)), 5);
+}
+
+#[test]
+fn what_was_in_use_is_not_expected_again_where_no_such_jobs_come() {
+    let falls = |second: f64| if second < 30.0 { 60.0 } else { 1.0 };
+    let nodes = |curve| advised(&mut Forecaster::new(curve), 0, 40, falls);
+    assert_eq!(nodes(rest_with(4.0, Doubt::AtMost)), 1, "4 GB are to come, and not soon");
+    assert_eq!(nodes(rest_with(0.0, Doubt::Guess)), 7, "for 8 leads of 40 s");
 }

@@ -212,7 +212,10 @@ impl Forecaster {
         let leads = if sure > next { GROW_LEADS } else { NEXT_LEADS };
         let later = used + sure.max(next);
         let long = used + growth(WORTH_LEADS * 2.0 * self.lead);
-        let long = if self.follower.curve.is_partial { long.max(self.recent[0].1) } else { long };
+        let long = match self.follower.curve.is_partial {
+            true => long.max(self.again(&outlook, used)),
+            false => long,
+        };
         let advice = |nodes: u16, bytes: f64, ahead: f64| Advice {
             nodes,
             expected_bytes: bytes as u64,
@@ -227,6 +230,13 @@ impl Forecaster {
         } else {
             advice(nodes, soon, self.lead)
         }
+    }
+
+    /// In use before, and may be again: jobs are alike, but the graph may know that there are no such jobs
+    /// to come so soon.
+    fn again(&self, outlook: &Outlook<'_>, used: f64) -> f64 {
+        let most = outlook.bound(WORTH_LEADS * 2.0 * self.lead).map(|more| used + more);
+        self.recent[0].1.min(most.unwrap_or(f64::INFINITY))
     }
 
     /// Nodes came for what was told, in vain, and it has not begun since.

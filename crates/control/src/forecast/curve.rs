@@ -7,9 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use super::bound::Bound;
 use super::pace::Pace;
 use super::shape::Shape;
 use super::stretches::stretches;
+use crate::graph::Rest;
 use crate::workflow::{Cleanup, Workflow};
 
 /// Room is taken piece by piece: one large file may take minutes to write.
@@ -52,13 +54,15 @@ pub struct Curve {
     pub(super) is_partial: bool,
     /// It is what is still to come of a run: it begins now, at whatever is in use.
     pub(super) is_rest: bool,
+    /// What is still to come at most, where that is known of all of it.
+    pub(super) bound: Option<Bound>,
 }
 
 impl Curve {
     /// `slots` is how many tasks run at a time, at most; each reads and writes so many bytes a second.
     pub fn new(workflow: &Workflow, slots: u32, bytes_per_second: f64, pace: Pace) -> Curve {
         let told = workflow.without_doubts();
-        let points = listed(&told, slots.max(1), bytes_per_second.max(1.0));
+        let points = listed(&told, slots.max(1), bytes_per_second.max(1.0), 0);
         let peak = points.iter().map(|point| point.1).fold(0.0, f64::max);
         Curve {
             stretches: stretches(&points, peak, pace),
@@ -69,12 +73,19 @@ impl Curve {
             total: workflow.most_bytes().map(|bytes| bytes as f64),
             is_partial: !workflow.doubts.is_empty(),
             is_rest: false,
+            bound: None,
         }
     }
 
     /// The same of what is still to come of a run.
-    pub fn of_rest(workflow: &Workflow, slots: u32, bytes_per_second: f64, pace: Pace) -> Curve {
-        Curve { is_rest: true, ..Curve::new(workflow, slots, bytes_per_second, pace) }
+    pub fn of_rest(rest: &Rest, slots: u32, bytes_per_second: f64, pace: Pace) -> Curve {
+        let Rest { workflow, running, .. } = rest;
+        let slots = rest.slots.unwrap_or(slots).max(1);
+        let bound = rest.is_bounded().then(|| {
+            let points = listed(workflow, slots, bytes_per_second.max(1.0), *running);
+            Bound::new(workflow.input_bytes() as f64, &points)
+        });
+        Curve { is_rest: true, bound, ..Curve::new(workflow, slots, bytes_per_second, pace) }
     }
 
     /// Stretches that follow each other, each a straight line.
@@ -83,7 +94,7 @@ impl Curve {
         let shape = Shape::of(&stretches);
         let (input, total, is_partial) = (0.0, None, false);
         let (pace, is_rest) = (Pace::default(), false);
-        Curve { stretches, peak, shape, pace, input, total, is_partial, is_rest }
+        Curve { stretches, peak, shape, pace, input, total, is_partial, is_rest, bound: None }
     }
 
     /// Seconds from its beginning to its end.
@@ -97,9 +108,10 @@ impl Curve {
     }
 }
 
-/// The instants at which bytes change, and how many there are from then on.
-fn listed(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Vec<(f64, f64)> {
-    let mut listing = Listing::new(workflow, bytes_per_second);
+/// The instants at which bytes change, and how many there are from then on. The first tasks, so many as
+/// have `written`, have done so when it begins.
+fn listed(workflow: &Workflow, slots: u32, bytes_per_second: f64, written: u32) -> Vec<(f64, f64)> {
+    let mut listing = Listing { written, ..Listing::new(workflow, bytes_per_second) };
     let mut points = vec![(0.0, workflow.input_bytes() as f64)];
     loop {
         listing.start(slots);
@@ -118,6 +130,7 @@ fn listed(workflow: &Workflow, slots: u32, bytes_per_second: f64) -> Vec<(f64, f
 struct Listing<'w> {
     workflow: &'w Workflow,
     bytes_per_second: f64,
+    written: u32,
     awaited: Vec<u32>,
     followers: Vec<Vec<u32>>,
     readers: Vec<u32>,
@@ -135,6 +148,7 @@ impl<'w> Listing<'w> {
         let mut listing = Listing {
             workflow,
             bytes_per_second,
+            written: 0,
             awaited: tasks.iter().map(|task| task.after.len() as u32).collect(),
             followers: vec![Vec::new(); tasks.len()],
             readers: vec![0; workflow.files.len()],
@@ -166,7 +180,10 @@ impl<'w> Listing<'w> {
             let bytes = self.workflow.bytes(&task.writes);
             for piece in 0..bytes.div_ceil(PIECE).min(PIECES_MOST) {
                 let before = piece * PIECE;
-                let at = begins + before as f64 / self.bytes_per_second * 1e6;
+                let at = match number < self.written {
+                    true => 0.0,
+                    false => begins + before as f64 / self.bytes_per_second * 1e6,
+                };
                 let last = piece + 1 == PIECES_MOST;
                 let size = if last { bytes - before } else { PIECE.min(bytes - before) };
                 self.next.push(Reverse((at as u64, number, size)));

@@ -48,6 +48,8 @@ pub(super) struct Follower {
     pub lost: u32,
     /// In use when the curve was told; nothing where that is of the whole run.
     before: f64,
+    /// When it was.
+    told_at: f64,
 }
 
 impl Follower {
@@ -67,6 +69,7 @@ impl Follower {
             other_since: None,
             lost: 0,
             before: 0.0,
+            told_at: 0.0,
         }
     }
 
@@ -79,6 +82,7 @@ impl Follower {
         if let Some(&(now, bytes)) = seen.back() {
             self.seen = seen;
             (self.since, self.base, self.before) = (now, bytes, bytes);
+            self.told_at = now;
             self.fastest = self.rate().max(0.0);
         }
     }
@@ -86,6 +90,10 @@ impl Follower {
     /// Bytes in use that are none of those of the curve.
     pub fn before(&self) -> f64 {
         self.before
+    }
+
+    pub fn told_at(&self) -> f64 {
+        self.told_at
     }
 
     pub fn stretch(&self) -> Option<Stretch> {
@@ -157,6 +165,7 @@ impl Follower {
     pub fn observe(&mut self, now: f64, bytes: f64, still: f64, full: bool) {
         if self.seen.is_empty() && self.curve.is_rest {
             (self.since, self.base, self.before) = (now, bytes, bytes);
+            self.told_at = now;
         } else if self.seen.is_empty() {
             (self.since, self.base) = (now, bytes);
             self.staging = Staging::of(self.curve.input, now, bytes, still);

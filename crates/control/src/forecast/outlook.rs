@@ -42,7 +42,15 @@ impl Outlook<'_> {
             Some(stretch) => self.after(stretch, ahead),
             None => 0.0,
         };
-        growth.min(self.most_growth())
+        growth.min(self.most_growth()).min(self.bound(ahead).unwrap_or(f64::INFINITY))
+    }
+
+    /// What may come within so many seconds at most, where the graph of the run knows.
+    pub fn bound(&self, ahead: f64) -> Option<f64> {
+        let follower = self.follower;
+        let (then, held) = (follower.before(), follower.held());
+        let lasted = self.now - follower.told_at();
+        follower.curve.bound.as_ref()?.growth(lasted, ahead, then, held)
     }
 
     /// The input comes as fast as it does, and no more of it than was told; then the course begins.

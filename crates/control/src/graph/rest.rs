@@ -24,6 +24,20 @@ pub struct Rest {
     pub workflow: Workflow,
     /// So many tasks run at a time, as was told or seen.
     pub slots: Option<u32>,
+    /// So many tasks run, the first ones.
+    pub running: u32,
+}
+
+impl Rest {
+    /// Whether it is known how large all that is to come will be at most, or else what to think of it. Of
+    /// a task that runs and of which nobody said anything it is not.
+    pub fn is_bounded(&self) -> bool {
+        let Workflow { tasks, doubts, files, .. } = &self.workflow;
+        let guessed = |file: &FileNumber| doubts.get(file) == Some(&Doubt::Guess);
+        let mut runs = tasks.iter().take(self.running as usize).flat_map(|task| &task.writes);
+        let mut unseen = doubts.keys().filter(|&&file| files[file as usize] == 0);
+        !runs.any(guessed) && !unseen.any(guessed)
+    }
 }
 
 /// What tasks of one kind that have ended took and wrote, in all.
@@ -82,7 +96,7 @@ impl Graph {
         let running = left.iter().filter(|&&at| matches!(self.tasks[at].state, State::Runs { .. }));
         let running = running.count() as u32;
         let slots = self.slots.or((running > 0).then_some(running)).map(|told| told.max(running));
-        Rest { workflow, slots }
+        Rest { workflow, slots, running }
     }
 
     fn removed_in_time(&self) -> BTreeSet<FileNumber> {
@@ -117,13 +131,13 @@ impl Graph {
     }
 
     /// Of a file that is still to come: as its kind was seen, or else as it was told.
-    fn expected(&self, file: &File, writer: &Known, seen: &[Seen]) -> (u64, Option<Doubt>) {
-        let seen = &seen[writer.kind];
+    fn expected(&self, file: &File, writer: &Known, all: &[Seen]) -> (u64, Option<Doubt>) {
+        let seen = &all[writer.kind];
         let files = writer.writes.len().max(1) as u64;
         if let Some(told) = file.told {
             let factor = match seen.told {
                 0 => 1.0,
-                all => (seen.of_told as f64 / all as f64).clamp(1.0 / FACTOR_MOST, FACTOR_MOST),
+                told => (seen.of_told as f64 / told as f64).clamp(1.0 / FACTOR_MOST, FACTOR_MOST),
             };
             return ((told as f64 * factor) as u64, None);
         }
@@ -133,9 +147,15 @@ impl Graph {
         }
         match each_most {
             Some(most) => (most, Some(Doubt::AtMost)),
-            None => (0, Some(Doubt::Guess)),
+            None => (largest(all) / files, Some(Doubt::Guess)),
         }
     }
+}
+
+/// What tasks of the kind that wrote most wrote each: of a task of which nobody said anything, the best guess.
+fn largest(seen: &[Seen]) -> u64 {
+    let means = seen.iter().filter_map(|kind| kind.bytes.checked_div(u64::from(kind.sized)));
+    means.max().unwrap_or(0)
 }
 
 /// That a task still takes.
