@@ -135,12 +135,9 @@ impl LiveWorkflow {
                 known.version = Version { graph: known.version.graph + 1, telling: 0 };
             }
             Telling::News(text) => {
-                let graph = known.graph.as_ref().ok_or_else(no_workflow)?;
-                let heard = graph.hear_lines(text, now).map_err(refused)?;
-                if *graph != heard {
-                    known.graph = Some(heard);
-                    known.version.telling += 1;
-                }
+                let graph = known.graph.as_mut().ok_or_else(no_workflow)?;
+                let is_news = graph.hear_lines(text, now).map_err(refused)?;
+                known.version.telling += u64::from(is_news);
             }
         }
         let graph = known.graph.as_ref().ok_or_else(no_workflow)?;

@@ -7,6 +7,7 @@
 
 mod dead;
 mod news;
+mod order;
 mod refusal;
 mod rest;
 mod telling;
@@ -44,6 +45,16 @@ pub struct Graph {
     slots: Option<u32>,
     /// Which files are temporary is a guess, as in a format that does not say who removes them.
     guesses_temporary: bool,
+    counts: Counts,
+}
+
+/// Of tasks in a state, and of bytes that were seen to be written and removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts {
+    running: isize,
+    finished: isize,
+    written: u64,
+    removed: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +118,7 @@ impl Graph {
             Ok(news) if !news.iter().any(|one| matches!(one, News::Task(_))) => {
                 Err(GraphError::NoTasks)
             }
-            Ok(news) => Graph::default().hear(&news, now),
+            Ok(news) => Graph::default().with(&news, now),
             Err(unreadable) if news::is_one_document(text) => {
                 let workflow = Workflow::from_wfformat(text).map_err(|error| {
                     // A line of news that is wrong is no attempt at WfFormat.
@@ -117,30 +128,34 @@ impl Graph {
                     }
                 })?;
                 let graph = Graph { guesses_temporary: true, ..Graph::default() };
-                graph.hear(&news::of_workflow(&workflow), now)
+                graph.with(&news::of_workflow(&workflow), now)
             }
             Err(unreadable) => Err(unreadable),
         }
     }
 
-    /// The graph with lines of news; this one stays as it is.
+    fn with(mut self, news: &[News], now: Time) -> Result<Graph, GraphError> {
+        self.hear(news, now)?;
+        Ok(self)
+    }
+
+    /// Takes lines of news in, and answers whether they said something new.
     ///
     /// # Errors
     /// When a line is no news, or names what nobody knows; then none of them counts.
-    pub fn hear_lines(&self, text: &str, now: Time) -> Result<Graph, GraphError> {
+    pub fn hear_lines(&mut self, text: &str, now: Time) -> Result<bool, GraphError> {
         self.hear(&news::of_text(text)?, now)
     }
 
     pub fn progress(&self) -> Progress {
-        let count = |is: fn(&State) -> bool| self.tasks.iter().filter(|it| is(&it.state)).count();
-        let written = || self.files.iter().filter(|file| file.writer.is_some());
+        let Counts { running, finished, written, removed } = self.counts;
         Progress {
             tasks: self.tasks.len(),
-            running: count(|state| matches!(state, State::Runs { .. })),
-            finished: count(|state| matches!(state, State::Finished { .. })),
+            running: running.unsigned_abs(),
+            finished: finished.unsigned_abs(),
             files: self.files.len(),
-            bytes_seen: written().filter_map(|file| file.seen).sum(),
-            bytes_removed: written().filter(|it| it.removed).filter_map(|file| file.seen).sum(),
+            bytes_seen: written,
+            bytes_removed: removed,
         }
     }
 }

@@ -47,7 +47,7 @@ impl Graph {
     /// Notes that a file is gone; one that nobody has told of changes nothing.
     pub fn has_removed(&mut self, name: &str) {
         if let Some(&number) = self.file_numbers.get(name) {
-            self.files[number].removed = true;
+            self.is_gone(number, true);
         }
     }
 }

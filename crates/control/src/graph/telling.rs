@@ -3,29 +3,40 @@
 use tidefs_model::Time;
 
 use super::news::{NewFile, NewTask, News, Wrote};
+use super::order::Before;
 use super::{
     FILES_MOST, File, Graph, GraphError, Known, MENTIONS_MOST, NAME_BYTES_MOST, State, TASKS_MOST,
 };
 use crate::workflow::{BYTES_MOST, SECONDS_MOST};
 
 impl Graph {
-    /// The graph with news. Tasks may be told of in any order within one telling.
+    /// Takes news in, and answers whether they said something new. Tasks may be told of in any order within
+    /// one telling. It costs what the news say, however large the graph is.
     ///
     /// # Errors
     /// When one of them names what nobody knows or cannot be; then none of them counts.
-    pub fn hear(&self, news: &[News], now: Time) -> Result<Graph, GraphError> {
-        let mut graph = self.clone();
-        let before = graph.tasks.len();
+    pub fn hear(&mut self, news: &[News], now: Time) -> Result<bool, GraphError> {
+        let before = self.so_far();
+        if let Err(refused) = self.add_tasks(news, before) {
+            self.take_back(before);
+            return Err(refused);
+        }
+        let mut is_news = self.has_grown(before);
+        for one in news {
+            is_news |= self.learn(one, now);
+        }
+        Ok(is_news)
+    }
+
+    /// Adds the tasks, and looks whether all else can be.
+    fn add_tasks(&mut self, news: &[News], before: Before) -> Result<(), GraphError> {
         for one in news {
             if let News::Task(task) = one {
-                graph.add(task)?;
+                self.add(task)?;
             }
         }
-        graph.put_in_order(before)?;
-        for one in news {
-            graph.learn(one, now)?;
-        }
-        Ok(graph)
+        self.put_in_order(before)?;
+        news.iter().try_for_each(|one| self.can_be(one))
     }
 
     fn add(&mut self, task: &NewTask) -> Result<(), GraphError> {
@@ -42,17 +53,20 @@ impl Graph {
         few("mentions of files and tasks", self.mentions, MENTIONS_MOST)?;
         let kind = self.kind(&task.kind)?;
         let (reads, writes) = (self.numbers(&task.reads)?, self.numbers(&task.writes)?);
-        for &file in &writes {
-            let file = &mut self.files[file];
-            if let Some(first) = file.writer.replace(number) {
+        for file in writes.iter().map(|&file| &self.files[file]) {
+            if let Some(first) = file.writer {
                 let (file, first) = (file.name.clone(), self.tasks[first].told.id.clone());
                 return Err(GraphError::TwoWriters { file, first, second: task.id.clone() });
             }
-            file.temporary = task.temporary.contains(&file.name);
         }
         let written = |name: &&String| !task.writes.contains(name);
         if let Some(file) = task.temporary.iter().find(written) {
             return Err(GraphError::NotWritten { task: task.id.clone(), file: file.clone() });
+        }
+        for &file in &writes {
+            let file = &mut self.files[file];
+            file.writer = Some(number);
+            file.temporary = task.temporary.contains(&file.name);
         }
         reads.iter().for_each(|&file| self.files[file].readers.push(number));
         self.task_numbers.insert(task.id.clone(), number);
@@ -92,91 +106,103 @@ impl Graph {
         Ok(numbers)
     }
 
-    /// What tasks come after, when all of one telling are known: news of a writer may come after those of its reader.
-    fn put_in_order(&mut self, before: usize) -> Result<(), GraphError> {
-        if before == self.tasks.len() {
-            return Ok(());
-        }
-        for at in 0..self.tasks.len() {
-            let task = &self.tasks[at];
-            let mut after: Vec<usize> =
-                task.reads.iter().filter_map(|&file| self.files[file].writer).collect();
-            for name in &task.told.after {
-                let (task, after_name) = (task.told.id.clone(), name.clone());
-                let known = self.task_numbers.get(name).copied();
-                after.push(known.ok_or(GraphError::UnknownAfter { task, after: after_name })?);
-            }
-            after.sort_unstable();
-            after.dedup();
-            self.tasks[at].after = after;
-        }
-        let circle = self.circle().map(|at| self.tasks[at].told.id.clone());
-        circle.map_or(Ok(()), |id| Err(GraphError::Circle(id)))
-    }
-
-    fn circle(&self) -> Option<usize> {
-        let mut waits: Vec<usize> = self.tasks.iter().map(|task| task.after.len()).collect();
-        let mut followers = vec![Vec::new(); self.tasks.len()];
-        for (at, task) in self.tasks.iter().enumerate() {
-            task.after.iter().for_each(|&before| followers[before].push(at));
-        }
-        let mut ready: Vec<usize> = (0..waits.len()).filter(|&at| waits[at] == 0).collect();
-        while let Some(at) = ready.pop() {
-            for &follower in &followers[at] {
-                waits[follower] -= 1;
-                if waits[follower] == 0 {
-                    ready.push(follower);
-                }
-            }
-        }
-        waits.iter().position(|&waits| waits > 0)
-    }
-
-    fn learn(&mut self, news: &News, now: Time) -> Result<(), GraphError> {
+    /// Whether it names what is known, and says what can be.
+    fn can_be(&self, news: &News) -> Result<(), GraphError> {
         match news {
-            News::Task(_) => {}
-            News::Slots(slots) => self.slots = Some((*slots).max(1)),
+            News::Task(_) | News::Slots(_) => Ok(()),
             News::File(NewFile { name, bytes }) => {
-                let bytes = sized(name, *bytes)?;
-                self.known_file(name)?.told = Some(bytes);
+                sized(name, *bytes)?;
+                self.known_file(name).map(drop)
             }
-            News::Target(name) => self.known_file(name)?.target = true,
-            News::Removed(name) => self.known_file(name)?.removed = true,
-            News::Started(id) => {
+            News::Target(name) | News::Removed(name) => self.known_file(name).map(drop),
+            News::Started(id) | News::Failed(id) => self.known_task(id).map(drop),
+            News::Finished(Wrote { id, files }) => {
                 let task = self.known_task(id)?;
-                if self.tasks[task].state == State::Waits {
-                    self.tasks[task].state = State::Runs { since: now };
-                }
+                files.iter().try_for_each(|NewFile { name, bytes }| {
+                    sized(name, *bytes)?;
+                    let writer = self.files[self.known_file(name)?].writer;
+                    let error = || {
+                        let (task, file) = (id.clone(), name.clone());
+                        GraphError::NotWritten { task, file }
+                    };
+                    (writer == Some(task)).then_some(()).ok_or_else(error)
+                })
             }
-            News::Failed(id) => {
-                let task = self.known_task(id)?;
-                if matches!(self.tasks[task].state, State::Runs { .. }) {
-                    self.tasks[task].state = State::Waits;
-                }
-            }
-            News::Finished(wrote) => self.finished(wrote, now)?,
         }
-        Ok(())
     }
 
-    fn finished(&mut self, wrote: &Wrote, now: Time) -> Result<(), GraphError> {
-        let number = self.known_task(&wrote.id)?;
-        for NewFile { name, bytes } in &wrote.files {
-            let bytes = sized(name, *bytes)?;
-            let file = self.known_file(name)?;
-            if file.writer != Some(number) {
-                let (task, file) = (wrote.id.clone(), name.clone());
-                return Err(GraphError::NotWritten { task, file });
+    /// What can be is so from now on; whether it was not so before.
+    fn learn(&mut self, news: &News, now: Time) -> bool {
+        let file = |name: &str| self.known_file(name).ok();
+        let task = |id: &str| self.known_task(id).ok();
+        match news {
+            News::Task(_) => false,
+            News::Slots(slots) => is_other(&mut self.slots, Some((*slots).max(1))),
+            News::File(NewFile { name, bytes }) => {
+                file(name).is_some_and(|at| is_other(&mut self.files[at].told, Some(*bytes)))
             }
-            file.seen = Some(bytes);
+            News::Target(name) => {
+                file(name).is_some_and(|at| is_other(&mut self.files[at].target, true))
+            }
+            News::Removed(name) => file(name).is_some_and(|at| self.is_gone(at, true)),
+            News::Started(id) => task(id).is_some_and(|at| {
+                self.tasks[at].state == State::Waits && self.is_now(at, State::Runs { since: now })
+            }),
+            News::Failed(id) => task(id).is_some_and(|at| {
+                matches!(self.tasks[at].state, State::Runs { .. }) && self.is_now(at, State::Waits)
+            }),
+            News::Finished(wrote) => {
+                task(&wrote.id).is_some_and(|at| self.finished(at, wrote, now))
+            }
         }
-        let state = &mut self.tasks[number].state;
-        *state = match *state {
-            State::Waits => State::Finished { took: None },
-            State::Runs { since } => State::Finished { took: Some(now - since) },
-            finished => finished,
+    }
+
+    fn finished(&mut self, task: usize, wrote: &Wrote, now: Time) -> bool {
+        let ends = match self.tasks[task].state {
+            State::Waits => Some(None),
+            State::Runs { since } => Some(Some(now - since)),
+            State::Finished { .. } => None,
         };
-        Ok(())
+        let mut is_news = ends.is_some_and(|took| self.is_now(task, State::Finished { took }));
+        let begins_anew = is_news;
+        for NewFile { name, bytes } in &wrote.files {
+            let Ok(at) = self.known_file(name) else { continue };
+            let before = self.files[at].seen.unwrap_or(0);
+            let is_seen = is_other(&mut self.files[at].seen, Some(*bytes));
+            self.counts.written = self.counts.written - before + bytes;
+            if self.files[at].removed {
+                self.counts.removed = self.counts.removed - before + bytes;
+            }
+            // What was gone was written anew; told once more of the same it is still gone.
+            is_news |= is_seen | ((begins_anew || is_seen) && self.is_gone(at, false));
+        }
+        is_news
+    }
+
+    /// Whether a task was in another state.
+    fn is_now(&mut self, task: usize, state: State) -> bool {
+        let before = std::mem::replace(&mut self.tasks[task].state, state);
+        for (state, sign) in [(before, -1), (state, 1)] {
+            match state {
+                State::Waits => {}
+                State::Runs { .. } => self.counts.running += sign,
+                State::Finished { .. } => self.counts.finished += sign,
+            }
+        }
+        before != state
+    }
+
+    /// Whether a file was there, or was not, before.
+    pub(super) fn is_gone(&mut self, file: usize, removed: bool) -> bool {
+        let known = &mut self.files[file];
+        let is_other = is_other(&mut known.removed, removed);
+        let bytes = known.writer.and(known.seen).unwrap_or(0);
+        match (is_other, removed) {
+            (false, _) => {}
+            (true, true) => self.counts.removed += bytes,
+            (true, false) => self.counts.removed -= bytes,
+        }
+        is_other
     }
 
     fn known_task(&self, id: &str) -> Result<usize, GraphError> {
@@ -184,12 +210,16 @@ impl Graph {
         known.ok_or_else(|| GraphError::Unknown { kind: "task", name: id.to_owned() })
     }
 
-    fn known_file(&mut self, name: &str) -> Result<&mut File, GraphError> {
-        match self.file_numbers.get(name) {
-            Some(&known) => Ok(&mut self.files[known]),
-            None => Err(GraphError::Unknown { kind: "file", name: name.to_owned() }),
-        }
+    pub(super) fn known_file(&self, name: &str) -> Result<usize, GraphError> {
+        let known = self.file_numbers.get(name).copied();
+        known.ok_or_else(|| GraphError::Unknown { kind: "file", name: name.to_owned() })
     }
+}
+
+fn is_other<T: PartialEq>(known: &mut T, told: T) -> bool {
+    let is_other = *known != told;
+    *known = told;
+    is_other
 }
 
 fn check(task: &NewTask) -> Result<(), GraphError> {

@@ -1,5 +1,7 @@
 //! A graph that is told by hand: what is still to come of it, and what is refused.
 
+mod one_by_one;
+
 use super::*;
 use crate::workflow::{Cleanup, Doubt};
 
@@ -24,7 +26,9 @@ fn told() -> Graph {
 }
 
 fn heard(graph: &Graph, text: &str, seconds: u64) -> Graph {
-    graph.hear_lines(text, at(seconds)).expect("news")
+    let mut graph = graph.clone();
+    graph.hear_lines(text, at(seconds)).expect("news");
+    graph
 }
 
 #[test]
@@ -122,6 +126,7 @@ fn what_nobody_knows_is_refused_by_name_and_nothing_counts() {
         ("{\"task\": {\"id\": \"5\", \"disk\": 1}}", "line 1 is no news of a workflow"),
         ("\n{\"nonsense\": 1}", "line 2 is no news of a workflow"),
     ] {
+        let mut graph = graph.clone();
         let error = graph.hear_lines(&format!("{text}\n"), at(1)).expect_err(text).to_string();
         assert!(error.contains(says), "{text}: {error}");
     }
@@ -130,7 +135,8 @@ fn what_nobody_knows_is_refused_by_name_and_nothing_counts() {
     let text = format!("{{\"task\": {{\"id\": \"{long}\"}}}}");
     assert!(matches!(Graph::read(&text, at(0)), Err(GraphError::Name { .. })));
     let two = "{\"started\": \"0\"}\n{\"started\": \"9\"}";
-    assert!(graph.hear_lines(two, at(1)).is_err() && graph == told());
+    let mut refused = graph.clone();
+    assert!(refused.hear_lines(two, at(1)).is_err() && refused == graph);
 }
 
 #[test]
@@ -162,6 +168,24 @@ fn a_file_is_dead_when_its_last_reader_has_ended() {
     let mut graph = graph;
     graph.has_removed("x");
     assert!(dead(&graph).is_empty(), "it is gone");
+}
+
+#[test]
+fn what_comes_is_bounded_where_a_task_of_which_nothing_is_known_has_not_begun() {
+    let ended = |id: u32| {
+        format!(
+            "{{\"finished\": {{\"id\": \"{id}\", \"files\": [{{\"name\": \"p{id}\", \"bytes\": 200}}]}}}}"
+        )
+    };
+    assert!(
+        !told().rest(at(0)).is_bounded(),
+        "nobody said anything of the last, and nothing was seen"
+    );
+    let graph = heard(&told(), &ended(0), 1);
+    let rest = graph.rest(at(1));
+    assert!(rest.is_bounded() && rest.workflow.files[4] == 200, "as the largest kind: {rest:?}");
+    let graph = heard(&graph, "{\"started\": \"all\"}", 2);
+    assert!(!graph.rest(at(2)).is_bounded());
 }
 
 #[test]
