@@ -5,6 +5,7 @@
 //! [`Hands`] and starts processes through a [`Provisioner`], so it knows no server and no machine.
 //! What is under way is in the [`Journal`], so it may be killed at any time.
 
+mod claim;
 mod finished;
 mod handle;
 mod hands;
@@ -14,6 +15,7 @@ mod message;
 mod perform;
 mod status;
 
+pub use claim::Claim;
 pub use finished::ReportedReconfiguration;
 pub use handle::{AskError, Handle, Ticket};
 pub use hands::{Carried, Hands, Loss, Provisioner, Survey, Wanted};

@@ -19,6 +19,7 @@ use tidefs_model::{Clock, NodeClass};
 use tidefs_store::Store;
 
 use self::turn::{TICK, Turn};
+use crate::claim::Claim;
 use crate::finished::Finished;
 use crate::handle::{Handle, Shared, lock};
 use crate::hands::{Hands, Provisioner, Wanted};
@@ -56,6 +57,7 @@ pub struct Manager<H, P, S, C> {
     pub(crate) receiver: Receiver<Message>,
     pub(crate) sender: Sender<Message>,
     pub(crate) forecaster: Option<Forecaster>,
+    claim: Claim,
 }
 
 /// Why a manager ended without having been asked to.
@@ -63,6 +65,8 @@ pub struct Manager<H, P, S, C> {
 pub enum ManagerError {
     #[error("another manager has taken over")]
     Superseded,
+    #[error("another owner has the nodes (its claim is {0})")]
+    Outlived(Claim),
     #[error(
         "the journal cannot be read: {0}; no node comes or goes any more, and files can still be \
          used: copy what is needed to another place, then `tidefs down`"
@@ -96,14 +100,27 @@ where
         });
         let (sender, receiver) = bounded(MESSAGES_MOST);
         let handle = Handle { shared: Arc::clone(&shared), sender: sender.clone() };
-        let forecaster = None;
-        let manager = Manager { parts, settings, interval, shared, receiver, sender, forecaster };
+        let manager = Manager {
+            parts,
+            settings,
+            interval,
+            shared,
+            receiver,
+            sender,
+            forecaster: None,
+            claim: Claim::default(),
+        };
         Ok((manager, handle))
     }
 
     /// The forecast is asked before the thresholds are.
     pub fn with_forecast(self, forecaster: Forecaster) -> Self {
         Manager { forecaster: Some(forecaster), ..self }
+    }
+
+    /// For an owner of the nodes that others may have claimed before.
+    pub fn of_owner(self, claim: Claim) -> Self {
+        Manager { claim, ..self }
     }
 
     /// Runs until `stop` is set, and then until nothing is in hand.
@@ -133,7 +150,10 @@ where
             let observer = &self;
             let until = quitting.clone();
             scope.spawn(move || observer.watch(&until, &looks));
-            scope.spawn(move || observer.watch_bandwidths(&quitting));
+            let until = quitting.clone();
+            scope.spawn(move || observer.watch_bandwidths(&until));
+            let looks_after = &performer;
+            scope.spawn(move || observer.watch_journal(looks_after, &quitting));
             let turn = Turn::new(&self, &performer, look);
             let result = turn.go(scope, record, bandwidths, stop);
             drop(quit);
@@ -145,11 +165,13 @@ where
     fn open(&self, stop: &AtomicBool) -> Result<Option<Opened<'_, S>>, ManagerError> {
         let mut failures = 0;
         while !stop.load(Ordering::Acquire) {
-            match Journal::open(&self.parts.store, self.parts.clock.now()) {
+            match Journal::open(&self.parts.store, self.parts.clock.now(), &self.claim) {
                 Ok(opened) => return Ok(Some(opened)),
+                Err(JournalError::Outlived { by }) => return Err(ManagerError::Outlived(by)),
                 Err(
                     error @ (JournalError::Record(_)
                     | JournalError::Last(_)
+                    | JournalError::Owner(_)
                     | JournalError::Term { .. }),
                 ) => {
                     return Err(ManagerError::Journal(error));
@@ -172,6 +194,13 @@ where
             }
         }
         Ok(None)
+    }
+
+    /// Looks whether another manager has the journal, until the loop ends: one that has nothing to do writes nothing.
+    fn watch_journal(&self, performer: &Performer<'_, H, P, S>, quitting: &Receiver<()>) {
+        while let Err(RecvTimeoutError::Timeout) = quitting.recv_timeout(self.interval) {
+            performer.look_at_journal();
+        }
     }
 
     /// Measures bandwidths several times within the window of the watch, until the loop ends.

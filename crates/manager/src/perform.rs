@@ -71,6 +71,13 @@ where
         self.noted(result)
     }
 
+    /// Learns of another manager also while there is nothing to do.
+    pub fn look_at_journal(&self) {
+        if let Err(failure) = self.noted(self.journal.is_held()) {
+            tracing::debug!(%failure, "the journal");
+        }
+    }
+
     fn noted(&self, result: Result<(), JournalError>) -> Result<(), Failure> {
         if let Err(JournalError::Superseded { .. }) = result {
             self.superseded.store(true, Ordering::Release);

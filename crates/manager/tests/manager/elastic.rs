@@ -186,6 +186,16 @@ fn a_manager_ends_when_another_has_taken_over() {
 }
 
 #[test]
+fn a_manager_that_has_nothing_to_do_ends_as_well_when_another_has_taken_over() {
+    let stage = stage("static", 1, 4, 1);
+    let mut first = stage.start(&Life::without_end());
+    let ticket = first.handle.request(Request::Scale(2)).expect("a queue");
+    ticket.wait(LONG).expect("the first is at work");
+    let _second = stage.start(&Life::without_end());
+    assert_eq!(first.join(), Err(ManagerError::Superseded));
+}
+
+#[test]
 fn a_node_that_ends_is_given_up_and_the_rest_goes_on() {
     let stage = stage("static", 1, 4, 3);
     let running = stage.start(&Life::without_end());
