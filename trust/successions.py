@@ -4,8 +4,9 @@
 Three hosts have roots, processes and networks of their own; the first one starts the file system, the others join.
 A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  The host that
 took it over leaves in order, or dies as well: the third one has it then.  Where it came up later than the first one, no
-byte that is lost reads as zero.  A host whose cable is out while that happens
-comes back with its locks.  Programs elsewhere check what they read all the while.
+byte that is lost reads as zero.  A host whose cable is out while that happens comes back with its locks.  Two that were
+cut off from each other both have it, and the earlier one gives way when they see each other again.  Programs elsewhere
+check what they read all the while.
 """
 
 import argparse
@@ -30,6 +31,7 @@ REFUSED_SECONDS, CUT_SECONDS = 5, 5
 LOSSES_APART_SECONDS = 3
 UP_LONGER_SECONDS = 10 * 86400
 TAKES_OVER, IS_BACK = "this host takes it over", "the connection is there again"
+HAS_TAKEN_OVER = "has taken the file system over"
 
 
 def says(agent: Agent, words: str) -> None:
@@ -80,6 +82,52 @@ def who_lives_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
         agent.process.wait(timeout=GONE_SECONDS_MAX)
         until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
     print(f"successions: who lives was not succeeded, {checked} files were checked meanwhile", flush=True)
+
+
+def who_is_cut_off_gives_way(sea: Sea, hosts: list[Island]) -> None:
+    """All that goes between one host and the others is rejected for a while, so that it takes the file system over though
+    the first one lives; then they see each other again."""
+    owner, second, third = hosts
+    agents = begin(sea, owner, [second, third])
+    sums = write(third, "before")
+    holder = locks(third)
+    for other in (owner, third):
+        refuses(second, other, "add")
+        # What was open before ends as well.
+        second.call("ss", "-K", "dst", other.address)
+    says(agents[0], TAKES_OVER)
+    if not decides(owner):
+        raise AssertionError("the first host was not cut off, it has ended")
+    begun = time.monotonic()
+    for other in (owner, third):
+        refuses(second, other, "del")
+    says(agents[1], HAS_TAKEN_OVER)
+    says(agents[1], IS_BACK)
+    until(f"nothing but its log is left on {owner.name}", lambda: left(owner) == "logs-of-the-dead", GONE_SECONDS_MAX)
+    took = time.monotonic() - begun
+    if HAS_TAKEN_OVER not in owner.sh(f"cat {PLACE}/logs-of-the-dead/*"):
+        raise AssertionError("the log of the first host does not say why it has ended")
+    until("a manager decides again", lambda: decides(third), 60)
+    if second.run("flock", "-n", f"{MOUNT}/lock", "true").returncode != 1:
+        raise AssertionError("a lock of a host that changed owners was somebody else's")
+    reads(second, sums)
+    reads(third, sums | write(third, "after"))
+    until("its nodes are those that there were", lambda: settles(third, 2), 60)
+    if lost := status(third)["lost_nodes"]:
+        raise AssertionError(f"nodes were lost: {lost}")
+    if not any("taken over" in note for note in status(third)["notes"]):
+        raise AssertionError(f"{third.name} is not told that it was taken over")
+    # For longer than one that gives way waits.
+    time.sleep(REFUSED_SECONDS)
+    reads(second, sums)
+    third.call("tidefs", "down")
+    for host, agent in zip(hosts[1:], agents):
+        agent.process.wait(timeout=GONE_SECONDS_MAX)
+        until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
+    holder.kill()
+    holder.wait(timeout=60)
+    puts_away(owner)
+    print(f"successions: who was cut off had given way {took:.1f} s after it was back, and nothing was lost", flush=True)
 
 
 def dies(owner: Island, heir: Agent, looks: Island) -> None:
@@ -254,7 +302,7 @@ def who_came_up_later_counts_on(sea: Sea, hosts: list[Island]) -> None:
 
 
 SCENARIOS = [who_lives_is_not_succeeded, who_took_over_leaves, who_took_over_dies, who_comes_late_keeps_its_locks]
-SCENARIOS += [who_came_up_later_counts_on]
+SCENARIOS += [who_came_up_later_counts_on, who_is_cut_off_gives_way]
 
 
 def check(tidefs: Path, scenarios: list) -> None:

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tidefs_fs::{Admission, Admitted};
 use tidefs_fuse::SystemClock;
+use tidefs_manager::{Claim, Journal};
 use tidefs_model::{Clock, MountId};
 use tidefs_valkey::{Account, Pass, Secret, Valkey};
 
@@ -27,6 +28,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Lets mounts in and expels them.
 pub struct Doorkeeper {
     nodes: LocalNodes,
+    store: Arc<Valkey>,
     list: Mutex<List>,
     paths: Paths,
 }
@@ -47,9 +49,10 @@ impl Doorkeeper {
         store: Arc<Valkey>,
         paths: Paths,
     ) -> anyhow::Result<Arc<Doorkeeper>> {
-        let admitted = Admitted::new(store, SystemClock.steady());
+        let admitted = Admitted::new(Arc::clone(&store), SystemClock.steady());
         Doorkeeper::begin(
             nodes,
+            store,
             List { admitted, leaving: BTreeSet::new(), succeeds: false },
             paths,
         )
@@ -62,13 +65,18 @@ impl Doorkeeper {
         paths: Paths,
         mounts: impl IntoIterator<Item = MountId>,
     ) -> anyhow::Result<Arc<Doorkeeper>> {
-        let admitted = Admitted::succeeding(store, SystemClock.steady());
+        let admitted = Admitted::succeeding(Arc::clone(&store), SystemClock.steady());
         let list = List { admitted, leaving: mounts.into_iter().collect(), succeeds: true };
-        Doorkeeper::begin(nodes, list, paths)
+        Doorkeeper::begin(nodes, store, list, paths)
     }
 
-    fn begin(nodes: LocalNodes, list: List, paths: Paths) -> anyhow::Result<Arc<Doorkeeper>> {
-        let keeper = Arc::new(Doorkeeper { nodes, list: Mutex::new(list), paths });
+    fn begin(
+        nodes: LocalNodes,
+        store: Arc<Valkey>,
+        list: List,
+        paths: Paths,
+    ) -> anyhow::Result<Arc<Doorkeeper>> {
+        let keeper = Arc::new(Doorkeeper { nodes, store, list: Mutex::new(list), paths });
         let watched = Arc::downgrade(&keeper);
         let thread = std::thread::Builder::new().name("doorkeeper".to_owned());
         thread.spawn(move || watch(&watched)).context("no thread")?;
@@ -78,6 +86,9 @@ impl Doorkeeper {
     /// Makes an account for a mount that is about to join.
     pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
         self.end_killed();
+        if self.is_outlived() {
+            bail!("another host has taken the file system over; try again in a moment");
+        }
         let account = self.nodes.let_in(mount)?;
         if let Err(error) = self.list().admitted.let_in(mount) {
             self.nodes.shut_out(mount);
@@ -104,8 +115,22 @@ impl Doorkeeper {
         }
     }
 
+    /// Somebody else has the nodes, and with them the say in who is let in. Where nobody can tell, nobody has.
+    fn is_outlived(&self) -> bool {
+        if !self.nodes.hosts().may_succeed() {
+            return false;
+        }
+        let is_later = |claim: &Claim| *claim > self.nodes.claimed();
+        let claims = || Journal::owner(&self.store).ok().flatten().as_ref().is_some_and(is_later);
+        self.nodes.hosts().moved().is_some() || claims()
+    }
+
     /// `true`: nothing of it can be carried out any more, and others know.
     fn end(&self, mount: MountId) -> bool {
+        if self.is_outlived() {
+            tracing::debug!(mount = mount.0, "whether it goes on is somebody else's decision");
+            return false;
+        }
         if !self.nodes.shut_out(mount) {
             return false;
         }
@@ -118,6 +143,9 @@ impl Doorkeeper {
     }
 
     fn watch(&self) {
+        if self.nodes.hosts().moved().is_some() {
+            return;
+        }
         self.nodes.tell_again();
         let leaving = std::mem::take(&mut self.list().leaving);
         leaving.into_iter().for_each(|mount| self.has_left(mount));

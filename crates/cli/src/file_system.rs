@@ -24,14 +24,14 @@ use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::hosts::HostEntry;
 use crate::kept_logs;
-use crate::lending::HostSeen;
+use crate::lending::{HostSeen, Owner};
 use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
 use crate::node_names::NodeNames;
-use crate::nodes::{DeadNode, Supervision};
+use crate::nodes::{DeadNode, LocalNodes, Supervision};
 use crate::process::{self, ProcessId};
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
@@ -243,6 +243,28 @@ impl FileSystem {
         self.kind == Kind::Up
     }
 
+    /// Somebody else has the file system for good. All hosts have heard it then, and nothing of theirs ends with this one.
+    pub fn gives_way(&self) -> bool {
+        let Some(claim) = self.manager().and_then(|manager| manager.outlived()) else {
+            return false;
+        };
+        let owner = Owner::of(&claim);
+        let by = owner.as_ref().map_or_else(|| claim.to_string(), |it| it.heir.address.to_string());
+        tracing::error!(
+            "{by} has taken the file system over while it could not reach this host, and has it from now on: what this \
+             host started itself ends here; have it join there, with `tidefs join`, to see the files again"
+        );
+        if let Some((owner, nodes)) = owner.zip(self.own_nodes()) {
+            nodes.hosts().move_to(owner, HOSTS_END_WITHIN);
+        }
+        true
+    }
+
+    fn own_nodes(&self) -> Option<LocalNodes> {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().and_then(Storage::own_nodes).cloned()
+    }
+
     /// Serves one more mount in this process.
     pub fn mount(&self, point: MountPoint, serving: Serving) -> anyhow::Result<()> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -355,7 +377,8 @@ impl FileSystem {
         let absent = absent.into_iter().filter(|(name, _)| !is_here(name));
         let absent_hosts = absent.map(AbsentView::from).collect();
         let hosts = hosts.into_iter().map(HostView::from).collect();
-        Ok(StatusView { server, metrics, hosts, absent_hosts, ..view })
+        let notes = self.notes();
+        Ok(StatusView { server, metrics, hosts, absent_hosts, notes, ..view })
     }
 
     /// Other hosts that have joined.
@@ -398,7 +421,8 @@ impl FileSystem {
         let ending = std::mem::take(&mut self.parts().ending);
         ending.into_iter().for_each(Ending::hasten);
         let mut left = self.end_holders();
-        if !self.is_adopted {
+        let has_given_way = self.manager().is_some_and(|manager| manager.outlived().is_some());
+        if !self.is_adopted && !has_given_way {
             self.end_hosts();
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -409,6 +433,9 @@ impl FileSystem {
                 && let Some(log) = kept_logs::keep(&instance.paths)
             {
                 left.push(format!("the log is kept in {}", log.display()));
+            }
+            if has_given_way {
+                kept_logs::keep(&instance.paths);
             }
             instance.remove();
         }

@@ -183,6 +183,10 @@ impl LiveWorkflow {
         is_there && known.graph.as_ref().is_some_and(|graph| graph.is_dead(name))
     }
 
+    pub fn is_told(&self) -> bool {
+        self.known().graph.is_some()
+    }
+
     /// `None` where no workflow was told of.
     pub fn deleted(&self) -> Option<Deleted> {
         let known = self.known();

@@ -17,6 +17,6 @@ pub use link::{FromManager, ManagerView, Order, ToManager};
 #[cfg(test)]
 pub use local::Lost;
 pub use local::{DeadNode, LocalNodes};
-pub use managed::{Managed, Supervision};
+pub use managed::{Managed, Rival, Supervision};
 pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;

@@ -48,6 +48,7 @@ impl StatusView {
         if let Some(metrics) = &self.metrics {
             text.line(format!("metrics    {metrics}"));
         }
+        self.notes.iter().for_each(|note| text.part("note", note));
         text.line(String::new());
         self.nodes(&mut text);
         for lost in &self.lost_nodes {
@@ -227,6 +228,7 @@ mod tests {
             metrics: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

@@ -19,8 +19,10 @@ use tidefs_valkey::{
 use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
-use crate::lending::{Answers, HostSeen, Legacy, Listening, Terms, digits_of};
-use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
+use crate::lending::{
+    Answers, HostSeen, Legacy, Listening, Owner, Presence, Terms, digits_of, secret_of,
+};
+use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Rival, Supervision};
 use crate::process::ProcessId;
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey, make_private};
 
@@ -189,7 +191,7 @@ impl Storage {
         let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
-        let managed = Managed::start(&nodes, paths, size, start)?;
+        let managed = Managed::start(&nodes, paths, size, start, rival(&nodes, paths))?;
         let mut answers = None;
         if let Some(listening) = listening {
             let head_room = ByteSize(size.head_room_bytes);
@@ -355,6 +357,23 @@ fn apart() -> Host {
             Host::local()
         }
     }
+}
+
+/// Hosts may take the file system over though this process lives.
+fn rival(nodes: &LocalNodes, paths: &Paths) -> Box<Rival> {
+    let (nodes, paths) = (nodes.clone(), paths.clone());
+    Box::new(move |claim| {
+        let secret = std::fs::read_to_string(paths.join_secret());
+        let secret = secret.ok().and_then(|text| secret_of(&text).ok());
+        match (Owner::of(claim), secret) {
+            (Some(owner), Some(secret)) => seen(&nodes, &owner, &secret),
+            _ => Presence::There,
+        }
+    })
+}
+
+fn seen(nodes: &LocalNodes, owner: &Owner, secret: &[u8; 32]) -> Presence {
+    owner.presence(secret, || nodes.is_had_from(owner.heir.address.ip()))
 }
 
 /// What writers of this process wait at.

@@ -59,6 +59,9 @@ pub struct StatusView {
     /// Hosts of the list that it was started with and that are not there.
     #[serde(default)]
     pub absent_hosts: Vec<AbsentView>,
+    /// How the file system came to whoever has it, where that was not who started it, and what to do for that.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A host that is not there.
@@ -289,6 +292,7 @@ impl StatusView {
             metrics: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

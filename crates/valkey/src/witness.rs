@@ -1,6 +1,7 @@
 //! What nodes say of whether somebody has them: the kernel of a process that has ended has closed its connections, and
 //! that of one that lives has not, whoever else cannot reach it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -19,10 +20,14 @@ const TIMEOUTS: Timeouts =
 const TOGETHER: usize = 32;
 
 /// The first of these nodes to which whoever has them is connected: who lets mounts in, or moves partitions. Takes two
-/// seconds at most for every 32 nodes.
-pub fn witness(nodes: &[NodeDescription], admin: impl Into<Pass>) -> Option<NodeId> {
+/// seconds at most for every 32 nodes. `at`: nobody at another address counts.
+pub fn witness(
+    nodes: &[NodeDescription],
+    admin: impl Into<Pass>,
+    at: Option<IpAddr>,
+) -> Option<NodeId> {
     let account = Account::witness(admin);
-    let asks = |node: &NodeDescription| match has_somebody(node, &account) {
+    let asks = |node: &NodeDescription| match has_somebody(node, &account, at) {
         Ok(true) => Some(node.id),
         Ok(false) => None,
         Err(fault) => {
@@ -38,14 +43,20 @@ pub fn witness(nodes: &[NodeDescription], admin: impl Into<Pass>) -> Option<Node
     })
 }
 
-fn has_somebody(node: &NodeDescription, account: &Account) -> Result<bool, Fault> {
+fn has_somebody(
+    node: &NodeDescription,
+    account: &Account,
+    at: Option<IpAddr>,
+) -> Result<bool, Fault> {
     let (mut connection, _) = Connection::open(&node.endpoint(), account, TIMEOUTS)?;
     let list = connection.ask(&Request::of(&["CLIENT", "LIST", "TYPE", "NORMAL"]))?;
     let user = format!("user={}", account.name);
     let is_owners = |client: &str| {
         let has = |word: &str| client.split(' ').any(|it| it == word);
+        let is_at = |address: SocketAddr| at.is_none_or(|at| address.ip() == at);
+        let from = client.split(' ').find_map(|it| it.strip_prefix("addr=")?.parse().ok());
         // Other hosts may ask the same at the same time.
-        has(&user) && !has(&format!("name={WITNESS}"))
+        from.map_or(at.is_none(), is_at) && has(&user) && !has(&format!("name={WITNESS}"))
     };
     Ok(list.lossy()?.lines().any(is_owners))
 }

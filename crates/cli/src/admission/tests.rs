@@ -34,9 +34,9 @@ fn keeper(paths: &Paths) -> Doorkeeper {
     let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
     let pass = nodes.pass(nodes.secrets().data.clone());
     let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
-    let admitted = Admitted::new(store, SystemClock.steady());
+    let admitted = Admitted::new(Arc::clone(&store), SystemClock.steady());
     let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: false });
-    Doorkeeper { nodes, list, paths: paths.clone() }
+    Doorkeeper { nodes, store, list, paths: paths.clone() }
 }
 
 /// Of a host that takes over the nodes of `owner`, to which no host has come.
@@ -58,9 +58,9 @@ fn successor(owner: &Doorkeeper, paths: &Paths) -> Doorkeeper {
     let nodes = nodes.unwrap();
     let pass = nodes.pass(nodes.secrets().data.clone());
     let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
-    let admitted = Admitted::succeeding(store, SystemClock.steady());
+    let admitted = Admitted::succeeding(Arc::clone(&store), SystemClock.steady());
     let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: true });
-    Doorkeeper { nodes, list, paths: paths.clone() }
+    Doorkeeper { nodes, store, list, paths: paths.clone() }
 }
 
 /// Hosts may come late, and bring all accounts that their mounts ever had.

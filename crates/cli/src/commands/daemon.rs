@@ -51,10 +51,10 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
     let deleter = order.size.delete_dead.then(|| {
         Deleter::start(Arc::downgrade(&file_system), order.point.path.clone(), Vec::new())
     });
-    // Wanted for as long as no signal comes.
+    // Wanted for as long as no signal comes, and nobody else has it.
     wait_for_stop(&signals, || {
         file_system.beat();
-        true
+        !file_system.gives_way()
     });
     deleter.into_iter().for_each(Deleter::finish);
     monitor.finish();

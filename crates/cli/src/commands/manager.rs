@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use tidefs_control::forecast::Pace;
 use tidefs_control::{Answer, Refused, Request, Settings};
-use tidefs_manager::{Handle, Manager, Parts};
+use tidefs_manager::{Claim, Handle, Journal, Manager, ManagerError, Parts};
 use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Successor, Timeouts, Valkey};
 
 use crate::change_view::ChangeView;
@@ -45,13 +45,25 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let key = StripeKey::read(&paths)?;
     let store =
         Arc::new(Valkey::follow(ClusterRecord::roster(&paths), data.clone(), Options::default())?);
+    let (steps, claim) = (Steps::from_environment(), order.claim.clone());
+    let owner = LentNodes { paths: paths.clone(), steps: steps.clone() };
+    let gives_way = |by: Claim| {
+        let heard = owner.tell_outlived(by);
+        heard.map_err(|failure| anyhow::anyhow!(failure.what)).map(|()| ExitCode::SUCCESS)
+    };
+    // Before the nodes end the connections of whoever has them. Where nobody can say, opening the journal does.
+    if let Ok(Some(by)) = Journal::owner(&store)
+        && by > claim
+    {
+        return gives_way(by);
+    }
     let admin = Pass { secret: Secret::from_text(&order.secret), ..data };
     // Managers of several hosts may have the same process number.
     let number = getrandom::u64().context("no random numbers")?;
     let successor = Successor::new(&format!("{number:016x}"));
     let admin = Admin::succeed(&description, admin, Timeouts::default(), successor)?;
     let admin = admin.with_head_room(settings.head_room);
-    let (urgency, steps) = (Urgency::default(), Steps::from_environment());
+    let urgency = Urgency::default();
     let lenders = urgency.clone();
     let admin = admin.hastened_while(move || lenders.is_a_lenders());
     let parts = Parts {
@@ -79,7 +91,10 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     lines::serve(listener, busy, move |request| {
         answer(&handle, &settings, &urgency, &following, request)
     });
-    manager.run(&AtomicBool::new(false))?;
+    match manager.of_owner(claim).run(&AtomicBool::new(false)) {
+        Err(ManagerError::Outlived(by)) => return gives_way(by),
+        ended => ended?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

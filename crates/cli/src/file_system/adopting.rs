@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tidefs_fuse::Requests;
+use tidefs_manager::Claim;
 
 use super::{FileSystem, Parts, Totals};
 use crate::admission::Door;
 use crate::age_clock::AgeClock;
-use crate::lending::{Awaiting, Legacy, Succession};
+use crate::lending::{Awaiting, Legacy, Owner, Succession};
 use crate::live_workflow::LiveWorkflow;
 use crate::state::{Kind, Paths, Record};
 use crate::storage::Storage;
@@ -57,12 +58,42 @@ impl FileSystem {
         Ok(file_system)
     }
 
+    /// What people have to know of how the file system came to whoever has it, and to do.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.is_adopted {
+            notes.push(
+                "taken over from a host that ended; lenders, metrics and `tidefs exec` ended with it"
+                    .to_owned(),
+            );
+            if self.forecasts() && !self.workflow.is_told() {
+                notes.push(
+                    "what was told of a workflow ended with that host, and thresholds decide: tell it again, with \
+                     `tidefs workflow --graph FILE`"
+                        .to_owned(),
+                );
+            }
+        }
+        let manager = self.manager();
+        let at = |claim: &Claim| match Owner::of(claim) {
+            Some(owner) => owner.heir.address.to_string(),
+            None => "somebody else".to_owned(),
+        };
+        if let Some(by) = manager.as_ref().and_then(|it| it.outlived()) {
+            notes.push(format!("{} has taken the file system over: it ends here", at(&by)));
+        }
+        if let Some(by) = manager.as_ref().and_then(|it| it.awaits()) {
+            notes.push(format!(
+                "{} has taken the file system over and does not answer: nothing is decided here before it does or has \
+                 ended; bring its network back, or end its `tidefs join`",
+                at(&by)
+            ));
+        }
+        notes
+    }
+
     /// Has all hosts end what they have of the file system.
     pub(super) fn end_hosts(&self) {
-        let nodes = {
-            let storage = self.storage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            storage.as_ref().and_then(Storage::own_nodes).cloned()
-        };
-        nodes.iter().for_each(|nodes| nodes.hosts().end(super::HOSTS_END_WITHIN));
+        self.own_nodes().iter().for_each(|nodes| nodes.hosts().end(super::HOSTS_END_WITHIN));
     }
 }

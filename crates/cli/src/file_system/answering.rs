@@ -113,7 +113,7 @@ impl FileSystem {
         self.workflow.hear(telling, follows, SystemClock.now())
     }
 
-    fn forecasts(&self) -> bool {
+    pub(super) fn forecasts(&self) -> bool {
         self.limits.as_ref().is_some_and(LimitsView::follows_a_workflow)
     }
 

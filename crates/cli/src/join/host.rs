@@ -159,6 +159,7 @@ impl Host {
             if beat.elapsed() >= LOOK {
                 beat = Instant::now();
                 self.home.beat();
+                self.successor.iter().for_each(Successor::gives_way);
                 self.drop_a_mount_that_was_taken_away();
             }
             match self.look(leaving)? {

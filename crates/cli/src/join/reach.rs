@@ -11,8 +11,8 @@ use tidefs_model::{Clock, Time};
 use crate::age_clock::AgeClock;
 use crate::failure::Failure;
 use crate::lending::{
-    ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Place, Purpose, Rank,
-    ToBorrower, ToHost,
+    ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Owner, Place, Purpose,
+    Rank, ToBorrower, ToHost,
 };
 use crate::version;
 
@@ -41,6 +41,8 @@ pub enum Answered {
     Entered(Box<(Channel, Entered)>),
     /// Who is asked has not taken the file system over, or not yet.
     NotYet,
+    /// Who is asked had it, and somebody else has it by now.
+    Moved(Owner),
     /// The file system ends.
     Over,
     Refused(String),
@@ -84,6 +86,13 @@ impl Reach {
         *age = age.told(Time(age_ns), asked);
     }
 
+    /// It comes as the last of the line, or has no place in it any more.
+    pub fn loses_place(&self, is_heir: bool) {
+        let mut told = self.told();
+        told.rank = None;
+        told.port = told.port.filter(|_| is_heir);
+    }
+
     pub fn note_account(&self, mount: u64, secret: String) {
         self.told().accounts.insert(mount, secret);
     }
@@ -107,6 +116,7 @@ impl Reach {
             Answered::NotYet => {
                 "it is a host of the file system, which does not have it".to_owned()
             }
+            Answered::Moved(owner) => format!("{} has taken it over", owner.heir.address),
             Answered::Over => "the file system ends".to_owned(),
         };
         Err(Failure::NotLetIn { address, why })
@@ -134,6 +144,7 @@ impl Reach {
                 Answered::Entered(Box::new((channel, *entered)))
             }
             FromBorrower::Host(ToHost::NotYet) => Answered::NotYet,
+            FromBorrower::Host(ToHost::Moved(owner)) => Answered::Moved(owner),
             FromBorrower::Over | FromBorrower::Host(ToHost::Over) => Answered::Over,
             FromBorrower::Refused(why) => Answered::Refused(why),
             _ => Answered::Refused("it answers something else".to_owned()),

@@ -14,8 +14,8 @@ use super::reach::{Answered, Reach};
 use crate::failure::Failure;
 use crate::lend::{Ended, Patience};
 use crate::lending::{
-    Channel, ChannelError, Entered, FromBorrower, FromHost, Legacy, Rank, Succession, ToBorrower,
-    ToHost,
+    Channel, ChannelError, Entered, FromBorrower, FromHost, Legacy, Owner, Rank, Succession,
+    ToBorrower, ToHost,
 };
 use crate::say;
 use crate::state::{ClusterRecord, Keys, Paths};
@@ -35,7 +35,6 @@ struct Kept {
     reach: Reach,
     paths: Paths,
     keys: Keys,
-    rank: Rank,
     /// None where the file system ends with whoever has it.
     legacy: Option<Box<Legacy>>,
     take_over: TakeOver,
@@ -51,6 +50,9 @@ struct State {
     /// The node of this host, which its programs reach by its socket.
     own: Option<NodeDescription>,
     ended: Option<Ended>,
+    rank: Rank,
+    /// It had the file system and has given way: it is nobody's heir any more.
+    has_given_way: bool,
 }
 
 /// What comes of looking for whoever has the file system.
@@ -75,9 +77,10 @@ impl Session {
         take_over: TakeOver,
     ) -> anyhow::Result<Session> {
         let Entered { number, nodes, keys, rank, succession, legacy, .. } = entered;
-        let state = State { nodes, succession, owner: None, own: None, ended: None };
+        let (owner, own, ended, has_given_way) = (None, None, None, false);
+        let state = State { nodes, succession, owner, own, ended, rank, has_given_way };
         let (paths, state) = (paths.clone(), Mutex::new(state));
-        let kept = Arc::new(Kept { reach, paths, keys, rank, legacy, take_over, state });
+        let kept = Arc::new(Kept { reach, paths, keys, legacy, take_over, state });
         kept.write()?;
         let thread = Arc::clone(&kept);
         let keeps = move || {
@@ -129,6 +132,7 @@ impl Kept {
                     let address = self.reach.place.address();
                     say::note(format!("the connection is there again, with {address}"));
                     (channel, number) = (again, entered.number);
+                    self.state().rank = entered.rank;
                     self.learn(Some(entered.nodes), Some(entered.succession));
                 }
                 Err(ended) => return ended,
@@ -154,6 +158,10 @@ impl Kept {
                     *number = told;
                     self.learn(nodes, succession);
                 }
+                Ok(FromBorrower::Host(ToHost::Moved(owner))) => {
+                    self.moved(&owner);
+                    return (ChannelError::Gone, heard);
+                }
                 Ok(FromBorrower::Host(ToHost::Over)) => {
                     self.state().ended = Some(Ended::Closed);
                     return (ChannelError::Gone, heard);
@@ -162,6 +170,20 @@ impl Kept {
                 Err(error) => return (error, heard),
             }
         }
+    }
+
+    /// Somebody else has the file system by now. A host that stands before him stands last from then on, as all others
+    /// believe that it has ended; one that had the file system itself stands nowhere.
+    fn moved(&self, owner: &Owner) {
+        let Owner { term, heir } = owner;
+        say::note(format!("{} has taken the file system over", heir.address));
+        let mut state = self.state();
+        state.has_given_way |= state.owner == Some(state.rank);
+        if state.rank < heir.rank || state.has_given_way {
+            self.reach.loses_place(!state.has_given_way);
+        }
+        state.owner = Some(heir.rank);
+        self.reach.place.is(heir.address, *term, true);
     }
 
     fn outlives(&self) -> bool {
@@ -220,11 +242,11 @@ impl Kept {
     /// Asks whoever had the file system, and then those who may have it after him, in their order: the first whose
     /// process has not ended.
     fn look(&self) -> Look {
-        let (owner, succession) = {
+        let (owner, own, succession) = {
             let state = self.state();
-            (state.owner, state.succession.clone())
+            (state.owner, state.rank, state.succession.clone())
         };
-        let heirs = succession.between(owner, self.rank).map(|it| (Some(it.rank), it.address));
+        let heirs = succession.between(owner, own).map(|it| (Some(it.rank), it.address));
         for (rank, address) in [(owner, self.reach.place.address())].into_iter().chain(heirs) {
             match self.reach.enter_at(address) {
                 Ok(Answered::Entered(entered)) => {
@@ -232,6 +254,10 @@ impl Kept {
                     return Look::Entered(entered);
                 }
                 Ok(Answered::NotYet) => return Look::Awaited,
+                Ok(Answered::Moved(owner)) => {
+                    self.moved(&owner);
+                    return Look::Awaited;
+                }
                 Ok(Answered::Over) => return Look::Ended(Ended::Closed),
                 Ok(Answered::Refused(why)) => return Look::Ended(Ended::Free(Some(why))),
                 Err(error) if error.is_nobody() && self.outlives() => {}
@@ -240,7 +266,8 @@ impl Kept {
                 Err(error) => return Look::Silent(error),
             }
         }
-        match self.state().owner == Some(self.rank) {
+        let state = self.state();
+        match state.owner == Some(own) || state.has_given_way {
             true => Look::Awaited,
             false => Look::Nobody(succession),
         }
@@ -252,7 +279,7 @@ impl Kept {
         let asked = ClusterRecord::read(&self.paths).map_err(anyhow::Error::from);
         let asked = asked.and_then(|(nodes, data)| Ok((nodes, legacy.admin(data)?)));
         match asked {
-            Ok((nodes, admin)) => witness(&nodes.nodes, admin).is_some(),
+            Ok((nodes, admin)) => witness(&nodes.nodes, admin, None).is_some(),
             Err(error) => {
                 tracing::warn!("no node can be asked who has the file system: {error:#}");
                 true
@@ -272,13 +299,14 @@ impl Kept {
             Ended::Closed
         })?;
         let term = succession.term.next(drawn);
+        let own = self.state().rank;
         // Those before this host have ended.
         let mut succession = Succession { term, ..succession };
-        succession.heirs.retain(|heir| heir.rank >= self.rank);
+        succession.heirs.retain(|heir| heir.rank >= own);
         match (self.take_over)(legacy, &self.keys, &nodes, succession) {
             Ok(address) => {
                 self.reach.place.is(address, term, true);
-                self.state().owner = Some(self.rank);
+                self.state().owner = Some(own);
                 Ok(())
             }
             Err(error) => {

@@ -50,6 +50,11 @@ impl Successor {
         Ok(self.address())
     }
 
+    /// Ends what it has of the file system where somebody else has that for good; this host's node and mount go on there.
+    pub fn gives_way(&self) {
+        self.file_system.get().filter(|it| it.gives_way()).iter().for_each(|it| drop(it.stop()));
+    }
+
     /// Has it no more. Others may take it over.
     pub fn end(&self) {
         self.file_system.get().iter().for_each(|it| drop(it.stop()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::owner::Owner;
 use super::succession::{Legacy, Rank, Succession};
 use crate::control::{Answer, Request};
 use crate::state::{ClusterRecord, Keys};
@@ -53,6 +54,8 @@ pub enum ToHost {
     Answer(Box<Answer>),
     /// Who is asked has not taken the file system over.
     NotYet,
+    /// Somebody else has taken it over, though whoever is asked lives.
+    Moved(Owner),
     /// The file system ends, with all that belongs to it.
     Over,
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidefs_valkey::Awake;
 
+use super::owner::Owner;
 use super::succession::{Heir, Rank, Term};
 use super::words::LEASE;
 
@@ -35,6 +36,8 @@ struct List {
     awaited: Option<(Vec<Heir>, Awake)>,
     /// The file system ends, and hosts are told so.
     is_over: bool,
+    /// Somebody else has taken the file system over, and hosts are told so.
+    moved: Option<Owner>,
     hosts: BTreeMap<u128, Host>,
     /// Of this process's host, where that has not joined.
     mounts: BTreeSet<u64>,
@@ -147,6 +150,26 @@ impl Hosts {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Has all hosts go to whoever has the file system by now, and waits until they have heard it.
+    pub fn move_to(&self, owner: Owner, within: Duration) {
+        self.list().moved = Some(owner);
+        self.0.changed.notify_all();
+        let there = |list: &mut List| list.hosts.values().any(|host| !host.is_late());
+        let waited = self.0.changed.wait_timeout_while(self.list(), within, there);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// There are hosts that may take the file system over, or one has.
+    pub fn may_succeed(&self) -> bool {
+        let list = self.list();
+        list.came > 0 || list.term != Term::default()
+    }
+
+    /// Who else has the file system, where this process has it no more.
+    pub fn moved(&self) -> Option<Owner> {
+        self.list().moved.clone()
+    }
+
     pub fn is_over(&self) -> bool {
         self.list().is_over
     }
@@ -170,7 +193,7 @@ impl Hosts {
 
     /// The number of the nodes, when it is another one than `seen` or the time is over.
     pub fn number_after(&self, seen: u64, within: Duration) -> u64 {
-        let same = |list: &mut List| list.number == seen && !list.is_over;
+        let same = |list: &mut List| list.number == seen && !list.is_over && list.moved.is_none();
         let waited = self.0.changed.wait_timeout_while(self.list(), within, same);
         waited.unwrap_or_else(PoisonError::into_inner).0.number
     }
@@ -379,6 +402,22 @@ mod tests {
             assert!(hosts.is_over());
             hosts.leave(1, 0);
             ends.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn hosts_are_told_who_else_has_the_file_system_and_waited_for() {
+        let hosts = Hosts::default();
+        let (_, rank) = enter(&hosts, 1, "one");
+        let heir = Heir { rank, address: SocketAddr::new(HERE, 1) };
+        let owner = Owner { term: Term::default().next(5), heir };
+        let number = hosts.number();
+        thread::scope(|scope| {
+            let moves = scope.spawn(|| hosts.move_to(owner.clone(), LONG));
+            assert_eq!(hosts.number_after(number, LONG), number, "it is told at once");
+            assert_eq!((hosts.moved(), hosts.is_over()), (Some(owner.clone()), false));
+            hosts.leave(1, 0);
+            moves.join().unwrap();
         });
     }
 }

@@ -29,6 +29,7 @@ pub struct Awaiting {
     address: SocketAddr,
     service: Arc<OnceLock<Arc<Service>>>,
     secrets: PeerSecrets,
+    secret: [u8; 32],
 }
 
 impl Awaiting {
@@ -44,11 +45,16 @@ impl Awaiting {
             None => turn_away(channel),
         });
         door.keep(listener)?;
-        Ok(Awaiting { address, service, secrets })
+        Ok(Awaiting { address, service, secrets, secret: *secret })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// By which hosts are let in everywhere.
+    pub fn secret(&self) -> &[u8; 32] {
+        &self.secret
     }
 
     /// It has the file system from now on.

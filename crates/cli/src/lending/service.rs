@@ -116,6 +116,10 @@ impl Service {
         loop {
             let word = channel.hear()?;
             channel.patience(LEASE)?;
+            // Its host brings the node to whoever has the file system by now.
+            if !matches!(word, ToBorrower::Host(_)) && self.nodes.hosts().moved().is_some() {
+                return Err(ChannelError::Gone);
+            }
             let answer = match (word, *lent) {
                 (ToBorrower::Offer { memory_bytes, id, key }, _) => {
                     let terms = self.terms(ByteSize(memory_bytes), &id, &key);

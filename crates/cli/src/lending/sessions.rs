@@ -53,6 +53,17 @@ impl Service {
         if channel.purpose() != Purpose::Join {
             return Ok(refused("the secret of lenders lets no host in"));
         }
+        if let Some(owner) = self.nodes.hosts().moved() {
+            return Ok(match word {
+                FromHost::Ask { .. } => refused(&format!(
+                    "{} has taken the file system over; ask again in a moment",
+                    owner.heir.address
+                )),
+                FromHost::Enter { .. } | FromHost::Watch { .. } => {
+                    FromBorrower::Host(ToHost::Moved(owner))
+                }
+            });
+        }
         Ok(match (word, *session) {
             (FromHost::Enter { .. }, Some(_)) => refused("this connection has a session already"),
             (FromHost::Enter { agent, host, version, port, rank, accounts }, None) => {
@@ -71,6 +82,9 @@ impl Service {
                 let hosts = self.nodes.hosts();
                 hosts.heard(agent, seen);
                 let number = hosts.number_after(seen, WATCH_MOST);
+                if let Some(owner) = hosts.moved() {
+                    return Ok(FromBorrower::Host(ToHost::Moved(owner)));
+                }
                 if hosts.is_over() {
                     return Ok(FromBorrower::Host(ToHost::Over));
                 }
@@ -174,8 +188,8 @@ impl Service {
             std::thread::sleep(super::service::RESUME_LOOK);
         }
         let mounts = hosts.leave(agent, line);
-        if hosts.is_over() {
-            // They end by themselves; one that was shut out would ask to be let in again.
+        if hosts.is_over() || hosts.moved().is_some() {
+            // They go on elsewhere, or end by themselves; one that was shut out would ask to be let in again.
             return;
         }
         for mount in mounts {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidefs_control::Failure;
-use tidefs_manager::{Loss, Provisioner, Wanted};
+use tidefs_manager::{Claim, Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::NodeDescription;
 
@@ -37,6 +37,10 @@ impl LentNodes {
 }
 
 impl LentNodes {
+    pub fn tell_outlived(&self, by: Claim) -> Result<(), Failure> {
+        self.ask(&ToOwner::Outlived { by }).map(|_| ())
+    }
+
     fn ask_for_nodes(&self, request: &ToOwner) -> Result<Vec<NodeId>, Failure> {
         match self.ask(request)? {
             FromOwner::Nodes(ids) => ids.iter().map(|id| id_of(id)).collect(),
@@ -97,7 +101,11 @@ fn names(ids: Vec<NodeId>) -> FromOwner {
 }
 
 /// Answers in the process that owns the nodes.
-pub fn answer(nodes: &impl Provisioner<Address = NodeDescription>, request: ToOwner) -> FromOwner {
+pub fn answer(
+    nodes: &impl Provisioner<Address = NodeDescription>,
+    outlived: impl FnOnce(Claim),
+    request: ToOwner,
+) -> FromOwner {
     let never = AtomicBool::new(false);
     let answered = match request {
         ToOwner::Start { victim, memory_bytes } => {
@@ -105,6 +113,10 @@ pub fn answer(nodes: &impl Provisioner<Address = NodeDescription>, request: ToOw
             let wanted = Wanted { class, memory: tidefs_model::ByteSize(memory_bytes) };
             let started = nodes.start(wanted, &never);
             started.map(|(_, node)| FromOwner::Started(Box::new((&node).into())))
+        }
+        ToOwner::Outlived { by } => {
+            outlived(by);
+            Ok(FromOwner::Done)
         }
         ToOwner::Stop { id } => id_of(&id).and_then(|id| nodes.stop(id)).map(|()| FromOwner::Done),
         ToOwner::PutBack { id } => {

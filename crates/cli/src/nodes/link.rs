@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidefs_control::Verdict;
-use tidefs_manager::{NodeLife, ReportedReconfiguration, Status};
+use tidefs_manager::{Claim, NodeLife, ReportedReconfiguration, Status};
 
 use super::room::Hope;
 use crate::age_clock::AgeClock;
@@ -20,7 +20,7 @@ use crate::steady_clock::SteadyClock;
 use crate::view::{DecisionView, ShareView};
 
 /// What a manager is started with, on its standard input.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Of the instance.
     pub directory: std::path::PathBuf,
@@ -29,6 +29,8 @@ pub struct Order {
     pub size: Size,
     pub clock: SteadyClock,
     pub age: AgeClock,
+    /// Of the owner of the nodes.
+    pub claim: Claim,
     /// What the start of the first nodes took.
     pub start: Duration,
 }
@@ -158,6 +160,10 @@ impl ManagerView {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToOwner {
+    /// Somebody else has the nodes, with a later claim; the manager ends.
+    Outlived {
+        by: Claim,
+    },
     /// Answered when its process answers.
     Start {
         victim: bool,

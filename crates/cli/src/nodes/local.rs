@@ -15,11 +15,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidefs_control::Failure;
-use tidefs_manager::{Loss, Provisioner, Wanted};
+use tidefs_manager::{Claim, Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
     Account, ClusterDescription, ClusterSpec, Host, Lifetime, Network, NewNode, NodeDescription,
-    Pass, ProcessError, ProcessId, Secret, Secrets,
+    Pass, ProcessError, ProcessId, Secret, Secrets, witness,
 };
 
 use super::accounts::Accounts;
@@ -45,6 +45,8 @@ struct Inner {
     joined: Hosts,
     accounts: Accounts,
     age: AgeClock,
+    /// With which this process has the nodes.
+    claim: Mutex<Claim>,
     roster: Mutex<Roster>,
     /// A node that was being started has been, or has not.
     started: Condvar,
@@ -129,6 +131,7 @@ impl LocalNodes {
             network,
             accounts,
             age,
+            claim: Mutex::default(),
             paths,
             offers: Offers::default(),
             joined: Hosts::default(),
@@ -173,6 +176,25 @@ impl LocalNodes {
     /// Longer than the file system has been there.
     pub fn age(&self) -> AgeClock {
         self.0.age
+    }
+
+    pub fn claimed(&self) -> Claim {
+        self.0.claim.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn claims(&self, claim: Claim) {
+        *self.0.claim.lock().unwrap_or_else(PoisonError::into_inner) = claim;
+    }
+
+    /// More than whoever made this claim, and has ended.
+    pub fn claims_more_than(&self, by: &Claim) {
+        self.0.claim.lock().unwrap_or_else(PoisonError::into_inner).count = by.count + 1;
+    }
+
+    /// A node is connected to one at this address that has it.
+    pub fn is_had_from(&self, address: IpAddr) -> bool {
+        let admin = self.pass(self.0.secrets.admin.clone());
+        witness(&self.running(), admin, Some(address)).is_some()
     }
 
     /// Nodes that lenders offer.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::Signal;
-use tidefs_manager::ReportedReconfiguration;
+use tidefs_manager::{Claim, ReportedReconfiguration};
 use tidefs_model::NodeId;
 use tidefs_store::Room;
 use tidefs_valkey::Valkey;
@@ -26,6 +26,7 @@ use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::failure::Failure;
 use crate::file_system::Size;
+use crate::lending::Presence;
 use crate::live_workflow::{Told, Version};
 use crate::process::ProcessId;
 use crate::state::Paths;
@@ -37,6 +38,8 @@ const LIVED: Duration = Duration::from_secs(1);
 /// Before one is started that ended sooner; doubles from one to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Between two looks whether whoever claims the nodes is there.
+const RIVAL_LOOK: Duration = Duration::from_secs(1);
 /// The manager's loop never waits, so an answer takes milliseconds.
 const HOPE_WAIT: Duration = Duration::from_secs(4);
 const LOOK_WAIT: Duration = Duration::from_secs(2);
@@ -49,6 +52,9 @@ const ENDED_MOST: u32 = 32;
 /// Writers that have not asked for so long do not wait any more.
 const ALARMED_FOR: Duration = Duration::from_secs(20);
 
+/// Answers whether the owner that claims so is there.
+pub type Rival = dyn Fn(&Claim) -> Presence + Send + Sync;
+
 pub struct Managed {
     supervision: Arc<Supervision>,
     thread: JoinHandle<()>,
@@ -57,7 +63,10 @@ pub struct Managed {
 /// What the supervising thread shares.
 pub struct Supervision {
     paths: Paths,
-    order: Vec<u8>,
+    order: Order,
+    nodes: LocalNodes,
+    /// What is seen of whoever claims the nodes.
+    rival: Box<Rival>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -73,6 +82,12 @@ struct State {
     known: usize,
     finished: Remembered,
     alarm: Option<Alarm>,
+    /// A manager met this claim, and ended.
+    met: Option<Claim>,
+    /// Who claims the nodes does not answer, and may have them.
+    awaits: Option<Claim>,
+    /// Somebody else has the nodes: no manager is started any more.
+    outlived: Option<Claim>,
 }
 
 /// Writers that wait for room, as seen by whoever has the manager.
@@ -98,31 +113,37 @@ impl State {
 }
 
 impl Managed {
-    /// `start`: what the start of the first nodes took.
+    /// `start`: what the start of the first nodes took; `rival`: asked where another owner claims the nodes.
     pub fn start(
         nodes: &LocalNodes,
         paths: &Paths,
         size: &Size,
         start: Duration,
+        rival: Box<Rival>,
     ) -> anyhow::Result<Managed> {
         let listener = std::os::unix::net::UnixListener::bind(paths.provisioner());
         let listener = listener.context("cannot listen to the manager")?;
-        let lent = nodes.clone();
-        let busy = || FromOwner::Failed("too many requests are being served".to_owned());
-        lines::serve(listener, busy, move |request: ToOwner| lent::answer(&lent, request));
         let order = Order {
             directory: paths.directory.clone(),
             secret: nodes.secrets().admin.reveal().to_owned(),
             size: size.clone(),
             clock: SteadyClock::start(),
             age: nodes.age(),
+            claim: nodes.claimed(),
             start,
         };
         let supervision = Arc::new(Supervision {
             paths: paths.clone(),
-            order: serde_json::to_vec(&order)?,
+            order,
+            nodes: nodes.clone(),
+            rival,
             state: Mutex::default(),
             ended: Condvar::new(),
+        });
+        let hears = Arc::clone(&supervision);
+        let busy = || FromOwner::Failed("too many requests are being served".to_owned());
+        lines::serve(listener, busy, move |request: ToOwner| {
+            lent::answer(&hears.nodes, |by| hears.state().met = Some(by), request)
         });
         let supervised = Arc::clone(&supervision);
         // The kernel ends the manager with the thread that started it, so one thread starts them all.
@@ -175,6 +196,13 @@ impl Supervision {
             if state.stopping {
                 return;
             }
+            if let Some(by) = state.met.take() {
+                drop(state);
+                match self.gives_way(by) {
+                    true => return,
+                    false => continue,
+                }
+            }
             let lived = begun.elapsed() >= LIVED;
             pause = if lived { PAUSE } else { pause };
             tracing::warn!("the manager has ended ({ended}); it is started again");
@@ -185,6 +213,40 @@ impl Supervision {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+
+    /// Another owner claims the nodes. `false`: it has ended, and this one claims more from now on.
+    fn gives_way(&self, by: Claim) -> bool {
+        loop {
+            let presence = (self.rival)(&by);
+            let mut state = self.state();
+            state.awaits = None;
+            match presence {
+                _ if state.stopping => return true,
+                Presence::There => {
+                    state.outlived = Some(by);
+                    return true;
+                }
+                Presence::Ended => {
+                    self.nodes.claims_more_than(&by);
+                    return false;
+                }
+                Presence::Silent => state.awaits = Some(by.clone()),
+            }
+            let stopping = |state: &mut State| !state.stopping;
+            let waited = self.ended.wait_timeout_while(state, RIVAL_LOOK, stopping);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Who else has the nodes, for good: nothing is decided here any more.
+    pub fn outlived(&self) -> Option<Claim> {
+        self.state().outlived.clone()
+    }
+
+    /// Who claims the nodes and does not answer: nothing is decided before he does or has ended.
+    pub fn awaits(&self) -> Option<Claim> {
+        self.state().awaits.clone()
     }
 
     /// `None` when none is wanted any more.
@@ -214,7 +276,8 @@ impl Supervision {
         state.process = ProcessId::of(child.id() as i32);
         let mut input = child.stdin.take().context("no standard input")?;
         // One that has died already is noticed by the wait for its end.
-        let _ = input.write_all(&self.order);
+        let order = Order { claim: self.nodes.claimed(), ..self.order.clone() };
+        let _ = input.write_all(&serde_json::to_vec(&order)?);
         Ok(Some(child))
     }
 
@@ -330,6 +393,9 @@ impl Supervision {
 
 #[cfg(test)]
 mod tests {
+    use tidefs_model::ByteSize;
+    use tidefs_valkey::{ClusterDescription, ClusterSpec, Lifetime, Network, Secrets};
+
     use super::*;
 
     #[test]
@@ -350,5 +416,64 @@ mod tests {
         assert_eq!(alarm(most + 2, 1, most + 3), None, "a node has come");
         assert_eq!(alarm(2 * most + 3, 1, most + 4), Some(most + 1));
         assert_eq!(alarm(2 * most + 3, 1, most + 60), None, "other writers");
+    }
+
+    fn supervision(
+        paths: &Paths,
+        rival: impl Fn(&Claim) -> Presence + Send + Sync + 'static,
+    ) -> Supervision {
+        let spec = ClusterSpec {
+            server: "/bin/false".into(),
+            directory: paths.nodes(),
+            hosts: Vec::new(),
+            nodes: 0,
+            node_memory: ByteSize::mib(32),
+            head_room: ByteSize::mib(4),
+            secrets: Secrets::from_seed(&[1; 32]),
+            network: Network::Trusted,
+            seed: [0; 32],
+            lifetime: Lifetime::Starter,
+        };
+        let nodes = LocalNodes::new(spec, paths.clone(), ClusterDescription { nodes: Vec::new() });
+        let size = Size {
+            nodes: None,
+            each_bytes: 0,
+            head_room_bytes: 0,
+            elasticity: Default::default(),
+            nodes_here: None,
+            listen: None,
+            lenders: false,
+            trusts_network: true,
+            hosts: Vec::new(),
+            sealed: false,
+            delete_dead: false,
+            server: None,
+        };
+        let order = Order {
+            directory: paths.directory.clone(),
+            secret: String::new(),
+            size,
+            clock: SteadyClock::start(),
+            age: nodes.age(),
+            claim: nodes.claimed(),
+            start: Duration::ZERO,
+        };
+        let (rival, state, ended) = (Box::new(rival), Mutex::default(), Condvar::new());
+        Supervision { paths: paths.clone(), order, nodes, rival, state, ended }
+    }
+
+    #[test]
+    fn an_owner_claims_more_than_one_that_has_ended_and_gives_way_to_one_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = Mutex::new(vec![Presence::There, Presence::Silent, Presence::Ended]);
+        let rival = move |_: &Claim| found.lock().unwrap().pop().expect("it was asked before");
+        let supervision = supervision(&Paths::new(folder.path().to_owned()), rival);
+        let by = Claim { count: 4, drawn: u64::MAX, place: "there".to_owned() };
+        assert!(!supervision.gives_way(by.clone()) && supervision.nodes.claimed() > by);
+        assert_eq!(supervision.outlived(), None);
+        let by = Claim { count: 6, ..by };
+        assert!(supervision.gives_way(by.clone()), "after it was silent");
+        assert_eq!((supervision.outlived(), supervision.awaits()), (Some(by.clone()), None));
+        assert!(supervision.nodes.claimed() < by);
     }
 }

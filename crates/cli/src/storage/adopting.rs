@@ -8,11 +8,11 @@ use tidefs_model::{ByteSize, MountId};
 use tidefs_store::Patient;
 use tidefs_valkey::{Authority, ClusterSpec, Lifetime, Network, Options, Secrets, Valkey};
 
-use super::{AnyStore, Storage, choose_server};
+use super::{AnyStore, Storage, choose_server, seen};
 use crate::admission::{Door, Doorkeeper};
 use crate::age_clock::AgeClock;
-use crate::lending::{Awaiting, Legacy, Succession, Terms, secret_of};
-use crate::nodes::{LocalNodes, Managed};
+use crate::lending::{Awaiting, Legacy, Owner, Presence, Succession, Terms, secret_of};
+use crate::nodes::{LocalNodes, Managed, Rival};
 use crate::state::{ClusterRecord, Paths, StripeKey as SealKey, make_private};
 
 impl Storage {
@@ -43,15 +43,20 @@ impl Storage {
             seed: [0; 32],
             lifetime: Lifetime::Starter,
         };
+        let own = succession.heirs.iter().find(|heir| heir.address == awaiting.address());
+        // Those before it have ended.
+        let own = own.or_else(|| succession.heirs.first());
+        let own = own.map(|heir| Owner { term: succession.term, heir: heir.clone() });
         let ended: Vec<MountId> = succession.mounts.iter().copied().map(MountId).collect();
         let nodes = LocalNodes::adopt(spec, paths.clone(), described, succession, age)
             .map_err(|failure| anyhow::anyhow!(failure.what))?;
         nodes.hosts().is_at(awaiting.address());
+        own.iter().for_each(|own| nodes.claims(own.claim()));
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         // The workflow's file is on the host that died; thresholds decide until somebody tells of the workflow.
         let mut wanted = size.clone();
         wanted.elasticity.workflow = None;
-        let managed = Managed::start(&nodes, paths, &wanted, *start)?;
+        let managed = Managed::start(&nodes, paths, &wanted, *start, rival(&nodes, awaiting))?;
         let head_room = ByteSize(size.head_room_bytes);
         let legacy = Some(Box::new(legacy.clone()));
         let terms = Terms { nodes_max: range.max, head_room, lenders: false, legacy };
@@ -71,4 +76,12 @@ impl Storage {
             paths: paths.clone(),
         })
     }
+}
+
+/// Others may have taken it over as well.
+fn rival(nodes: &LocalNodes, awaiting: &Awaiting) -> Box<Rival> {
+    let (nodes, secret) = (nodes.clone(), *awaiting.secret());
+    Box::new(move |claim| {
+        Owner::of(claim).map_or(Presence::There, |owner| seen(&nodes, &owner, &secret))
+    })
 }

@@ -11,7 +11,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 fn nodes_say_whether_somebody_has_them(kind: Kind) {
     let Some(running) = start(kind, 2) else { return };
     let secrets = running.cluster().secrets();
-    let seen = || witness(running.nodes(), running.pass(&secrets.admin));
+    let seen = || witness(running.nodes(), running.pass(&secrets.admin), None);
     // A mount has them not.
     let _mount = running.connect();
     assert_eq!(seen(), None, "nobody has them");
