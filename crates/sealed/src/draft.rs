@@ -34,14 +34,21 @@ struct Block {
     seal: Option<Seal>,
 }
 
+/// What a draft is made on.
+pub struct Canvas<'s> {
+    pub geometry: Geometry,
+    pub buffers: &'s Buffers,
+    /// What is absent from this byte of the stripe on was cut, and is no loss.
+    pub cut_from: Option<u32>,
+}
+
 impl<'s> Draft<'s> {
     /// `writes` are those of the stripe, in order, and none is empty.
     ///
     /// # Errors
     /// Where something would be written behind bytes whose seals were lost.
     pub fn new(
-        geometry: Geometry,
-        buffers: &'s Buffers,
+        Canvas { geometry, buffers, cut_from }: Canvas<'s>,
         key: StripeKey,
         before: Arc<Held>,
         writes: &[StripeWrite<'_>],
@@ -58,7 +65,11 @@ impl<'s> Draft<'s> {
             let seen = before.record.candidates(number).map(|seal| seal.visible).max();
             let length = seen.unwrap_or(0).max(end);
             let is_covered = parts.iter().any(|part| part.start == 0 && part.end == length);
-            if held.is_none() && before.record.rests_lost && !is_covered {
+            let is_cut = cut_from.is_some_and(|from| {
+                let from = from.saturating_sub(geometry.start_of(number));
+                from == 0 || parts.iter().any(|part| part.start == 0 && part.end >= from)
+            });
+            if held.is_none() && before.record.rests_lost && !is_covered && !is_cut {
                 return Err(lost(key));
             }
             let base = held.filter(|_| !is_covered).copied();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::StripeKey;
-use tidefs_store::{Store, StoreError, StripeRead};
+use tidefs_store::{Cut, Store, StoreError, StripeRead};
 
 use crate::layout::Held;
 use crate::plan::{Plan, forged};
@@ -23,6 +23,7 @@ impl<S: Store> Sealed<S> {
         &self,
         seals: &Seals,
         reads: &mut [StripeRead<'_>],
+        cut: Option<Cut>,
     ) -> Result<(), StoreError> {
         for read in &*reads {
             seals.geometry.check_range(read.offset, read.buffer.len())?;
@@ -30,14 +31,15 @@ impl<S: Store> Sealed<S> {
         let mut keys: Vec<_> = reads.iter().map(|read| read.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let mut known: Known = keys.iter().copied().zip(self.seals_of(seals, &keys)?).collect();
+        let held = self.less_what_was_cut(seals, self.seals_of(seals, &keys)?, cut)?;
+        let mut known: Known = keys.iter().copied().zip(held).collect();
         let mut open: Vec<&mut StripeRead<'_>> = reads.iter_mut().collect();
         for _ in 0..ATTEMPTS {
             self.try_read(seals, &known, &mut open)?;
             if open.is_empty() {
                 return Ok(());
             }
-            self.learn_anew(seals, &mut known, &open)?;
+            self.learn_anew(seals, &mut known, &open, cut)?;
         }
         Err(StoreError::Unavailable { endpoint: "a stripe that others keep changing".into() })
     }
@@ -78,12 +80,14 @@ impl<S: Store> Sealed<S> {
         seals: &Seals,
         known: &mut Known,
         open: &[&mut StripeRead<'_>],
+        cut: Option<Cut>,
     ) -> Result<(), StoreError> {
         let mut keys: Vec<_> = open.iter().map(|read| read.key).collect();
         keys.sort_unstable();
         keys.dedup();
         let mut waits = false;
-        for (key, held) in keys.iter().zip(self.fetch(seals, &keys, keys.len())?) {
+        let now = self.fetch(seals, &keys, keys.len())?;
+        for (key, held) in keys.iter().zip(self.less_what_was_cut(seals, now, cut)?) {
             if known.get(key) == Some(&held) {
                 if held.record.announced.is_empty() {
                     return Err(forged(*key));

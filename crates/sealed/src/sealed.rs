@@ -181,7 +181,7 @@ impl<S: Store> Store for Sealed<S> {
     fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
         match &self.seals {
             None => self.inner.read(reads),
-            Some(seals) => self.read_sealed(seals, reads),
+            Some(seals) => self.read_sealed(seals, reads, None),
         }
     }
 
@@ -189,22 +189,21 @@ impl<S: Store> Store for Sealed<S> {
         match &self.seals {
             None => self.inner.write(writes),
             // A write holds its stripes, and keeps others from trimming them, so it does not wait.
-            Some(seals) => self.inner.patiently(&|| self.write_sealed(seals, writes)),
+            Some(seals) => self.inner.patiently(&|| self.write_sealed(seals, writes, None)),
         }
     }
 
     fn read_cut(&self, reads: &mut [StripeRead<'_>], cut: Cut) -> Result<(), StoreError> {
         match &self.seals {
             None => self.inner.read_cut(reads, cut),
-            // The seals are what was lost, and they tell which blocks there were.
-            Some(_) => self.read(reads),
+            Some(seals) => self.read_sealed(seals, reads, Some(cut)),
         }
     }
 
     fn write_cut(&self, writes: &[StripeWrite<'_>], cut: Cut) -> Result<(), StoreError> {
         match &self.seals {
             None => self.inner.write_cut(writes, cut),
-            Some(_) => self.write(writes),
+            Some(seals) => self.inner.patiently(&|| self.write_sealed(seals, writes, Some(cut))),
         }
     }
 

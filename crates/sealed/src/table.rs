@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidefs_model::{Granted, StripeKey};
-use tidefs_store::{Batch, Store, StoreError};
+use tidefs_store::{Batch, Cut, Store, StoreError};
 
 use crate::layout::{Held, by_shard, field_of, shard_of};
 use crate::record::Record;
@@ -73,6 +73,26 @@ impl<S: Store> Sealed<S> {
             }
         }
         Ok(held.into_iter().map(Arc::new).collect())
+    }
+
+    /// Seals as they are for whoever looks at what was cut: what is absent there was not lost before the cut.
+    pub(crate) fn less_what_was_cut(
+        &self,
+        seals: &Seals,
+        mut held: Vec<Arc<Held>>,
+        cut: Option<Cut>,
+    ) -> Result<Vec<Arc<Held>>, StoreError> {
+        let may_be_lost = held.iter().any(|held| held.record.rests_lost);
+        let Some(cut) = cut.filter(|_| may_be_lost) else { return Ok(held) };
+        if self.is_before_cut(seals, cut)? {
+            held.iter_mut().for_each(|held| Arc::make_mut(held).record.rests_lost = false);
+        }
+        Ok(held)
+    }
+
+    /// No seals were lost after a cut.
+    pub(crate) fn is_before_cut(&self, seals: &Seals, cut: Cut) -> Result<bool, StoreError> {
+        Ok(self.lost_below(seals)?.inos <= cut.as_of)
     }
 
     /// Inodes that this covers may have lost seals. To be read after the seals: it is set before

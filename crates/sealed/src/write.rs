@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidefs_model::{ShardKey, StripeKey};
-use tidefs_store::{Batch, Outcome, Store, StoreError, StripeRead, StripeWrite};
+use tidefs_store::{Batch, Cut, Outcome, Store, StoreError, StripeRead, StripeWrite};
 
 use crate::change::Change;
-use crate::draft::Draft;
+use crate::draft::{Canvas, Draft};
 use crate::plan::forged;
 use crate::sealed::{Sealed, Seals};
 
@@ -24,11 +24,17 @@ impl<S: Store> Sealed<S> {
         &self,
         seals: &Seals,
         writes: &[StripeWrite<'_>],
+        cut: Option<Cut>,
     ) -> Result<(), StoreError> {
         let groups = groups(seals, writes)?;
         let _locks = seals.locks.lock(groups.keys().copied());
+        // A cut before the last loss of seals says nothing of what is absent.
+        let cut_from = match cut {
+            Some(cut) if self.is_before_cut(seals, cut)? => Some(cut.from),
+            _ => None,
+        };
         for _ in 0..ATTEMPTS {
-            if self.try_write(seals, &groups)? {
+            if self.try_write(seals, &groups, (cut, cut_from))? {
                 return Ok(());
             }
         }
@@ -45,7 +51,7 @@ impl<S: Store> Sealed<S> {
     ) -> Both {
         match self.try_new_with(seals, writes, shard, batch) {
             Ok(Some(both)) => both,
-            Ok(None) => (self.write_sealed(seals, writes), self.inner.batch(shard, batch)),
+            Ok(None) => (self.write_sealed(seals, writes, None), self.inner.batch(shard, batch)),
             Err(error) => (Err(error), self.inner.batch(shard, batch)),
         }
     }
@@ -60,7 +66,7 @@ impl<S: Store> Sealed<S> {
         let groups = groups(seals, writes)?;
         let _locks = seals.locks.lock(groups.keys().copied());
         let Some(_leave) = seals.go_unannounced() else { return Ok(None) };
-        let mut drafts = self.drafts(seals, &groups)?;
+        let mut drafts = self.drafts(seals, &groups, None)?;
         if !drafts.iter().all(Draft::is_new) {
             return Ok(None);
         }
@@ -80,16 +86,21 @@ impl<S: Store> Sealed<S> {
     }
 
     /// `false`: somebody else has changed a stripe first.
-    fn try_write(&self, seals: &Seals, groups: &Groups<'_>) -> Result<bool, StoreError> {
+    fn try_write(
+        &self,
+        seals: &Seals,
+        groups: &Groups<'_>,
+        (cut, cut_from): (Option<Cut>, Option<u32>),
+    ) -> Result<bool, StoreError> {
         let leave = seals.go_unannounced();
-        let mut drafts = self.drafts(seals, groups)?;
+        let mut drafts = self.drafts(seals, groups, cut_from)?;
         if !self.read_bases(seals, &mut drafts)? {
             return Ok(false);
         }
         let settled = seal_all(seals, &mut drafts)?;
         let runs: Vec<_> = drafts.iter().flat_map(Draft::runs).collect();
         if leave.is_some() && drafts.iter().all(Draft::is_new) {
-            self.inner.write(&runs)?;
+            self.put(&runs, cut)?;
             return self.change(seals, &settled, false);
         }
         drop(leave);
@@ -108,17 +119,26 @@ impl<S: Store> Sealed<S> {
         };
         let settled: Vec<_> = announced.iter().zip(settled).map(of_announced).collect();
         // Refused where others cut the stripe meanwhile: then this write comes after that.
-        let done = self.inner.write(&runs).and_then(|()| self.change(seals, &settled, true));
+        let done = self.put(&runs, cut).and_then(|()| self.change(seals, &settled, true));
         if let Err(error) = &done {
             self.withdraw(seals, &announced, error);
         }
         done
     }
 
+    /// Where bytes were lost that were cut since, the store is told so: it would leave no gap there.
+    fn put(&self, runs: &[StripeWrite<'_>], cut: Option<Cut>) -> Result<(), StoreError> {
+        match cut {
+            Some(cut) => self.inner.write_cut(runs, cut),
+            None => self.inner.write(runs),
+        }
+    }
+
     fn drafts<'s>(
         &self,
         seals: &'s Seals,
         groups: &Groups<'_>,
+        cut_from: Option<u32>,
     ) -> Result<Vec<Draft<'s>>, StoreError> {
         let keys: Vec<_> = groups.keys().copied().collect();
         let held = self.claim(seals, &keys)?;
@@ -126,7 +146,8 @@ impl<S: Store> Sealed<S> {
             .iter()
             .zip(held)
             .map(|((key, writes), held)| {
-                Draft::new(seals.geometry, &seals.buffers, *key, held, writes)
+                let on = Canvas { geometry: seals.geometry, buffers: &seals.buffers, cut_from };
+                Draft::new(on, *key, held, writes)
             })
             .collect()
     }

@@ -3,12 +3,75 @@
 use std::sync::Arc;
 
 use tidefs_model::{ByteSize, Granted};
-use tidefs_store::{Batch, Store, StoreError};
+use tidefs_store::{Batch, Cursor, Cut, Embedded, Key, Store, StoreError, StripeRead, StripeWrite};
 
 use crate::support::{BLOCK, LOSSES, STRIPE, client, heap, noise, read, stripe, write};
 
 fn is_lost<T>(result: Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Lost { .. }))
+}
+
+/// The shard of the seals comes back empty; that was said before.
+fn lose_seals(store: &Embedded, inos: u64) {
+    let below = Batch::new().put(LOSSES.1, Granted { inos, serials: 0 }.encode());
+    assert!(store.batch(LOSSES.0, &below).unwrap().applied());
+    let seals: Vec<_> = store
+        .keys(&Default::default())
+        .into_iter()
+        .chain((1..128).map(|at| store.keys(&Cursor(u16::to_be_bytes(at).to_vec())).unwrap()))
+        .flat_map(|page| page.keys)
+        .filter_map(|key| match key {
+            Key::Shard(shard) if shard.directory == stripe(0).ino => Some(shard),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seals.len(), 1);
+    store.delete_shards(&seals).unwrap();
+}
+
+fn read_cut(store: &impl Store, at: usize, length: usize, cut: Cut) -> Result<Vec<u8>, StoreError> {
+    let mut buffer = vec![0xee; length];
+    let read = StripeRead { key: stripe(0), offset: at as u32, buffer: &mut buffer };
+    store.read_cut(&mut [read], cut)?;
+    Ok(buffer)
+}
+
+fn write_cut(store: &impl Store, at: usize, bytes: &[u8], cut: Cut) -> Result<(), StoreError> {
+    store.write_cut(&[StripeWrite { key: stripe(0), offset: at as u32, bytes }], cut)
+}
+
+#[test]
+fn what_was_cut_after_seals_were_lost_is_a_hole_until_others_are_lost() {
+    for alone in [true, false] {
+        let store = Arc::new(heap(ByteSize::mib(64)));
+        write(&client(&store, 1, false), stripe(0), 0, &noise(1, STRIPE)).unwrap();
+        let inos = stripe(0).ino.0 + 1;
+        lose_seals(&store, inos);
+
+        let second = client(&store, 2, alone);
+        let cut = |from| Cut { as_of: inos, from };
+        assert_eq!(read_cut(&second, 10, STRIPE - 10, cut(0)).unwrap(), vec![0; STRIPE - 10]);
+        let earlier = Cut { as_of: inos - 1, from: 0 };
+        assert!(is_lost(read_cut(&second, 10, 1, earlier)), "it was cut before they were lost");
+        assert!(is_lost(write_cut(&second, BLOCK + 50, b"end", earlier)));
+        assert!(
+            is_lost(write_cut(&second, BLOCK + 50, b"end", cut(BLOCK as u32 + 1))),
+            "a byte is lost"
+        );
+        write_cut(&second, BLOCK + 50, b"end", cut(BLOCK as u32)).unwrap();
+        let mut wanted = [0; 53];
+        wanted[50..].copy_from_slice(b"end");
+        assert_eq!(read(&second, stripe(0), BLOCK, 53).unwrap(), wanted);
+        // What was there before the cut is told from what was cut by whoever knows where that was.
+        assert!(is_lost(read(&second, stripe(0), 0, 1)));
+        write_cut(&second, 1, b"x", cut(0)).unwrap();
+        assert_eq!(read(&second, stripe(0), 0, 2).unwrap(), b"\0x");
+
+        lose_seals(&store, inos + 1);
+        let third = client(&store, 3, alone);
+        assert!(is_lost(read_cut(&third, BLOCK, 1, cut(0))), "it was lost after the cut");
+        assert!(is_lost(write_cut(&third, 9, b"end", cut(0))));
+    }
 }
 
 #[test]
@@ -18,24 +81,7 @@ fn a_stripe_whose_seals_may_be_lost_answers_that_and_can_be_written_anew() {
         let first = client(&store, 1, false);
         write(&first, stripe(0), 0, &noise(1, BLOCK)).unwrap();
         write(&first, stripe(1), 0, &noise(2, 100)).unwrap();
-        // The shard of the seals comes back empty; that was said before.
-        let granted = Granted { inos: stripe(0).ino.0 + 1, serials: 0 };
-        let below = Batch::new().put(LOSSES.1, granted.encode());
-        assert!(store.batch(LOSSES.0, &below).unwrap().applied());
-        let seals: Vec<_> = store
-            .keys(&Default::default())
-            .into_iter()
-            .chain((1..128).map(|at| {
-                store.keys(&tidefs_store::Cursor(u16::to_be_bytes(at).to_vec())).unwrap()
-            }))
-            .flat_map(|page| page.keys)
-            .filter_map(|key| match key {
-                tidefs_store::Key::Shard(shard) if shard.directory == stripe(0).ino => Some(shard),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(seals.len(), 1);
-        store.delete_shards(&seals).unwrap();
+        lose_seals(&store, stripe(0).ino.0 + 1);
 
         let second = client(&store, 2, alone);
         for (at, length) in [(0, 10), (0, STRIPE), (STRIPE - 1, 1)] {
