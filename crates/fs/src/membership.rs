@@ -305,8 +305,9 @@ impl Membership {
 
     /// Ends the registration.
     pub fn leave(&self, store: &impl Store) -> Result<(), Error> {
-        let batch = Batch::new().delete(keys::mount(self.me())).add(CHANGES, 0, 1).reclaims();
-        store.batch(keys::MOUNTS, &batch)?;
+        let me = self.me();
+        let batch = Batch::new().delete(keys::mount(me)).delete(keys::stands_still(me));
+        store.batch(keys::MOUNTS, &batch.add(CHANGES, 0, 1).reclaims())?;
         Ok(())
     }
 
@@ -374,7 +375,8 @@ impl Membership {
         if seen != beats {
             return Ok(false);
         }
-        let batch = Batch::new().equals(field.clone(), record).delete(field).add(CHANGES, 0, 1);
+        let batch = Batch::new().equals(field.clone(), record).delete(field);
+        let batch = batch.delete(keys::stands_still(mount)).add(CHANGES, 0, 1);
         let is_expelled = store.batch(keys::MOUNTS, &batch.reclaims())?.applied();
         if is_expelled {
             self.note_expelled(mount);

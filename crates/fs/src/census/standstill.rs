@@ -8,6 +8,7 @@
 //! nobody is asked who does not have the file open.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -195,7 +196,7 @@ impl<S: Store> Fs<S> {
         let call = self.membership.heard.call().filter(|call| call.mount != self.me());
         match self.called.hear(call, self.steady()) {
             None => {}
-            Some(News::Begun(call)) => self.stand_still(call),
+            Some(News::Begun(call)) => self.stand_still(call, || ()),
             Some(News::Left(call)) => {
                 if let Err(error) = self.store.batch(keys::MOUNTS, &withdrawing(call)) {
                     tracing::debug!(%error, "a call to stand still is there though nobody waits");
@@ -204,8 +205,23 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// Who comes to the file from here on waits; who came before is seen here.
-    fn stand_still(&self, call: Call) {
+    /// The same for a mount that was handed over while it stood still: it does so before it serves anybody.
+    pub(crate) fn go_on_standing_still(&self) -> Result<(), Error> {
+        let read = Batch::new().read(keys::STANDSTILL);
+        let call = self.store.batch(keys::MOUNTS, &read)?.take(0);
+        let call = call.as_deref().and_then(Call::decode).filter(|call| call.mount != self.me());
+        if let Some(News::Begun(call)) = self.called.hear(call, self.steady()) {
+            let (stands, is_still) = mpsc::sync_channel(1);
+            // Where it cannot, or takes longer than whoever called waits, that is told there.
+            self.stand_still(call, move || _ = stands.try_send(()));
+            let _ = is_still.recv_timeout(ANSWERS_MAX);
+        }
+        Ok(())
+    }
+
+    /// Who comes to the file from here on waits; who came before is seen here. `stands`: what is done once nobody
+    /// reads or writes there any more.
+    fn stand_still(&self, call: Call, stands: impl FnOnce() + Send + 'static) {
         let file = self.table.find(call.ino).and_then(|node| node.slot().file.clone());
         let (store, called) = (Arc::clone(&self.store), Arc::clone(&self.called));
         let (me, term) = (self.me(), self.term());
@@ -217,9 +233,13 @@ impl<S: Store> Fs<S> {
             }
         };
         let stand = move || {
-            let Some(file) = file else { return answer() };
+            let Some(file) = file else {
+                answer();
+                return stands();
+            };
             let still = file.stand_still(|| {
                 answer();
+                stands();
                 called.wait_while(|held| held == call);
             });
             if let Err(error) = still {

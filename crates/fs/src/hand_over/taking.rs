@@ -71,7 +71,7 @@ impl<S: Store> Fs<S> {
             let waits = removed.waits_for_kernel;
             self.data.free_later(removed.home, removed.ino, removed.size, waits);
         }
-        Ok(())
+        Ok(self.go_on_standing_still()?)
     }
 
     fn restore_files(&self, files: &[File]) -> Result<(), HandOverError> {

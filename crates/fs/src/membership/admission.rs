@@ -91,6 +91,7 @@ impl<S: Store> Admitted<S> {
     /// Takes a mount off the list that has no account on any node any more, and ends its registration.
     pub fn expelled(&mut self, mount: MountId) -> Result<(), Error> {
         let batch = Batch::new().delete(keys::admitted(mount)).delete(keys::mount(mount));
+        let batch = batch.delete(keys::stands_still(mount));
         self.store.batch(keys::MOUNTS, &batch.add(CHANGES, 0, 1).reclaims())?;
         self.mounts.remove(&mount);
         Ok(())

@@ -46,6 +46,7 @@ pub(crate) fn remove(store: &impl Store, mount: MountId, beats: u64) -> Result<b
         .at_least(field.clone(), BEATS, beats)
         .at_most(field.clone(), BEATS, beats)
         .delete(field)
+        .delete(keys::stands_still(mount))
         .add(CHANGES, 0, 1)
         .reclaims();
     Ok(store.batch(keys::MOUNTS, &batch)?.applied())

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_model::{Ino, MountId, StripeKey};
-use tidefs_store::{Embedded, Fault, Faulty, Operation, Store, StoreError, StripeRead};
+use tidefs_store::{Batch, Embedded, Fault, Faulty, Operation, Store, StoreError, StripeRead};
 
 use super::bed::{Bed, ME, SECOND, WRITE, eventually};
 use crate::census::standstill::{Call, Standstill};
-use crate::{Config, Error, Fs, Handle, SetAttr};
+use crate::{Config, Error, Fs, Handle, SetAttr, keys, membership};
 
 type Failing = Fs<Faulty<Arc<Embedded>>>;
 type Mount = Fs<Arc<Embedded>>;
@@ -141,4 +141,59 @@ fn where_another_mount_does_not_answer_nothing_is_taken_away() {
     let grown = || two.failing.setattr(two.ino, Some(two.handles.0), &longer).map(drop);
     assert_eq!(two.meanwhile(grown), Ok(()));
     assert_eq!(two.stored(), [8; S]);
+}
+
+#[test]
+fn who_stands_still_does_so_when_its_mount_is_handed_over() {
+    let two = Two::new();
+    let call = Call { mount: MountId(1), number: 1, ino: two.ino };
+    let begin = || Standstill::begin(&two.bed.store, &*two.bed.clock, call);
+    let still = two.meanwhile(begin).expect("the other one answers");
+    two.other.prepare_hand_over().expect("nothing is in the way");
+    let state = two.other.hand_over().expect("nothing is in the way");
+    let config = Config { io_threads: 1, ..Config::new(MountId(2)) };
+    let store = Arc::new(two.bed.store.clone());
+    let after = Fs::take_over(store, config, two.bed.clock.clone(), None, &state);
+    let after = after.expect("it goes on");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            after.write(two.handles.1, 0, &[8; S], None, false).expect("taken");
+        });
+        let opening = scope.spawn(|| after.open(two.ino, WRITE).map(drop));
+        for _ in 0..50 {
+            after.tick().expect("housekeeping");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!writing.is_finished() && !opening.is_finished());
+        drop(still);
+        after.tick().expect("housekeeping");
+        writing.join().expect("no panic");
+        opening.join().expect("no panic").expect("opened");
+    });
+}
+
+#[test]
+fn the_answer_of_a_mount_goes_with_it() {
+    for dies in [false, true] {
+        let two = Two::new();
+        let call = Call { mount: MountId(1), number: 1, ino: two.ino };
+        let begin = || Standstill::begin(&two.bed.store, &*two.bed.clock, call);
+        // Whoever called dies, too, and takes no answer away.
+        std::mem::forget(two.meanwhile(begin).expect("the other one answers"));
+        let answer = || {
+            let read = Batch::new().read(keys::stands_still(MountId(2)));
+            two.bed.store.batch(keys::MOUNTS, &read).expect("read").take(0)
+        };
+        assert!(answer().is_some());
+        match dies {
+            true => {
+                let beats = membership::members(&two.bed.store).expect("listed").into_iter();
+                let beats = beats.filter(|it| it.mount == MountId(2)).map(|it| it.beats).next();
+                let beats = beats.expect("registered");
+                assert_eq!(membership::remove(&two.bed.store, MountId(2), beats), Ok(true));
+            }
+            false => two.other.unmount().expect("left"),
+        }
+        assert_eq!(answer(), None, "dies: {dies}");
+    }
 }
