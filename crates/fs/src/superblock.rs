@@ -32,6 +32,8 @@ const FIRST_INO: u64 = 16;
 /// Numbers that a mount takes at a time, so that one create in so many pays for it.
 const INOS_PER_GRANT: u64 = 4_096;
 const SERIALS_PER_GRANT: u64 = 1_024;
+/// Numbers that are given out before others are asked for again, while there are none.
+const BACK_OFF: u64 = 64;
 
 /// Makes an empty file system; leaves one that is there as it is.
 pub fn format(store: &impl Store, format: Format, clock: &dyn Clock) -> Result<(), Error> {
@@ -218,6 +220,8 @@ pub struct NumberSource {
     granted: Mutex<Range<u64>>,
     /// Those below are given up where others can be had: a loss is said to have taken what theirs lacks.
     least: AtomicU64,
+    /// The number at which others are asked for again, after there were none.
+    asks_from: AtomicU64,
 }
 
 impl NumberSource {
@@ -232,8 +236,8 @@ impl NumberSource {
     }
 
     fn of(field: &'static [u8], per_grant: u64) -> NumberSource {
-        let (granted, least) = (Mutex::default(), AtomicU64::new(0));
-        NumberSource { field, per_grant, granted, least }
+        let (granted, least, asks_from) = Default::default();
+        NumberSource { field, per_grant, granted, least, asks_from }
     }
 
     /// What is made from now on has a number that had not been granted at a loss. Does not wait.
@@ -245,9 +249,14 @@ impl NumberSource {
         let mut granted = self.granted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if granted.is_empty() {
             *granted = self.grant(store)?;
-        } else if granted.start < self.least.load(Ordering::SeqCst) {
-            // While the counter is lost itself those that are left will do.
-            *granted = self.grant(store).unwrap_or_else(|_| granted.clone());
+        } else if granted.start < self.least.load(Ordering::SeqCst)
+            && granted.start >= self.asks_from.load(Ordering::SeqCst)
+        {
+            match self.grant(store) {
+                Ok(others) => *granted = others,
+                // While the counter is lost itself those that are left will do.
+                Err(_) => self.asks_from.store(granted.start + BACK_OFF, Ordering::SeqCst),
+            }
         }
         let number = granted.start;
         granted.start += 1;
@@ -278,7 +287,7 @@ impl NumberSource {
 #[cfg(test)]
 mod tests {
     use tidefs_model::ByteSize;
-    use tidefs_store::Embedded;
+    use tidefs_store::{Embedded, Fault, Faulty, Operation};
 
     use super::*;
 
@@ -304,6 +313,31 @@ mod tests {
         note_loss(&store, granted, |time| assert_eq!((time, losses()), (LAPSE, 1))).unwrap();
         recreate(&store, Format::default(), granted, NOW).unwrap();
         assert_eq!((losses(), read(&store).unwrap()), (2, Format::default()));
+    }
+
+    #[test]
+    fn others_are_asked_for_now_and_then_while_the_counter_is_lost() {
+        let embedded = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
+        format(&embedded, Format::default(), &tidefs_model::ManualClock::at(NOW)).unwrap();
+        let store = Faulty::new(embedded, Vec::new());
+        let numbers = NumberSource::inos();
+        let first = numbers.next(&store).unwrap();
+        let lost_at = first + INOS_PER_GRANT;
+        numbers.note_loss(lost_at);
+        let gone = StoreError::Unavailable { endpoint: "a node".into() };
+        store.add(Fault::every(Operation::Batch, 1, gone));
+        let before = store.count(Operation::Batch);
+        for number in 1..=BACK_OFF {
+            assert_eq!(numbers.next(&store), Ok(first + number));
+        }
+        assert_eq!(store.count(Operation::Batch) - before, 1);
+        assert_eq!(numbers.next(&store), Ok(first + BACK_OFF + 1));
+        assert_eq!(store.count(Operation::Batch) - before, 2);
+        store.heal();
+        let later =
+            (1..BACK_OFF).find_map(|_| numbers.next(&store).ok().filter(|it| *it >= lost_at));
+        assert_eq!(later, None, "they are not asked for yet");
+        assert!(numbers.next(&store).unwrap() >= lost_at);
     }
 
     fn lost_below(store: &Embedded) -> Option<Granted> {
