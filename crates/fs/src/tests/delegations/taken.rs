@@ -77,14 +77,15 @@ fn a_directory_that_was_looked_at_first_goes_over_as_a_whole() {
             second.getattr(directory, None).expect("attributes");
         }
         make(second, directory, &name(3, 0), 0o600).expect("made");
-        let ((), calls) = company.count(|| {
-            for number in 1..CHANGES {
-                make(second, directory, &name(3, number), 0o600).expect("made");
-            }
-        });
-        // A recall and what it waits for would be calls as well: four at least for each shard.
-        assert!(calls <= 3 * CHANGES as u64, "{calls}");
     });
+    // Polls for recalls would be counted: as many as there is time for.
+    let ((), calls) = company.count(|| {
+        for number in 1..CHANGES {
+            make(second, directory, &name(3, number), 0o600).expect("made");
+        }
+    });
+    // A recall and what it waits for would be calls as well: four at least for each shard.
+    assert!(calls <= 3 * CHANGES as u64, "{calls}");
     work(&company, 1, directory);
     for number in 0..20 {
         let make = || second.create(ME, directory, &name(2, number), 0o600, WRITE).expect("made").1;
