@@ -12,8 +12,8 @@ use crate::lend::{Ended, Loan, Offer};
 use crate::lending::{Place, Purpose, State};
 use crate::say;
 
-/// Before a node takes the place of one that died.
-const DIED_PAUSE: Duration = Duration::from_secs(5);
+/// Before a node takes the place of one that died, or is offered once more where nobody answered.
+const OFFER_PAUSE: Duration = Duration::from_secs(5);
 /// Nodes that die so often, each before it has lived for [`LIVED`], are not offered any more.
 const DEATHS_MOST: u32 = 3;
 const LIVED: Duration = Duration::from_secs(60);
@@ -34,8 +34,15 @@ pub struct Member {
 }
 
 enum Life {
-    There { loan: Box<Loan>, since: Instant },
-    Died { at: Instant },
+    There {
+        loan: Box<Loan>,
+        since: Instant,
+    },
+    /// The next one is offered then.
+    Due {
+        at: Instant,
+        is_reserve: bool,
+    },
     Gone,
 }
 
@@ -84,11 +91,23 @@ impl Member {
         Ok(())
     }
 
+    /// Whoever has the file system may be ending right now, and another host takes it over.
+    fn offer_next(&mut self, is_reserve: bool) -> anyhow::Result<Seen> {
+        match self.offer(is_reserve) {
+            Err(error) if self.place.outlives() && is_unanswered(&error) => {
+                tracing::info!("nobody took the offer of a node: {error:#}");
+                self.life = Life::Due { at: Instant::now() + OFFER_PAUSE, is_reserve };
+                Ok(Seen::Changed)
+            }
+            offered => offered.map(|()| Seen::Changed),
+        }
+    }
+
     /// The node that runs.
     pub fn node(&self) -> Option<NodeDescription> {
         match &self.life {
             Life::There { loan, .. } => Some(loan.node().clone()),
-            Life::Died { .. } | Life::Gone => None,
+            Life::Due { .. } | Life::Gone => None,
         }
     }
 
@@ -108,11 +127,12 @@ impl Member {
                 }
                 Err(ended) => self.ended(ended),
             },
-            Life::Died { .. } | Life::Gone if self.leaves => Ok(Seen::Left),
-            Life::Died { at } if at.elapsed() >= DIED_PAUSE => {
-                self.offer(false).map(|()| Seen::Changed)
+            Life::Due { .. } | Life::Gone if self.leaves => Ok(Seen::Left),
+            Life::Due { at, is_reserve } if *at <= Instant::now() => {
+                let is_reserve = *is_reserve;
+                self.offer_next(is_reserve)
             }
-            Life::Died { .. } | Life::Gone => Ok(Seen::AsBefore),
+            Life::Due { .. } | Life::Gone => Ok(Seen::AsBefore),
         }
     }
 
@@ -144,7 +164,7 @@ impl Member {
                 say::note(
                     "the node was emptied; another one is there for when the file system grows",
                 );
-                self.offer(true).map(|()| Seen::Changed)
+                self.offer_next(true)
             }
             Ended::Free(Some(why)) => {
                 loan.end();
@@ -159,7 +179,7 @@ impl Member {
                 say::note(
                     "the node ended by itself, and what only it held is lost; another one comes",
                 );
-                self.life = Life::Died { at: Instant::now() };
+                self.life = Life::Due { at: Instant::now() + OFFER_PAUSE, is_reserve: false };
                 Ok(Seen::Changed)
             }
             ended @ (Ended::Closed | Ended::Broken | Ended::OutOfTouch) => {
@@ -167,5 +187,46 @@ impl Member {
                 Ok(Seen::Over(ended))
             }
         }
+    }
+}
+
+fn is_unanswered(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Failure::CannotJoin { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::lending::Term;
+
+    #[test]
+    fn an_offer_that_nobody_answers_is_made_again_where_another_host_takes_the_file_system_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let place = Place::at(address);
+        let mut member = Member {
+            place: place.clone(),
+            secret: [1; 32],
+            server: PathBuf::from("/nowhere"),
+            memory: ByteSize::mib(64),
+            life: Life::Gone,
+            leaves: false,
+            deaths: 0,
+            state: None,
+            why: None,
+        };
+        place.is(address, Term::default().next(1), true);
+        assert!(matches!(member.offer_next(true), Ok(Seen::Changed)));
+        assert!(matches!(&member.life, Life::Due { is_reserve: true, .. }));
+        assert!(matches!(member.look(), Ok(Seen::AsBefore)), "not at once");
+        let Life::Due { at, .. } = &mut member.life else { unreachable!() };
+        *at = Instant::now();
+        assert!(matches!(member.look(), Ok(Seen::Changed)), "tried once more");
+        place.is(address, Term::default().next(1), false);
+        let refused = member.offer_next(true).unwrap_err();
+        assert!(matches!(refused.downcast_ref(), Some(Failure::CannotJoin { .. })), "{refused:#}");
     }
 }
