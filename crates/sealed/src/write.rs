@@ -28,13 +28,8 @@ impl<S: Store> Sealed<S> {
     ) -> Result<(), StoreError> {
         let groups = groups(seals, writes)?;
         let _locks = seals.locks.lock(groups.keys().copied());
-        // A cut before the last loss of seals says nothing of what is absent.
-        let cut_from = match cut {
-            Some(cut) if self.is_before_cut(seals, cut)? => Some(cut.from),
-            _ => None,
-        };
         for _ in 0..ATTEMPTS {
-            if self.try_write(seals, &groups, (cut, cut_from))? {
+            if self.try_write(seals, &groups, cut)? {
                 return Ok(());
             }
         }
@@ -90,10 +85,10 @@ impl<S: Store> Sealed<S> {
         &self,
         seals: &Seals,
         groups: &Groups<'_>,
-        (cut, cut_from): (Option<Cut>, Option<u32>),
+        cut: Option<Cut>,
     ) -> Result<bool, StoreError> {
         let leave = seals.go_unannounced();
-        let mut drafts = self.drafts(seals, groups, cut_from)?;
+        let mut drafts = self.drafts(seals, groups, cut)?;
         if !self.read_bases(seals, &mut drafts)? {
             return Ok(false);
         }
@@ -138,10 +133,16 @@ impl<S: Store> Sealed<S> {
         &self,
         seals: &'s Seals,
         groups: &Groups<'_>,
-        cut_from: Option<u32>,
+        cut: Option<Cut>,
     ) -> Result<Vec<Draft<'s>>, StoreError> {
         let keys: Vec<_> = groups.keys().copied().collect();
         let held = self.claim(seals, &keys)?;
+        // A cut before the last loss of seals says nothing of what is absent. Looked up after the seals, as these may
+        // have been lost while they were asked for.
+        let cut_from = match cut {
+            Some(cut) if self.is_before_cut(seals, cut)? => Some(cut.from),
+            _ => None,
+        };
         groups
             .iter()
             .zip(held)

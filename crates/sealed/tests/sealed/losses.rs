@@ -1,9 +1,13 @@
 //! Seals that were lost with a node are no holes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidefs_model::{ByteSize, Granted};
-use tidefs_store::{Batch, Cursor, Cut, Embedded, Key, Store, StoreError, StripeRead, StripeWrite};
+use tidefs_store::{
+    Batch, Cursor, Cut, Embedded, Faulty, Key, Operation, Store, StoreError, StripeRead,
+    StripeWrite, When,
+};
 
 use crate::support::{BLOCK, LOSSES, STRIPE, client, heap, noise, read, stripe, write};
 
@@ -72,6 +76,32 @@ fn what_was_cut_after_seals_were_lost_is_a_hole_until_others_are_lost() {
         assert!(is_lost(read_cut(&third, BLOCK, 1, cut(0))), "it was lost after the cut");
         assert!(is_lost(write_cut(&third, 9, b"end", cut(0))));
     }
+}
+
+#[test]
+fn what_is_lost_while_a_write_asks_for_seals_is_no_hole() {
+    let within = Duration::from_secs(10);
+    let heap = Arc::new(heap(ByteSize::mib(64)));
+    write(&client(&heap, 1, false), stripe(0), 0, &noise(1, STRIPE)).unwrap();
+    let inos = stripe(0).ino.0 + 1;
+    lose_seals(&heap, inos);
+    let cut = Cut { as_of: inos, from: 0 };
+    write_cut(&client(&heap, 2, false), BLOCK + 50, b"end", cut).unwrap();
+
+    let node = Arc::new(Faulty::new(Arc::clone(&heap), Vec::new()));
+    let third = client(&node, 3, false);
+    let first = node.pause(Operation::Batch, When::After);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_cut(&third, 9, b"end", cut));
+        let is_held = first.wait_until_held(1, within);
+        let second = node.pause(Operation::Batch, When::Before);
+        drop(first);
+        let is_held = is_held && second.wait_until_held(1, within);
+        lose_seals(&heap, inos + 1);
+        drop(second);
+        let written = writer.join().unwrap();
+        assert!(is_held && is_lost(written), "between the two that it asks");
+    });
 }
 
 #[test]
