@@ -12,8 +12,9 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{ByteSize, Granted, NodeClass, NodeId, Partition, StripeKey, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
 use tidefs_valkey::{
-    Account, Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
-    Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram, Valkey,
+    Account, Authority, Cluster, ClusterSpec, ConnectedFrom, Host, Lifetime, Network,
+    NodeDescription, Options, Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram,
+    Valkey,
 };
 
 use crate::admission::{Door, Doorkeeper};
@@ -373,7 +374,7 @@ fn rival(nodes: &LocalNodes, paths: &Paths) -> Box<Rival> {
 }
 
 fn seen(nodes: &LocalNodes, owner: &Owner, secret: &[u8; 32]) -> Presence {
-    owner.presence(secret, || nodes.is_had_from(owner.heir.address.ip()))
+    owner.presence(secret, || nodes.is_had_from(ConnectedFrom::At(owner.heir.address.ip())))
 }
 
 /// What writers of this process wait at.

@@ -83,4 +83,4 @@ pub use process::{
 pub use roster::Roster;
 pub use store::Valkey;
 pub use wire::Malformed;
-pub use witness::witness;
+pub use witness::{ConnectedFrom, witness};

@@ -19,15 +19,36 @@ const TIMEOUTS: Timeouts =
 /// Nodes that are asked at a time.
 const TOGETHER: usize = 32;
 
+/// Who counts of those that have the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectedFrom {
+    Anywhere,
+    /// Whose address this is.
+    At(IpAddr),
+    /// Whose address is known and another one.
+    NotAt(IpAddr),
+}
+
+impl ConnectedFrom {
+    /// `address`: `None` of a connection within a machine.
+    fn counts(self, address: Option<IpAddr>) -> bool {
+        match self {
+            ConnectedFrom::Anywhere => true,
+            ConnectedFrom::At(at) => address == Some(at),
+            ConnectedFrom::NotAt(at) => address.is_some_and(|address| address != at),
+        }
+    }
+}
+
 /// The first of these nodes to which whoever has them is connected: who lets mounts in, or moves partitions. Takes two
-/// seconds at most for every 32 nodes. `at`: nobody at another address counts.
+/// seconds at most for every 32 nodes.
 pub fn witness(
     nodes: &[NodeDescription],
     admin: impl Into<Pass>,
-    at: Option<IpAddr>,
+    whose: ConnectedFrom,
 ) -> Option<NodeId> {
     let account = Account::witness(admin);
-    let asks = |node: &NodeDescription| match has_somebody(node, &account, at) {
+    let asks = |node: &NodeDescription| match has_somebody(node, &account, whose) {
         Ok(true) => Some(node.id),
         Ok(false) => None,
         Err(fault) => {
@@ -46,17 +67,17 @@ pub fn witness(
 fn has_somebody(
     node: &NodeDescription,
     account: &Account,
-    at: Option<IpAddr>,
+    whose: ConnectedFrom,
 ) -> Result<bool, Fault> {
     let (mut connection, _) = Connection::open(&node.endpoint(), account, TIMEOUTS)?;
     let list = connection.ask(&Request::of(&["CLIENT", "LIST", "TYPE", "NORMAL"]))?;
     let user = format!("user={}", account.name);
     let is_owners = |client: &str| {
         let has = |word: &str| client.split(' ').any(|it| it == word);
-        let is_at = |address: SocketAddr| at.is_none_or(|at| address.ip() == at);
-        let from = client.split(' ').find_map(|it| it.strip_prefix("addr=")?.parse().ok());
+        let address: Option<SocketAddr> =
+            client.split(' ').find_map(|it| it.strip_prefix("addr=")?.parse().ok());
         // Other hosts may ask the same at the same time.
-        from.map_or(at.is_none(), is_at) && has(&user) && !has(&format!("name={WITNESS}"))
+        whose.counts(address.map(|it| it.ip())) && has(&user) && !has(&format!("name={WITNESS}"))
     };
     Ok(list.lossy()?.lines().any(is_owners))
 }

@@ -8,7 +8,7 @@ use std::thread::Builder;
 use anyhow::Context;
 use tidefs_fuse::SystemClock;
 use tidefs_model::Clock;
-use tidefs_valkey::{Awake, NodeDescription, witness};
+use tidefs_valkey::{Awake, ConnectedFrom, NodeDescription, witness};
 
 use super::reach::{Answered, Reach};
 use crate::failure::Failure;
@@ -279,7 +279,7 @@ impl Kept {
         let asked = ClusterRecord::read(&self.paths).map_err(anyhow::Error::from);
         let asked = asked.and_then(|(nodes, data)| Ok((nodes, legacy.admin(data)?)));
         match asked {
-            Ok((nodes, admin)) => witness(&nodes.nodes, admin, None).is_some(),
+            Ok((nodes, admin)) => witness(&nodes.nodes, admin, ConnectedFrom::Anywhere).is_some(),
             Err(error) => {
                 tracing::warn!("no node can be asked who has the file system: {error:#}");
                 true

@@ -46,7 +46,8 @@ impl Owner {
         Some(Owner { term: Term { count: claim.count, drawn: claim.drawn }, heir })
     }
 
-    /// `is_witnessed`: a node says that its host has the file system.
+    /// `is_witnessed`: a node says that its host has the file system. That tells a filter that refuses from a process that
+    /// has ended, and nothing of whether anybody can go on with it.
     pub fn presence(&self, secret: &[u8; 32], is_witnessed: impl FnOnce() -> bool) -> Presence {
         for _ in 0..REFUSALS {
             match Channel::connect(self.heir.address, Purpose::Join, secret) {
@@ -61,7 +62,7 @@ impl Owner {
             }
             sleep(PAUSE);
         }
-        if is_witnessed() { Presence::There } else { Presence::Ended }
+        if is_witnessed() { Presence::Silent } else { Presence::Ended }
     }
 }
 
@@ -86,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_has_ended_unless_a_node_knows_better_and_who_is_silent_may_live() {
+    fn who_refuses_has_ended_unless_a_node_knows_of_it_and_who_is_silent_may_live() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let owner = at(listener.local_addr().unwrap(), 1);
         // It takes the connection and says nothing.
         assert_eq!(owner.presence(&[1; 32], || true), Presence::Silent);
         drop(listener);
         assert_eq!(owner.presence(&[1; 32], || false), Presence::Ended);
-        assert_eq!(owner.presence(&[1; 32], || true), Presence::There);
+        assert_eq!(owner.presence(&[1; 32], || true), Presence::Silent);
     }
 }

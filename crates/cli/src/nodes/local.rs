@@ -18,8 +18,8 @@ use tidefs_control::Failure;
 use tidefs_manager::{Claim, Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{
-    Account, ClusterDescription, ClusterSpec, Host, Lifetime, Network, NewNode, NodeDescription,
-    Pass, ProcessError, ProcessId, Secret, Secrets, witness,
+    Account, ClusterDescription, ClusterSpec, ConnectedFrom, Host, Lifetime, Network, NewNode,
+    NodeDescription, Pass, ProcessError, ProcessId, Secret, Secrets, witness,
 };
 
 use super::accounts::Accounts;
@@ -191,10 +191,10 @@ impl LocalNodes {
         self.0.claim.lock().unwrap_or_else(PoisonError::into_inner).count = by.count + 1;
     }
 
-    /// A node is connected to one at this address that has it.
-    pub fn is_had_from(&self, address: IpAddr) -> bool {
+    /// A node is connected to one of these that has it.
+    pub fn is_had_from(&self, whose: ConnectedFrom) -> bool {
         let admin = self.pass(self.0.secrets.admin.clone());
-        witness(&self.running(), admin, Some(address)).is_some()
+        witness(&self.running(), admin, whose).is_some()
     }
 
     /// Nodes that lenders offer.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use tidefs_model::{ByteSize, MountId};
 use tidefs_store::Patient;
-use tidefs_valkey::{Authority, ClusterSpec, Lifetime, Network, Options, Secrets, Valkey};
+use tidefs_valkey::{
+    Authority, ClusterSpec, ConnectedFrom, Lifetime, Network, Options, Secrets, Valkey,
+};
 
 use super::{AnyStore, Storage, choose_server, seen};
 use crate::admission::{Door, Doorkeeper};
@@ -78,10 +80,13 @@ impl Storage {
     }
 }
 
-/// Others may have taken it over as well.
+/// Others may have taken it over as well. Who started it says no place when he claims it: he had ended when this host
+/// took over, unless a node knows of somebody else.
 fn rival(nodes: &LocalNodes, awaiting: &Awaiting) -> Box<Rival> {
-    let (nodes, secret) = (nodes.clone(), *awaiting.secret());
-    Box::new(move |claim| {
-        Owner::of(claim).map_or(Presence::There, |owner| seen(&nodes, &owner, &secret))
+    let (nodes, secret, here) = (nodes.clone(), *awaiting.secret(), awaiting.address().ip());
+    Box::new(move |claim| match Owner::of(claim) {
+        Some(owner) => seen(&nodes, &owner, &secret),
+        None if nodes.is_had_from(ConnectedFrom::NotAt(here)) => Presence::Silent,
+        None => Presence::Ended,
     })
 }
