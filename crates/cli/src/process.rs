@@ -184,10 +184,13 @@ mod tests {
             parse(&line).unwrap().ended
         };
         assert!(!ended(2) && ended(1) && ended(0));
-        let first_ends = "import ctypes, threading, time\n\
-            threading.Thread(target=time.sleep, args=(60,)).start()\n\
-            ctypes.CDLL(None).syscall(60, 0)";
-        let mut child = Command::new("python3").args(["-c", first_ends]).spawn().unwrap();
+        let first_ends = format!(
+            "import ctypes, threading, time\n\
+             threading.Thread(target=time.sleep, args=(60,)).start()\n\
+             ctypes.CDLL(None).syscall({}, 0)",
+            libc::SYS_exit
+        );
+        let mut child = Command::new("python3").args(["-c", &first_ends]).spawn().unwrap();
         let id = ProcessId::of(child.id() as i32).unwrap();
         let state = || fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap();
         let start = Instant::now();
