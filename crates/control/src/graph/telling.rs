@@ -11,7 +11,8 @@ use crate::workflow::{BYTES_MOST, SECONDS_MOST};
 
 impl Graph {
     /// Takes news in, and answers whether they said something new. Tasks may be told of in any order within
-    /// one telling. It costs what the news say, however large the graph is.
+    /// one telling. It costs what the news say, and where a new
+    /// task comes before known ones, a walk through all that it comes after.
     ///
     /// # Errors
     /// When one of them names what nobody knows or cannot be; then none of them counts.
