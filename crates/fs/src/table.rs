@@ -11,7 +11,6 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use crate::attr::Kind;
-use crate::counting_down::CountingDown;
 use crate::data::{OpenFile, Stored};
 use crate::directories::Memory;
 use crate::entry::Reference;
@@ -66,7 +65,6 @@ pub struct Node<S: Store> {
     /// The time of being alone, or the delegation, since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
-    pub(crate) counting_down: CountingDown,
 }
 
 /// The open file of a node. Its lock orders open, release and unlink of one inode.
@@ -113,7 +111,6 @@ impl<S: Store> Node<S> {
             slot: Mutex::new(slot),
             memory: OnceLock::new(),
             bare: AtomicU64::new(0),
-            counting_down: CountingDown::default(),
         }
     }
 

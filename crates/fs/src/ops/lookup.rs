@@ -81,14 +81,6 @@ impl<S: Store> Fs<S> {
         Ok(self.attr_of(node.reference(), &inode))
     }
 
-    /// To be asked when the attributes of an inode have been read, before the kernel is told of them. `true`: it is to
-    /// doubt all answers that it has asked for ([`KernelCache::forget`](crate::KernelCache::forget)), since it may yet
-    /// take a name from its own count that is not in this one.
-    pub fn counts_down(&self, ino: Ino) -> bool {
-        let node = self.table.find(ino);
-        node.is_some_and(|node| node.counting_down.is_under_way(|| self.steady()))
-    }
-
     /// The target of a symbolic link.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Error> {
         let node = self.table.get(ino)?;

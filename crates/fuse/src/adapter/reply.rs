@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidefs_fs::{
-    AskedName, Attr, Entry, Error, Fs, KernelCache, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened,
-    Outgrown, Standing, StatFs,
+    AskedName, Attr, Entry, Error, Fs, Lifetimes, NAME_BYTES_MAX, OpenMode, Opened, Outgrown,
+    Standing, StatFs,
 };
 use tidefs_model::Ino;
 use tidefs_session::{
@@ -108,11 +108,8 @@ impl<S: Store> Answers<S> {
         kept: Kept,
         send: impl FnOnce(&Lifetimes) + Send + 'static,
     ) {
-        let mut outgrown = Vec::new();
-        for ino in inos {
-            self.doubt_count(ino);
-            outgrown.extend(self.fs.outgrown(ino).map(|outgrown| (ino, outgrown)));
-        }
+        let outgrown = inos.into_iter().filter_map(|ino| Some((ino, self.fs.outgrown(ino)?)));
+        let outgrown: Vec<_> = outgrown.collect();
         if outgrown.is_empty() {
             return self.answer(before, &kept, send);
         }
@@ -124,14 +121,6 @@ impl<S: Store> Answers<S> {
             own.answer(before, &kept, send);
         };
         self.misplaced.drop_before(&files, Box::new(answer));
-    }
-
-    /// Where the kernel may yet take a name from its own count of an inode's, it must not have heard the count before
-    /// without that name: then it believes no answer that it has asked for until now, this one included.
-    fn doubt_count(&self, ino: Ino) {
-        if self.fs.counts_down(ino) {
-            self.kernel.forget(ino);
-        }
     }
 
     /// Of an answer to what was asked before its pages were dropped the kernel believes nothing, and hands it
