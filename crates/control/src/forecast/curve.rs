@@ -181,7 +181,8 @@ impl<'w> Listing<'w> {
             for piece in 0..bytes.div_ceil(PIECE).min(PIECES_MOST) {
                 let before = piece * PIECE;
                 let at = match number < self.written {
-                    true => 0.0,
+                    // It may have begun before others have ended that it comes after.
+                    true => self.now as f64,
                     false => begins + before as f64 / self.bytes_per_second * 1e6,
                 };
                 let last = piece + 1 == PIECES_MOST;
@@ -278,6 +279,17 @@ mod tests {
         let empty = Curve::new(&Workflow::default(), 1, 1.0, Pace::default());
         assert!(empty.stretches.len() <= 1);
     }
+
+    /// News of a task that runs may come before those of the end of one that it comes after.
+    #[test]
+    fn no_point_lies_before_another_whatever_is_told_to_run() {
+        let workflow = workflow();
+        for running in 0..=workflow.tasks.len() as u32 {
+            let points = listed(&workflow, 2, 1e12, running);
+            assert!(points.is_sorted_by(|one, next| one.0 <= next.0), "{running}: {points:?}");
+        }
+    }
+
     #[test]
     fn sizes_that_were_not_told_are_on_no_curve() {
         let mut doubted = workflow();
