@@ -192,6 +192,7 @@ fn a_manager_that_has_nothing_to_do_ends_as_well_when_another_has_taken_over() {
     let ticket = first.handle.request(Request::Scale(2)).expect("a queue");
     ticket.wait(LONG).expect("the first is at work");
     let _second = stage.start(&Life::without_end());
+    until("its end", || first.is_over(), || format!("{:?}", first.handle.status()));
     assert_eq!(first.join(), Err(ManagerError::Superseded));
 }
 

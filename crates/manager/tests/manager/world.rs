@@ -453,6 +453,11 @@ impl Running {
         self.join()
     }
 
+    /// It has ended by itself, or is about to.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(|thread| thread.is_finished())
+    }
+
     /// Waits for it to end by itself.
     pub fn join(&mut self) -> Result<(), ManagerError> {
         self.thread.take().map_or(Ok(()), |thread| thread.join().expect("a manager's thread"))
