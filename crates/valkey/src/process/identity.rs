@@ -138,17 +138,19 @@ struct Stat {
     started_ticks: u64,
 }
 
-/// Fields 4 and 22 of the process's line.
+/// Fields 4, 20 and 22 of the process's line.
 fn stat(pid: u32) -> Option<Stat> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in brackets may hold anything, so count from its end.
     let mut fields = line.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
-    if state == "Z" || state == "X" {
+    let parent = fields.next()?.parse().ok()?;
+    let threads: u64 = fields.nth(15)?.parse().ok()?;
+    // The first thread may have ended before others, which have the files and the memory until they end.
+    if state == "X" || state == "Z" && threads <= 1 {
         return None;
     }
-    let parent = fields.next()?.parse().ok()?;
-    Some(Stat { parent, started_ticks: fields.nth(17)?.parse().ok()? })
+    Some(Stat { parent, started_ticks: fields.nth(1)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -164,6 +166,25 @@ mod tests {
         assert!(!other.is_running());
         assert!(other.stop().is_ok(), "nothing to stop");
         assert!(ProcessId::of(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_process_runs_until_its_last_thread_has_ended() {
+        let first_ends = "import ctypes, threading, time\n\
+             threading.Thread(target=time.sleep, args=(60,)).start()\n\
+             ctypes.CDLL(None).pthread_exit(None)";
+        let mut child = Command::new("python3").args(["-c", first_ends]).spawn().unwrap();
+        let id = ProcessId::of(child.id()).unwrap();
+        let is_zombie =
+            || fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap().contains(") Z ");
+        let begun = std::time::Instant::now();
+        while !is_zombie() && begun.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (zombie, running) = (is_zombie(), id.is_running());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(zombie && running && !id.is_running());
     }
 
     #[test]
