@@ -80,7 +80,8 @@ impl Connection {
         let _ = self.inbound.fill(&self.stream, &mut [], true);
         match self.inbound.take_reply() {
             Ok(Some(Reply::Error(text))) => refusal(&text),
-            _ => fault,
+            Err(nonsense) => nonsense,
+            Ok(_) => fault,
         }
     }
 

@@ -208,13 +208,20 @@ struct Impostor {
 
 impl Impostor {
     fn answering(bytes: Vec<u8>) -> Impostor {
+        Impostor::that_waits_to_be_asked(Duration::from_millis(50), bytes)
+    }
+
+    /// For at most so long, if at all.
+    fn that_waits_to_be_asked(wait: Duration, bytes: Vec<u8>) -> Impostor {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("s")).unwrap();
         thread::spawn(move || {
             for stream in listener.incoming().take(40) {
                 let Ok(mut stream) = stream else { break };
-                let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
-                let _ = stream.read(&mut [0; 4096]);
+                if !wait.is_zero() {
+                    let _ = stream.set_read_timeout(Some(wait));
+                    let _ = stream.read(&mut [0; 4096]);
+                }
                 let _ = stream.write_all(&bytes);
             }
         });
@@ -257,10 +264,16 @@ fn another_life_of_a_node_is_not_taken_for_it() {
 
 #[test]
 fn nonsense_is_told_as_such() {
-    let nonsense = Impostor::answering(b"HTTP/1.1 400\r\n\r\n".to_vec());
-    // It answers; on a machine that is busy, late.
-    let error = nonsense.connect_within(Duration::from_secs(10)).err().unwrap();
-    assert!(error.to_string().contains("is not understood"), "{error}");
+    // Who is not asked first has hung up before all of the requests are sent.
+    for wait in [Duration::from_millis(50), Duration::ZERO] {
+        for _ in 0..16 {
+            let answer = b"HTTP/1.1 400\r\n\r\n".to_vec();
+            let nonsense = Impostor::that_waits_to_be_asked(wait, answer);
+            // It answers; on a machine that is busy, late.
+            let error = nonsense.connect_within(Duration::from_secs(10)).err().unwrap();
+            assert!(error.to_string().contains("is not understood"), "{wait:?}: {error}");
+        }
+    }
 }
 
 proptest! {
