@@ -38,10 +38,12 @@ def says(agent: Agent, words: str) -> None:
     until(f"the agent of {agent.host.name} says {words!r}", lambda: words in agent.said(), 60)
 
 
-def ends(last: Island, agent: Agent, dead: list[Island]) -> None:
-    last.call("tidefs", "down")
-    agent.process.wait(timeout=GONE_SECONDS_MAX)
-    until(f"nothing is left on {last.name}", lambda: not left(last), GONE_SECONDS_MAX)
+def ends(agents: list[Agent], dead: list[Island]) -> None:
+    """The last host that lives ends the file system, and nothing is left on any of those."""
+    agents[-1].host.call("tidefs", "down")
+    for agent in agents:
+        agent.process.wait(timeout=GONE_SECONDS_MAX)
+        until(f"nothing is left on {agent.host.name}", lambda: not left(agent.host), GONE_SECONDS_MAX)
     for host in dead:
         puts_away(host)
 
@@ -120,13 +122,9 @@ def who_is_cut_off_gives_way(sea: Sea, hosts: list[Island]) -> None:
     # For longer than one that gives way waits.
     time.sleep(REFUSED_SECONDS)
     reads(second, sums)
-    third.call("tidefs", "down")
-    for host, agent in zip(hosts[1:], agents):
-        agent.process.wait(timeout=GONE_SECONDS_MAX)
-        until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
+    ends(agents, [owner])
     holder.kill()
     holder.wait(timeout=60)
-    puts_away(owner)
     print(f"successions: who was cut off had given way {took:.1f} s after it was back, and nothing was lost", flush=True)
 
 
@@ -157,7 +155,7 @@ def who_took_over_leaves(sea: Sea, hosts: list[Island]) -> None:
     if remains := left(second):
         raise AssertionError(f"{second.name} has left and keeps {remains}")
     checked = work.ends()
-    ends(third, agents[1], [owner])
+    ends([agents[1]], [owner])
     print(
         f"successions: who had taken over left, and the next decided {took:.1f} s after that was asked for; "
         f"{checked} files were checked meanwhile",
@@ -188,7 +186,7 @@ def who_took_over_dies(sea: Sea, hosts: list[Island]) -> None:
     until("one node is up", lambda: [node["state"] for node in status(third)["nodes"]] == ["up"], 60)
     checked = work.ends()
     reads(third, sums | write(third, "after"))
-    ends(third, agents[1], [owner, second])
+    ends([agents[1]], [owner, second])
     print(
         f"successions: who had taken over died, the next decided after {took:.1f} s, locks were free after "
         f"{unlocked:.1f} s, {checked} files were checked meanwhile",
@@ -212,13 +210,9 @@ def who_comes_late_keeps_its_locks(sea: Sea, hosts: list[Island]) -> None:
         raise AssertionError("a lock of the host that came late was somebody else's")
     reads(second, sums)
     reads(third, sums | write(third, "after"))
-    third.call("tidefs", "down")
-    for host, agent in zip(hosts[1:], agents):
-        agent.process.wait(timeout=GONE_SECONDS_MAX)
-        until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
+    ends(agents, [owner])
     holder.kill()
     holder.wait(timeout=60)
-    puts_away(owner)
     print("successions: who came late kept its locks and files", flush=True)
 
 
@@ -292,7 +286,7 @@ def who_came_up_later_counts_on(sea: Sea, hosts: list[Island]) -> None:
         raise AssertionError(f"of {len(sums)} files {len(wrong)} read something else: {wrong}")
     if len(there) == len(sums):
         raise AssertionError("nothing was lost")
-    ends(third, agents[1], [owner])
+    ends([agents[1]], [owner])
     agents[0].process.wait(timeout=GONE_SECONDS_MAX)
     print(
         f"successions: who had come up {UP_LONGER_SECONDS} s later counted on: of {len(sums)} files {len(there)} were whole "
