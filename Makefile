@@ -39,10 +39,10 @@ PART = cargo test --workspace --locked --lib --bins --tests \
 
 test: ## everything: formatting, lints, all tests, small real workflows
 	scripts/setup test
+	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
-	$(MAKE) --no-print-directory lint unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target workflows churn
-	$(MAKE) --no-print-directory -j2 --output-sync=target crashed lived joined inherited reached slurm handed package
+	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory -j2 --output-sync=target package workflows churn crashed lived joined inherited reached slurm handed
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -50,8 +50,8 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 # Examples are compiled by the lints, and the documentation has none that run. Most tests wait for
-# servers and mounts: twice as many at a time as a small machine has cores. Those that
-# compute and wait for nothing take what the others leave (scripts/test-part says which).
+# servers and mounts: twice as many at a time as a small machine has cores. What computes and waits for nothing
+# takes what the others leave: such tests (scripts/test-part says which), and the lints.
 unit unit-computing unit-waiting: export TIDEFS_BINARY = $(abspath $(TIDEFS))
 unit unit-computing unit-waiting: export RUST_TEST_THREADS = $(shell echo $$(($$(nproc) * 2)))
 
@@ -63,6 +63,7 @@ unit:
 .PHONY: unit-computing unit-waiting
 unit-computing:
 	nice -n 19 $(call PART,computing)
+	nice -n 19 $(MAKE) --no-print-directory lint
 
 unit-waiting:
 	$(call PART,waiting)
