@@ -2,8 +2,8 @@
 """Tests the Python package with every Python from 3.9 on that is installed, each in an environment
 of its own below --environments. Says which versions it did not find.
 
-With the newest one, or the only one given, it also tries pandas, pyarrow, dask, zarr and Parsl and the
-plug-ins for Snakemake (--ecosystem), and checks the types.
+With the newest one, or the only one given, it also tries pandas, pyarrow, dask, zarr and Parsl, the
+plug-ins for Snakemake and the examples of docs/engines (--ecosystem), and checks the types.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PLUGINS = [HERE / "snakemake-storage-plugin-tidefs", HERE / "snakemake-logger-plugin-tidefs"]
 # Tests that want more than fsspec.
-ECOSYSTEM = ["test_ecosystem.py", "test_hdf5.py", "test_parsl.py"]
+ECOSYSTEM = ["test_ecosystem.py", "test_hdf5.py", "test_pages.py", "test_parsl.py"]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 # No test waits for longer than its own deadlines; what hangs is ended.
 LIMIT_SECONDS = 600
