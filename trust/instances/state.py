@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import subprocess
 from pathlib import Path
 
@@ -60,8 +61,15 @@ class State:
         self.play.note(f"up {' '.join(nodes)}")
         self.play.must(self.play.tidefs, *state, *words, **environment)
         holds(UP.exists(), f"up did not take {BASE}")
+        if nodes:
+            self.is_managed()
         (self.mount / "kept").write_bytes(CONTENT)
         self.alive = Alive()
+
+    def is_managed(self) -> None:
+        """A manager that is just being started reads the state, and ends and comes again where it is away."""
+        ask = (self.play.tidefs, "--state", UP, "status", "--json")
+        until("a decision", lambda: json.loads(self.play.must(*ask))["last_decision"], 20)
 
     def is_whole(self, at: Path = UP) -> None:
         self.alive.is_whole(at)
