@@ -11,6 +11,7 @@ mod check;
 mod closing;
 mod config;
 mod counters;
+mod counting_down;
 mod data;
 mod delegations;
 mod directories;

@@ -125,8 +125,8 @@ impl<S: Store> Fs<S> {
         Standing { alone: self.time_alone(), granted, moves }
     }
 
-    /// The lifetimes of what was read since then: zero where others were there meanwhile, who may have
-    /// changed it and left. What the kernel is told with them is to be noted ([`Fs::told_listing`]).
+    /// The lifetimes of what was read since then, of no inode or of many: zero where others were there meanwhile, who
+    /// may have changed it and left. What the kernel is told with them is to be noted ([`Fs::told_listing`]).
     pub fn lifetimes_since(&self, before: Standing) -> Lifetimes {
         match before.alone {
             Some(alone) if self.time_alone() == Some(alone) => self.lifetimes(),
@@ -139,9 +139,19 @@ impl<S: Store> Fs<S> {
         self.store.delegations.tell_listing(directory, names);
     }
 
+    /// The kernel may yet take a name from its own count of the inode's that is not in what was read of it: nothing
+    /// that it is told of the inode now may have a lifetime. To be asked when that has been read.
+    pub fn counts_down(&self, ino: Ino) -> bool {
+        let node = self.table.find(ino);
+        node.is_some_and(|node| node.counting_down.is_under_way(|| self.steady()))
+    }
+
     /// The same of an inode's attributes, which the kernel will be made to forget. No answer with them may be
     /// under way when [`KernelCache::wait_for_answers`] returns.
     pub fn lifetimes_of(&self, ino: Ino, before: Standing) -> Lifetimes {
+        if self.counts_down(ino) {
+            return Lifetimes::default();
+        }
         if before.alone.is_some() {
             let lifetimes = self.lifetimes_since(before);
             let attr = if self.changes_silently(ino) { Duration::ZERO } else { lifetimes.attr };
@@ -161,6 +171,9 @@ impl<S: Store> Fs<S> {
         ino: Option<Ino>,
         before: Standing,
     ) -> Lifetimes {
+        if ino.is_some_and(|ino| self.counts_down(ino)) {
+            return Lifetimes::default();
+        }
         let lifetimes = match ino {
             Some(ino) => self.lifetimes_of(ino, before),
             None => self.lifetimes_since(before),

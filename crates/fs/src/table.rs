@@ -11,6 +11,7 @@ use tidefs_model::{Ino, ShardKey};
 use tidefs_store::Store;
 
 use crate::attr::Kind;
+use crate::counting_down::CountingDown;
 use crate::data::{OpenFile, Stored};
 use crate::directories::Memory;
 use crate::entry::Reference;
@@ -65,6 +66,7 @@ pub struct Node<S: Store> {
     /// The time of being alone, or the delegation, since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
+    pub(crate) counting_down: CountingDown,
 }
 
 /// The open file of a node. Its lock orders open, release and unlink of one inode.
@@ -111,6 +113,7 @@ impl<S: Store> Node<S> {
             slot: Mutex::new(slot),
             memory: OnceLock::new(),
             bare: AtomicU64::new(0),
+            counting_down: CountingDown::default(),
         }
     }
 

@@ -51,6 +51,8 @@ impl<S: Store> Fs<S> {
             let ino = node.reference.ino;
             self.table.restore(node.reference, node.lookups, node.parent, node.inherited);
             let node_here = self.table.get(ino)?;
+            // What was answered a moment ago the kernel may not have dealt with yet.
+            drop(node_here.counting_down.begin(&*self.clock));
             let mut slot = node_here.slot();
             (slot.version_cached, slot.unlinked) = (node.pages, node.is_unlinked);
             slot.residue_end = node.residue_end;

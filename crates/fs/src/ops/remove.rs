@@ -71,6 +71,7 @@ impl<S: Store> Fs<S> {
     fn unlink_settled(&self, place: &Place, found: &Settled) -> Result<bool, Error> {
         let reference = found.reference;
         let node = self.table.find(reference.ino);
+        let _counting_down = node.as_ref().map(|node| node.counting_down.begin(&*self.clock));
         // Held so that nobody opens or releases the file between the count and its consequence.
         let mut slot = node.as_ref().map(|node| node.slot());
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
@@ -132,6 +133,7 @@ impl<S: Store> Fs<S> {
             return false;
         }
         let node = self.table.find(reference.ino);
+        let _counting_down = node.as_ref().map(|node| node.counting_down.begin(&*self.clock));
         let mut slot = node.as_ref().map(|node| node.slot());
         if node.as_ref().is_some_and(|node| node.is_open()) {
             return false;
@@ -222,6 +224,7 @@ impl<S: Store> Fs<S> {
     /// What a rename does to the file, not a directory, whose name it takes.
     pub(crate) fn drop_replaced(&self, replaced: Reference) -> Result<(), Error> {
         let node = self.table.find(replaced.ino);
+        let _counting_down = node.as_ref().map(|node| node.counting_down.begin(&*self.clock));
         let mut slot = node.as_ref().map(|node| node.slot());
         let is_open = node.as_ref().is_some_and(|node| node.is_open());
         let open = slot.as_deref_mut().filter(|_| is_open);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use tidefs_fs::{Attr, DirectoryEntry, Error, Fs, Handle, Standing};
 use tidefs_model::Ino;
@@ -79,6 +80,7 @@ impl<S: Store> Answers<S> {
             let is_full = |(entry, attr): &Gathered| {
                 let number = INodeNo(entry.ino.0);
                 let name = OsStr::from_bytes(&entry.name);
+                let lifetime = if fs.counts_down(attr.ino) { Duration::ZERO } else { lifetime };
                 reply.add(number, entry.next, name, &lifetime, &file_attr(attr), GENERATION)
             };
             let added = entries.iter().position(is_full).unwrap_or(entries.len());
