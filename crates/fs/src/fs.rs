@@ -11,7 +11,7 @@ use tidefs_store::{Overview, Store, StoreError, caller};
 
 use crate::attr::StatFs;
 use crate::census::Census;
-use crate::census::standstill::Called;
+use crate::census::standstill::{Called, Taken};
 use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
@@ -70,6 +70,7 @@ pub struct Fs<S: Store> {
     pub(crate) unfinished: Unfinished,
     pub(crate) census: Census,
     pub(crate) called: Arc<Called>,
+    pub(crate) taken: Taken,
     /// Where the kernel of this mount can be told what to forget.
     pub(crate) kernel_cache: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) prunings: AtomicUsize,
@@ -215,6 +216,7 @@ impl<S: Store> Fs<S> {
             unfinished: Unfinished::default(),
             census: Census::default(),
             called: Arc::default(),
+            taken: Taken::default(),
             kernel_cache: OnceLock::new(),
             prunings: AtomicUsize::new(0),
         }

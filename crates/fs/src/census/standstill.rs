@@ -8,7 +8,7 @@
 //! nobody is asked who does not have the file open.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn encode(self) -> Vec<u8> {
+    pub fn encode(self) -> Vec<u8> {
         [self.mount.0, self.number, self.ino.0].iter().flat_map(|it| it.to_be_bytes()).collect()
     }
 
@@ -141,6 +141,19 @@ pub(crate) struct Called {
     ended: Condvar,
 }
 
+/// Of a mount that was taken over.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// To whoever has yet to answer a call.
+    certain: Mutex<Option<SyncSender<()>>>,
+}
+
+impl Taken {
+    fn certain(&self) -> MutexGuard<'_, Option<SyncSender<()>>> {
+        self.certain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Held {
     call: Option<Call>,
@@ -196,7 +209,7 @@ impl<S: Store> Fs<S> {
         let call = self.membership.heard.call().filter(|call| call.mount != self.me());
         match self.called.hear(call, self.steady()) {
             None => {}
-            Some(News::Begun(call)) => self.stand_still(call, || ()),
+            Some(News::Begun(call)) => self.stand_still(call, || true),
             Some(News::Left(call)) => {
                 if let Err(error) = self.store.batch(keys::MOUNTS, &withdrawing(call)) {
                     tracing::debug!(%error, "a call to stand still is there though nobody waits");
@@ -205,23 +218,37 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// The same for a mount that was handed over while it stood still: it does so before it serves anybody.
+    /// The same for a mount that is taken over: it stands still before it serves anybody. It answers only when nobody
+    /// else goes on with the mount ([`Fs::goes_on`]): the one that gives it may yet, and has heard of no call.
     pub(crate) fn go_on_standing_still(&self) -> Result<(), Error> {
         let read = Batch::new().read(keys::STANDSTILL);
         let call = self.store.batch(keys::MOUNTS, &read)?.take(0);
         let call = call.as_deref().and_then(Call::decode).filter(|call| call.mount != self.me());
         if let Some(News::Begun(call)) = self.called.hear(call, self.steady()) {
             let (stands, is_still) = mpsc::sync_channel(1);
+            let (certain, is_certain) = mpsc::sync_channel(1);
+            *self.taken.certain() = Some(certain);
+            self.stand_still(call, move || {
+                let _ = stands.try_send(());
+                // Where it is called off, whoever would say so has gone.
+                is_certain.recv_timeout(HELD_MAX).is_ok()
+            });
             // Where it cannot, or takes longer than whoever called waits, that is told there.
-            self.stand_still(call, move || _ = stands.try_send(()));
             let _ = is_still.recv_timeout(ANSWERS_MAX);
         }
         Ok(())
     }
 
-    /// Who comes to the file from here on waits; who came before is seen here. `stands`: what is done once nobody
-    /// reads or writes there any more.
-    fn stand_still(&self, call: Call, stands: impl FnOnce() + Send + 'static) {
+    /// This mount was taken over, and whoever gave it does nothing any more: to be called before it serves anybody.
+    pub fn goes_on(&self) {
+        if let Some(certain) = self.taken.certain().take() {
+            let _ = certain.try_send(());
+        }
+    }
+
+    /// Who comes to the file from here on waits; who came before is seen here. `may_answer` is asked once nobody
+    /// reads or writes there any more; `false`: the mount is not this one's.
+    fn stand_still(&self, call: Call, may_answer: impl FnOnce() -> bool + Send + 'static) {
         let file = self.table.find(call.ino).and_then(|node| node.slot().file.clone());
         let (store, called) = (Arc::clone(&self.store), Arc::clone(&self.called));
         let (me, term) = (self.me(), self.term());
@@ -233,14 +260,15 @@ impl<S: Store> Fs<S> {
             }
         };
         let stand = move || {
+            let answers = || may_answer().then(answer).is_some();
             let Some(file) = file else {
-                answer();
-                return stands();
+                answers();
+                return;
             };
             let still = file.stand_still(|| {
-                answer();
-                stands();
-                called.wait_while(|held| held == call);
+                if answers() {
+                    called.wait_while(|held| held == call);
+                }
             });
             if let Err(error) = still {
                 tracing::debug!(%error, ino = %call.ino, "this mount cannot stand still");

@@ -25,8 +25,9 @@ const READ_AT_ONCE: usize = 256;
 const NO_TERM: u64 = u64::MAX;
 
 impl<S: Store> Fs<S> {
-    /// Goes on with a mount of the same name that was handed over. It may serve at once; until it does, the one
-    /// that gave it may still call it off, and this value is dropped then without leaving the file system.
+    /// Goes on with a mount of the same name that was handed over. It may serve when it was told that it is the only one
+    /// ([`Fs::goes_on`]); until then the one that gave it may still call it off, and this value is dropped without leaving
+    /// the file system.
     ///
     /// # Errors
     /// When the bytes are of a version that this program does not understand, or the store does not answer.

@@ -155,6 +155,7 @@ fn who_stands_still_does_so_when_its_mount_is_handed_over() {
     let store = Arc::new(two.bed.store.clone());
     let after = Fs::take_over(store, config, two.bed.clock.clone(), None, &state);
     let after = after.expect("it goes on");
+    after.goes_on();
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             after.write(two.handles.1, 0, &[8; S], None, false).expect("taken");
@@ -173,6 +174,42 @@ fn who_stands_still_does_so_when_its_mount_is_handed_over() {
     });
 }
 
+/// Whether a mount has said that it stands still.
+fn answer(bed: &Bed, mount: MountId) -> Option<Vec<u8>> {
+    let read = Batch::new().read(keys::stands_still(mount));
+    bed.store.batch(keys::MOUNTS, &read).expect("read").take(0)
+}
+
+#[test]
+fn who_takes_a_mount_over_answers_a_call_when_nobody_else_goes_on_with_it() {
+    for is_open in [true, false] {
+        let two = Two::new();
+        if !is_open {
+            two.other.release(two.handles.1).expect("closed");
+        }
+        two.other.prepare_hand_over().expect("nothing is in the way");
+        let state = two.other.hand_over().expect("nothing is in the way");
+        // Whoever gives the mount away looks for no call any more.
+        let call = Call { mount: MountId(1), number: 1, ino: two.ino };
+        let ask = Batch::new().put(keys::STANDSTILL, call.encode());
+        two.bed.store.batch(keys::MOUNTS, &ask).expect("asked");
+        let take = || {
+            let config = Config { io_threads: 1, ..Config::new(MountId(2)) };
+            let store = Arc::new(two.bed.store.clone());
+            Fs::take_over(store, config, two.bed.clock.clone(), None, &state).expect("it goes on")
+        };
+        // It is called off: who gave the mount writes on, and nobody was told that it would not.
+        drop(take());
+        two.other.keep();
+        assert_eq!(answer(&two.bed, MountId(2)), None, "open: {is_open}");
+        let after = take();
+        assert_eq!(answer(&two.bed, MountId(2)), None, "open: {is_open}");
+        after.goes_on();
+        let has_answered = || answer(&two.bed, MountId(2)) == Some(call.encode());
+        eventually("it answers", has_answered);
+    }
+}
+
 #[test]
 fn the_answer_of_a_mount_goes_with_it() {
     for dies in [false, true] {
@@ -181,11 +218,7 @@ fn the_answer_of_a_mount_goes_with_it() {
         let begin = || Standstill::begin(&two.bed.store, &*two.bed.clock, call);
         // Whoever called dies, too, and takes no answer away.
         std::mem::forget(two.meanwhile(begin).expect("the other one answers"));
-        let answer = || {
-            let read = Batch::new().read(keys::stands_still(MountId(2)));
-            two.bed.store.batch(keys::MOUNTS, &read).expect("read").take(0)
-        };
-        assert!(answer().is_some());
+        assert!(answer(&two.bed, MountId(2)).is_some());
         match dies {
             true => {
                 let beats = membership::members(&two.bed.store).expect("listed").into_iter();
@@ -195,6 +228,6 @@ fn the_answer_of_a_mount_goes_with_it() {
             }
             false => two.other.unmount().expect("left"),
         }
-        assert_eq!(answer(), None, "dies: {dies}");
+        assert_eq!(answer(&two.bed, MountId(2)), None, "dies: {dies}");
     }
 }

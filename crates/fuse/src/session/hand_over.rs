@@ -207,6 +207,7 @@ impl<S: Store> TakenOver<S> {
     /// When threads cannot be started; nobody serves the mount then.
     pub fn serve(self) -> Result<Session, MountError> {
         let TakenOver { session, turns, fs, kernel, mount, options, givable } = self;
+        fs.goes_on();
         let served: Arc<dyn Served> = fs;
         Session::serve(session, Some(turns), served, kernel, mount, (&options, Some(givable)))
     }
