@@ -61,16 +61,20 @@ impl<'s> Draft<'s> {
             let at = usize::from(number - first) * geometry.block_bytes as usize;
             let held = before.record.block(number);
             let end = parts.iter().map(|part| part.end).max().unwrap_or(0);
-            // As long as it is seen with whichever seal opens it.
-            let seen = before.record.candidates(number).map(|seal| seal.visible).max();
-            let length = seen.unwrap_or(0).max(end);
+            let shown = held.map_or(0, |seal| seal.visible);
+            let seen = match before.record.rests_lost {
+                true => shown,
+                // As long as it is seen with whichever seal opens it.
+                false => {
+                    before.record.candidates(number).map(|seal| seal.visible).max().unwrap_or(0)
+                }
+            };
+            let length = seen.max(end);
             let is_covered = parts.iter().any(|part| part.start == 0 && part.end == length);
-            let is_cut = cut_from.is_some_and(|from| {
-                let from = from.saturating_sub(geometry.start_of(number));
-                from == 0 || parts.iter().any(|part| part.start == 0 && part.end >= from)
-            });
-            if held.is_none() && before.record.rests_lost && !is_covered && !is_cut {
-                return Err(lost(key));
+            if before.record.rests_lost {
+                let start = geometry.start_of(number);
+                let cut_from = cut_from.map(|from| from.saturating_sub(start));
+                leave_no_gap(shown, parts, cut_from).ok_or_else(|| lost(key))?;
             }
             let base = held.filter(|_| !is_covered).copied();
             room = at + length.max(base.map_or(0, |base| base.sealed)) as usize;
@@ -183,6 +187,21 @@ impl<'s> Draft<'s> {
         };
         runs.into_iter().map(write).collect()
     }
+}
+
+/// `None`: between what a block shows and parts that are written, something would be taken for a hole that was not cut.
+fn leave_no_gap(shown: u32, parts: &[Range<u32>], cut_from: Option<u32>) -> Option<()> {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| part.start);
+    let mut reach = shown;
+    for part in parts {
+        let is_cut = cut_from.is_some_and(|from| from <= reach);
+        if part.start > reach && !is_cut {
+            return None;
+        }
+        reach = reach.max(part.end);
+    }
+    Some(())
 }
 
 /// The parts of each block that are written, as ranges inside the block.

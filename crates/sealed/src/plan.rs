@@ -45,6 +45,8 @@ struct Aside {
     candidates: Vec<Seal>,
     /// Nothing opens it: then it was never written.
     may_be_absent: bool,
+    /// What a seal does not show is no hole.
+    rests_lost: bool,
     offset: u32,
     bytes: Vec<u8>,
     /// The part of the block that the caller wants, and where it goes.
@@ -54,7 +56,7 @@ struct Aside {
 
 impl Plan {
     /// # Errors
-    /// Where the range has blocks whose seals were lost.
+    /// Where the range has something whose seals were lost.
     pub fn new(
         geometry: Geometry,
         key: StripeKey,
@@ -76,16 +78,18 @@ impl Plan {
             let wanted = from as usize..to as usize;
             let record = &held.record;
             let sealed = record.sealed(block);
+            let seen = record.candidates(block).map(|seal| seal.visible).max().unwrap_or(0);
+            if record.rests_lost && seen < to {
+                return Err(lost(key));
+            }
             if sealed == 0 {
-                if record.rests_lost {
-                    return Err(lost(key));
-                }
                 plan.holes.push(at..at + wanted.len());
             } else if record.is_in_doubt(block) || from > 0 || to < sealed {
                 plan.asides.push(Aside {
                     block,
                     candidates: record.candidates(block).copied().collect(),
                     may_be_absent: record.block(block).is_none() && !record.rests_lost,
+                    rests_lost: record.rests_lost,
                     offset: start,
                     bytes: vec![0; sealed as usize],
                     wanted,
@@ -151,6 +155,9 @@ impl Aside {
         let place = Place { stripe, block: self.block };
         let opened = open_any(keyring, place, &self.candidates, &mut self.bytes);
         let visible = match opened {
+            Some(seal) if self.rests_lost && (seal.visible as usize) < self.wanted.end => {
+                return false;
+            }
             Some(seal) => seal.visible as usize,
             None if self.may_be_absent => 0,
             None => return false,

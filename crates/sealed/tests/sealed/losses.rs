@@ -122,8 +122,21 @@ fn a_stripe_whose_seals_may_be_lost_answers_that_and_can_be_written_anew() {
         write(&second, stripe(0), 0, b"anew").unwrap();
         assert_eq!(read(&second, stripe(0), 0, 4).unwrap(), b"anew");
         assert!(is_lost(read(&second, stripe(0), BLOCK, 1)), "the rest is still lost");
+        // So is the rest of the block.
+        for (at, length) in [(4, 1), (0, 5), (0, BLOCK), (0, STRIPE), (BLOCK - 1, 1)] {
+            assert!(is_lost(read(&second, stripe(0), at, length)), "{at}, {length}");
+        }
+        assert!(is_lost(write(&second, stripe(0), 5, b"behind a gap")));
+        write(&second, stripe(0), 4, b" and more").unwrap();
+        assert_eq!(read(&second, stripe(0), 0, 13).unwrap(), b"anew and more");
+        assert!(is_lost(read(&second, stripe(0), 0, 14)));
         second.trim(&[(stripe(0), 2)]).unwrap();
         assert_eq!(read(&second, stripe(0), 0, 2).unwrap(), b"an");
+        assert!(is_lost(read(&second, stripe(0), 0, 3)), "who cut it says where");
+        let cut = Cut { as_of: stripe(0).ino.0 + 1, from: 0 };
+        assert_eq!(read_cut(&second, 1, 3, cut).unwrap(), b"n\0\0");
+        write_cut(&second, 5, b"end", Cut { from: 2, ..cut }).unwrap();
+        assert_eq!(read(&second, stripe(0), 0, 8).unwrap(), b"an\0\0\0end");
         // Later inodes have lost nothing.
         let later = tidefs_model::StripeKey { ino: tidefs_model::Ino(9_999), index: 0 };
         assert_eq!(read(&second, later, 0, 10).unwrap(), [0; 10]);
