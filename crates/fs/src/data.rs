@@ -32,6 +32,7 @@ mod delete;
 mod deletions;
 mod errors;
 mod file;
+mod holes;
 mod lingering;
 mod open_unlinked;
 mod pinned;

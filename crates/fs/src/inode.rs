@@ -44,6 +44,9 @@ const PARENT_BYTES: usize = 16 + SHARD_BYTES;
 pub const CUT_FROM: u32 = BYTES as u32;
 pub const CUT_AS_OF: u32 = CUT_FROM + 8;
 const CUT_BYTES: usize = 16;
+/// Behind that, of a file in which holes were punched after a loss: 24 bytes each.
+pub const HOLES: u32 = CUT_FROM + CUT_BYTES as u32;
+pub const HOLE_BYTES: usize = 24;
 
 /// Where a file was cut after a loss: what it lacks from there on is no loss, unless there came another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,34 @@ pub struct CutAt {
     pub from: u64,
     /// How many numbers of inodes had been granted at the loss.
     pub as_of: u64,
+}
+
+/// What a file lacks from one byte up to another one is no loss either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    pub from: u64,
+    pub to: u64,
+    /// As of [`CutAt`].
+    pub as_of: u64,
+}
+
+impl Hole {
+    pub fn encode(self) -> [u8; HOLE_BYTES] {
+        let mut record = [0; HOLE_BYTES];
+        for (place, number) in record.chunks_exact_mut(8).zip([self.from, self.to, self.as_of]) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        record
+    }
+
+    fn decode(record: &[u8]) -> Hole {
+        Hole { from: u64_at(record, 0), to: u64_at(record, 8), as_of: u64_at(record, 16) }
+    }
+
+    /// What is left of a longer list.
+    pub fn is_nothing(self) -> bool {
+        self.from >= self.to
+    }
 }
 
 /// The directory in which a directory has its name.
@@ -104,6 +135,8 @@ pub struct Inode {
     pub parent: Option<Parent>,
     /// Of a file.
     pub cut: Option<CutAt>,
+    /// Of a file: what was punched after a loss.
+    pub holes: Vec<Hole>,
     /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
 }
@@ -122,9 +155,11 @@ impl Inode {
         }
         record.extend(self.size.to_be_bytes());
         record.extend(self.parent.iter().flat_map(Parent::encode));
-        record.extend(
-            self.cut.iter().flat_map(|cut| [cut.from, cut.as_of]).flat_map(u64::to_be_bytes),
-        );
+        if self.cut.is_some() || !self.holes.is_empty() {
+            let cut = self.cut.map_or([0; 2], |cut| [cut.from, cut.as_of]);
+            record.extend(cut.into_iter().flat_map(u64::to_be_bytes));
+        }
+        record.extend(self.holes.iter().flat_map(|hole| hole.encode()));
         record.extend(&self.target);
         record
     }
@@ -137,14 +172,20 @@ impl Inode {
         let kind = kind_of_byte(record[KIND as usize]).ok_or(corrupt.clone())?;
         let layout = Layout::of_number(u32_at(record, LAYOUT)).ok_or(corrupt.clone())?;
         let rest = &record[BYTES..];
-        let (mut parent, mut cut, mut target) = (None, None, Vec::new());
+        let (mut parent, mut cut, mut holes, mut target) = (None, None, Vec::new(), Vec::new());
         match kind {
             _ if rest.is_empty() => {}
             Kind::Directory => parent = Some(Parent::decode(rest).ok_or(corrupt)?),
-            Kind::File if rest.len() != CUT_BYTES => return Err(corrupt),
             Kind::File => {
+                let (_, punched) = rest.split_at_checked(CUT_BYTES).ok_or(corrupt.clone())?;
                 let (from, as_of) = (u64_at(record, CUT_FROM), u64_at(record, CUT_AS_OF));
-                cut = Some(CutAt { from, as_of });
+                // No loss has this number.
+                cut = (as_of > 0).then_some(CutAt { from, as_of });
+                let punched = punched.chunks_exact(HOLE_BYTES);
+                if !punched.remainder().is_empty() {
+                    return Err(corrupt);
+                }
+                holes = punched.map(Hole::decode).filter(|hole| !hole.is_nothing()).collect();
             }
             _ => target = rest.to_vec(),
         }
@@ -166,6 +207,7 @@ impl Inode {
             layout,
             parent,
             cut,
+            holes,
             target,
         })
     }
@@ -252,6 +294,7 @@ mod tests {
             layout: Layout::Local,
             parent: None,
             cut: None,
+            holes: Vec::new(),
             target: b"a/b/c".to_vec(),
         };
         let record = inode.encode();
@@ -267,6 +310,18 @@ mod tests {
         let record = file.encode();
         assert_eq!(u64_at(&record, CUT_AS_OF), 4_097);
         assert_eq!(Inode::decode(Ino(3), &record), Ok(file));
+        let holes = vec![Hole { from: 7, to: 9, as_of: 4_097 }, Hole { from: 1, to: 2, as_of: 8 }];
+        for cut in [cut, None] {
+            let punched = Inode { kind: Kind::File, cut, holes: holes.clone(), ..inode.clone() };
+            let punched = Inode { target: Vec::new(), ..punched };
+            let mut record = punched.encode();
+            assert_eq!(record.len(), HOLES as usize + 2 * HOLE_BYTES);
+            assert_eq!(Inode::decode(Ino(3), &record), Ok(punched.clone()));
+            // Where there were more before.
+            record.extend([0; HOLE_BYTES]);
+            assert_eq!(Inode::decode(Ino(3), &record), Ok(punched));
+            assert!(Inode::decode(Ino(3), &record[..record.len() - 8]).is_err());
+        }
         let half = Inode::decode(Ino(3), &record[..record.len() - 8]);
         assert_eq!(half, Err(Error::Corrupt { what: "inode", ino: 3 }));
         let directory = Inode { kind: Kind::Directory, parent, target: Vec::new(), ..inode };

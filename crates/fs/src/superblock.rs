@@ -71,6 +71,7 @@ fn root(format: &Format, now: Time) -> Inode {
         layout: Layout::Striped,
         parent: None,
         cut: None,
+        holes: Vec::new(),
         target: Vec::new(),
     }
 }

@@ -1,15 +1,23 @@
-//! What was cut after a node was lost is a hole, and no loss.
+//! What was cut or punched after a node was lost is a hole, and no loss.
 //!
-//! A store that lost a part of its stripes cannot tell a stripe that was lost from one that was cut off since.
-//! The file's record says where it was cut, and after which loss. It is asked only where the store says that
-//! bytes were lost; it is read anew then, since another mount may have cut the file.
+//! A store that lost a part of its stripes cannot tell a stripe that was lost from one that was removed since.
+//! The file's record says where it was cut and punched, and after which loss. It is asked only where the store says that
+//! bytes were lost; it is read anew then, since another mount may have changed the file.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tidefs_model::Granted;
 use tidefs_store::{Cut, Store, StoreError, StripeRead, StripeWrite};
 
+use super::holes::{Holes, with};
 use super::state::Stored;
 use super::striped::Striped;
 use crate::Error;
-use crate::inode::CutAt;
+use crate::inode::{CutAt, Hole};
+
+/// How often others may change the record meanwhile.
+const ATTEMPTS: usize = 32;
 
 /// What the record is to say of a cut to `size` bytes, of a mount that knows of the loss at which so many
 /// numbers had been granted, 0: of none. A lower cut after the same loss holds as well.
@@ -30,21 +38,30 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Reads what lies before the cut as ever, and what lies behind it as what was cut.
+    /// Reads holes as what was cut, and all else as ever.
     fn read_where_cut(&self, reads: Vec<StripeRead<'_>>, lost: u16) -> Result<(), Error> {
-        let Some(cut) = self.cut()? else {
+        let holes = self.holes()?;
+        if holes.is_empty() {
             return Err(StoreError::Lost { partition: lost }.into());
-        };
-        let (mut before, mut behind) = (Vec::new(), Vec::new());
-        for StripeRead { key, offset, buffer } in reads {
-            let start = self.path.stripe_size.start_of(key.index) + u64::from(offset);
-            let split = cut.from.saturating_sub(start).min(buffer.len() as u64) as usize;
-            let (first, rest) = buffer.split_at_mut(split);
-            before.push(StripeRead { key, offset, buffer: first });
-            behind.push(StripeRead { key, offset: offset + split as u32, buffer: rest });
         }
-        self.path.store.read(&mut before)?;
-        Ok(self.path.store.read_cut(&mut behind, Cut { as_of: cut.as_of, from: 0 })?)
+        let mut parts: BTreeMap<Option<u64>, Vec<StripeRead<'_>>> = BTreeMap::new();
+        for StripeRead { key, mut offset, buffer } in reads {
+            let start = self.path.stripe_size.start_of(key.index) + u64::from(offset);
+            let mut rest = buffer;
+            for (piece, as_of) in holes.pieces(start..start + rest.len() as u64) {
+                let length = (piece.end - piece.start) as usize;
+                let (buffer, after) = std::mem::take(&mut rest).split_at_mut(length);
+                parts.entry(as_of).or_default().push(StripeRead { key, offset, buffer });
+                (offset, rest) = (offset + length as u32, after);
+            }
+        }
+        for (as_of, mut reads) in parts {
+            match as_of {
+                None => self.path.store.read(&mut reads)?,
+                Some(as_of) => self.path.store.read_cut(&mut reads, Cut { as_of, from: 0 })?,
+            }
+        }
+        Ok(())
     }
 
     pub fn write_stripes(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
@@ -54,23 +71,43 @@ impl<S: Store> Striped<S> {
         }
     }
 
-    /// Writes once more, which changes nothing of what was made already: a gap behind the cut is a hole.
+    /// Writes once more, which changes nothing of what was made already: a gap in which nothing was lost is a hole.
     fn write_where_cut(&self, writes: &[StripeWrite<'_>], lost: u16) -> Result<(), StoreError> {
         let lost = StoreError::Lost { partition: lost };
-        // Whoever cannot read the record knows of no cut.
-        let Ok(Some(cut)) = self.cut() else { return Err(lost) };
+        // Whoever cannot read the record knows of no hole.
+        let holes = self.holes().ok().filter(|holes| !holes.is_empty()).ok_or(lost)?;
         for write in writes {
             let start = self.path.stripe_size.start_of(write.key.index);
-            let from = cut.from.saturating_sub(start).min(u64::from(u32::MAX)) as u32;
-            let write = std::slice::from_ref(write);
-            self.path.store.write_cut(write, Cut { as_of: cut.as_of, from })?;
+            let (from, as_of) = holes.before(start + u64::from(write.offset));
+            let from = from.saturating_sub(start) as u32;
+            self.path.store.write_cut(std::slice::from_ref(write), Cut { as_of, from })?;
         }
         Ok(())
     }
 
-    fn cut(&self) -> Result<Option<CutAt>, Error> {
-        let (stored, _) = self.record.look()?;
+    fn holes(&self) -> Result<Holes, Error> {
+        let (stored, punched, _) = self.record.look_at_holes()?;
         self.learn(&mut self.state(), stored);
-        Ok(stored.cut)
+        Ok(Holes::of(stored.cut, &punched))
+    }
+
+    /// Has the record say that a range was punched, by whoever knew then of the loss at which so many numbers had been
+    /// granted, 0: of none. Where it cannot, what is missing there may count as lost.
+    pub fn note_hole(&self, range: &Range<u64>, lost_at: u64) -> Result<(), Error> {
+        // Inodes that came later have lost nothing; those of local files have numbers of another kind.
+        let may_have_lost = Granted { inos: lost_at, serials: u64::MAX }.covers(self.ino());
+        if lost_at == 0 || !may_have_lost {
+            return Ok(());
+        }
+        let _order = self.committing();
+        let new = Hole { from: range.start, to: range.end, as_of: lost_at };
+        for _ in 0..ATTEMPTS {
+            let (_, punched, record) = self.record.look_at_holes()?;
+            let Some(holes) = with(&punched, new) else { return Ok(()) };
+            if holes == punched || self.record.note_holes(&holes, record)? {
+                return Ok(());
+            }
+        }
+        Err(Error::Contended)
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidefs_model::{Ino, ShardKey, Time};
-use tidefs_store::{Batch, Outcome, Store, StoreError, StripeWrite};
+use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, StripeWrite};
 
 use super::delete::without_record;
 use super::regions::marking;
 use super::state::Stored;
 use crate::inode::{
-    APPENDS, BYTES, CTIME, CUT_AS_OF, CUT_FROM, CutAt, Inode, MTIME, SIZE, SPARSE, VERSION, u64_at,
+    APPENDS, BYTES, CTIME, CUT_AS_OF, CUT_FROM, CutAt, HOLES, Hole, Inode, MTIME, SIZE, SPARSE,
+    VERSION, u64_at,
 };
 use crate::write_back::{Made, Making, WriteBack};
 use crate::{Error, FILE_BYTES_MAX, keys};
@@ -226,6 +227,25 @@ impl<S: Store> Record<S> {
         let record = outcome.take(0).ok_or(Error::Stale)?;
         let stored = Stored::of(&Inode::decode(self.ino, &record)?);
         Ok((stored, u64_at(&record, APPENDS)))
+    }
+
+    /// The same with the holes that it says of, and the record itself.
+    pub fn look_at_holes(&self) -> Result<(Stored, Vec<Hole>, Bytes), Error> {
+        let read = Batch::new().read(keys::inode(self.ino));
+        let record = self.store.batch(self.home, &read)?.take(0).ok_or(Error::Stale)?;
+        let inode = Inode::decode(self.ino, &record)?;
+        Ok((Stored::of(&inode), inode.holes, record))
+    }
+
+    /// Has the record, as it was read, say of holes. `false`: somebody else has changed it.
+    pub fn note_holes(&self, holes: &[Hole], record: Bytes) -> Result<bool, Error> {
+        let field = keys::inode(self.ino);
+        let room = record.len().saturating_sub(HOLES as usize);
+        let mut list: Bytes = holes.iter().flat_map(|hole| hole.encode()).collect();
+        // A record does not get shorter: what it said of more is nothing.
+        list.resize(list.len().max(room), 0);
+        let batch = Batch::new().equals(&*field, record).patch(&*field, HOLES, list).reclaims();
+        Ok(self.store.batch(self.home, &batch)?.applied())
     }
 
     /// Removes the inode and its extended attributes.

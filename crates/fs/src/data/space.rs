@@ -7,12 +7,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidefs_model::StripeKey;
-use tidefs_store::{Store, StripeWrite};
+use tidefs_store::{Store, StoreError, StripeWrite};
 
 use super::regions::stripe_count;
 use super::state::State;
 use super::striped::Striped;
 use crate::{Error, SpaceMode};
+
+/// At most, of a stripe that is sealed.
+const BLOCKS_PER_STRIPE: u32 = 16;
 
 impl<S: Store> Striped<S> {
     pub fn allocate(self: &Arc<Self>, range: Range<u64>, mode: SpaceMode) -> Result<(), Error> {
@@ -56,7 +59,17 @@ impl<S: Store> Striped<S> {
             return Ok(());
         }
         self.record.set_sparse(true);
+        // Before anything goes: of a later loss nobody says that it was punched.
+        let lost_at = self.path.lost_at();
         self.forget(&range);
+        self.zero_stripes(range.clone())?;
+        self.note_hole(&range, lost_at)
+    }
+
+    /// The same in the store, of a range that is not empty.
+    fn zero_stripes(&self, range: Range<u64>) -> Result<(), Error> {
+        let stripe_size = self.path.stripe_size;
+        let stripe_bytes = u64::from(stripe_size.bytes());
         let (first, last) =
             (stripe_size.index_of(range.start), stripe_size.index_of(range.end - 1));
         let (start, end) = (stripe_size.within(range.start), stripe_size.within(range.end - 1) + 1);
@@ -114,8 +127,27 @@ impl<S: Store> Striped<S> {
             return Ok(());
         }
         let zeros = vec![0; range.len()];
-        self.write_stripes(&[StripeWrite { key, offset: range.start, bytes: &zeros }])?;
-        Ok(())
+        let zero = |part: Range<u32>| {
+            let bytes = &zeros[..part.len()];
+            self.write_stripes(&[StripeWrite { key, offset: part.start, bytes }])
+        };
+        match zero(range.clone()) {
+            // Block by block: where one cannot be written, nothing of what is to be zeros is there.
+            Err(StoreError::Lost { .. }) => {
+                self.blocks(&range).try_for_each(|block| match zero(block) {
+                    Err(StoreError::Lost { .. }) => Ok(()),
+                    zeroed => Ok(zeroed?),
+                })
+            }
+            zeroed => Ok(zeroed?),
+        }
+    }
+
+    /// A range of a stripe, cut where a block of a sealed one may end.
+    fn blocks(&self, range: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<S> {
+        let (range, bytes) = (range.clone(), self.path.stripe_size.bytes() / BLOCKS_PER_STRIPE);
+        let blocks = range.start / bytes..=(range.end - 1) / bytes;
+        blocks.map(move |at| range.start.max(at * bytes)..range.end.min((at + 1) * bytes))
     }
 
     fn length(&self, key: StripeKey) -> Result<u32, Error> {

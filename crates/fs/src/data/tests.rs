@@ -3,6 +3,7 @@
 
 mod ahead;
 mod faults;
+mod lost;
 mod model;
 mod order;
 mod pinned;

@@ -217,6 +217,7 @@ impl<S: Store> Fs<S> {
                 home: directory.home,
             }),
             cut: None,
+            holes: Vec::new(),
             target: new.target.to_vec(),
         }
     }

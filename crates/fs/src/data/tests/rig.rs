@@ -130,6 +130,7 @@ pub fn empty_inode() -> Inode {
         layout: crate::Layout::Striped,
         parent: None,
         cut: None,
+        holes: Vec::new(),
         target: Vec::new(),
     }
 }
