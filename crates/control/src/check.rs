@@ -113,7 +113,7 @@ impl<'a> World<'a> {
         find(!there, Finding::NotThere { step, partition, from });
         find(!serves, Finding::NoTarget { step, partition, to });
         find(self.leaving.contains(&to), Finding::ToLeaving { step, partition, to });
-        let metadata = partition.is_metadata();
+        let metadata = self.inventory.is_metadata(partition);
         find(victim && metadata, Finding::MetadataToVictim { step, partition, to });
         find(from == to, Finding::ToItself { step, partition });
         find(!self.moved.insert(partition), Finding::MovedAgain { partition });

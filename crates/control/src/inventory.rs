@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidefs_model::{NodeId, Partition};
+use tidefs_model::{METADATA_PARTITIONS, NodeId, Partition};
 
 use crate::observation::{Node, Observation};
 
@@ -37,6 +37,8 @@ pub struct Inventory {
     bytes: Vec<u64>,
     /// Bytes a second, of nodes that were measured.
     bandwidths: BTreeMap<NodeId, u64>,
+    /// The first so many partitions hold metadata.
+    metadata: u16,
 }
 
 /// The nodes and the partitions contradict each other.
@@ -71,8 +73,8 @@ impl Inventory {
         let owners = partitions.iter().enumerate().map(owner).collect::<Result<Vec<_>, _>>()?;
         let counted: Vec<_> = partitions.iter().map(|held| held.bytes).collect();
         let bytes = memory(&nodes, &owners, &counted);
-        let bandwidths = BTreeMap::new();
-        let mut inventory = Inventory { nodes, owners, bytes, bandwidths };
+        let (bandwidths, metadata) = (BTreeMap::new(), METADATA_PARTITIONS);
+        let mut inventory = Inventory { nodes, owners, bytes, bandwidths, metadata };
         for at in 0..count {
             let held = inventory.owners.iter().filter(|owner| **owner == Some(at as u16)).count();
             inventory.nodes.set_partitions(at, held as u16);
@@ -83,6 +85,22 @@ impl Inventory {
     /// The bandwidths that shares are to rest on, in bytes a second.
     pub fn with_bandwidths(self, bandwidths: BTreeMap<NodeId, u64>) -> Inventory {
         Inventory { bandwidths, ..self }
+    }
+
+    /// Of a service that is not this file system: its first `count` partitions hold metadata, none of
+    /// them for most.
+    pub fn with_metadata_partitions(self, count: u16) -> Inventory {
+        Inventory { metadata: count, ..self }
+    }
+
+    /// Is there any partition for metadata?
+    pub fn has_metadata(&self) -> bool {
+        self.metadata > 0
+    }
+
+    /// Does the partition hold metadata, which lies on own nodes only?
+    pub fn is_metadata(&self, partition: Partition) -> bool {
+        partition.number() < self.metadata
     }
 
     /// In bytes a second; `None` of a node that was not measured.

@@ -137,7 +137,8 @@ impl<'a> Problem<'a> {
         if !problem.stays.contains(&true) {
             return Err(Refusal::NoNodeLeft);
         }
-        if !(0..nodes.len()).any(|node| problem.may_hold_metadata(node)) {
+        let holds_metadata = (0..nodes.len()).any(|node| problem.may_hold_metadata(node));
+        if inventory.has_metadata() && !holds_metadata {
             return Err(Refusal::NoOwnNodeLeft);
         }
         problem.check_room()?;
@@ -182,7 +183,7 @@ impl<'a> Problem<'a> {
         let item = |partition: Partition| {
             let at = usize::from(partition.number());
             let owner = usize::from(owners[at]?);
-            let wanted = partition.is_metadata() == metadata;
+            let wanted = self.inventory.is_metadata(partition) == metadata;
             let serves = self.inventory.nodes()[owner].is_serving();
             (wanted && serves).then_some(Item { number: partition.number(), bytes: sizes[at] })
         };
@@ -330,7 +331,7 @@ impl<'a> Problem<'a> {
     }
 
     fn may_stay(&self, draft: &Draft) -> bool {
-        let metadata = draft.step.partition.is_metadata();
+        let metadata = self.inventory.is_metadata(draft.step.partition);
         if metadata { self.may_hold_metadata(draft.from) } else { self.stays[draft.from] }
     }
 
@@ -338,7 +339,8 @@ impl<'a> Problem<'a> {
     fn elsewhere(&self, draft: Draft, room: &mut [Room]) -> Result<Draft, Refusal> {
         let Move { partition, bytes, .. } = draft.step;
         let able = |node: &usize| {
-            if partition.is_metadata() { self.may_hold_metadata(*node) } else { self.stays[*node] }
+            let metadata = self.inventory.is_metadata(partition);
+            if metadata { self.may_hold_metadata(*node) } else { self.stays[*node] }
         };
         let free = |room: &Room| room.limit_bytes.saturating_sub(room.used_bytes);
         let best = (0..room.len())

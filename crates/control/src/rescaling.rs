@@ -17,7 +17,7 @@ mod sequence;
 mod spread;
 mod weights;
 
-pub use problem::{Bucket, Home, Host, Problem, Unsound};
+pub use problem::{Bucket, Class, Home, Host, Problem, Unsound};
 pub use quality::{Bounds, Quality};
 pub use weights::{ParseWeightsError, Targets, Weights, norms};
 

@@ -5,7 +5,7 @@ use tidefs_control::rescaling::{Bounds, Bucket, Home, Host, Problem, Quality, We
 use tidefs_model::NodeClass;
 
 fn host(class: NodeClass, stays: bool, newcomer: bool, weight: f64) -> Host {
-    Host { class, stays, newcomer, weight, bandwidth: 1e3, limit_bytes: u64::MAX }
+    Host { class: class.into(), stays, newcomer, weight, bandwidth: 1e3, limit_bytes: u64::MAX }
 }
 
 /// Buckets of sizes 1 to 100 on hosts of which the first is own and stays.
@@ -25,7 +25,7 @@ fn problem(buckets: usize) -> impl Strategy<Value = Problem> {
             };
             let hosts: Vec<Host> = hosts.into_iter().enumerate().map(host).collect();
             let bucket = |(bytes, load, from, home): (u64, u32, usize, u8)| {
-                let home = if home == 0 { Home::Only(NodeClass::Own) } else { Home::Any };
+                let home = if home == 0 { Home::Only(NodeClass::Own.into()) } else { Home::Any };
                 Bucket { bytes, load: load.into(), from: from as u16, home }
             };
             Problem::new(buckets.into_iter().map(bucket).collect(), hosts).unwrap()
@@ -106,7 +106,7 @@ fn no_host_is_filled_above_its_memory_where_there_is_room() {
 fn what_cannot_be_summed_or_placed_is_refused() {
     let own = NodeClass::Own;
     let bucket = |bytes, load, home| Bucket { bytes, load, from: 0, home };
-    let victim = Home::Only(NodeClass::Victim);
+    let victim = Home::Only(NodeClass::Victim.into());
     for (buckets, says) in [
         (vec![bucket(u64::MAX, 1.0, Home::Any); 2], "more bytes or more load"),
         (vec![bucket(1, f64::MAX, Home::Any); 2], "more bytes or more load"),

@@ -7,7 +7,7 @@ use tidefs_model::NodeClass;
 use tidefs_sim::rescaling::{exact, pufferscale};
 
 fn host(class: NodeClass, stays: bool, newcomer: bool, weight: f64) -> Host {
-    Host { class, stays, newcomer, weight, bandwidth: 1e3, limit_bytes: u64::MAX }
+    Host { class: class.into(), stays, newcomer, weight, bandwidth: 1e3, limit_bytes: u64::MAX }
 }
 
 proptest! {
@@ -22,9 +22,9 @@ proptest! {
         buckets in prop::collection::vec((1_u64..100, 0_u32..50, 0_u16..3, any::<bool>()), 1..400),
     ) {
         let mut hosts = alike(&[], false).hosts().to_vec();
-        hosts[2].class = NodeClass::Victim;
+        hosts[2].class = NodeClass::Victim.into();
         let bucket = |&(bytes, load, from, own): &(u64, u32, u16, bool)| {
-            let home = if own { Home::Only(NodeClass::Own) } else { Home::Any };
+            let home = if own { Home::Only(NodeClass::Own.into()) } else { Home::Any };
             Bucket { bytes, load: load.into(), from, home }
         };
         let problem = Problem::new(buckets.iter().map(bucket).collect(), hosts).unwrap();

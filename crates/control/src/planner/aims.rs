@@ -163,8 +163,8 @@ impl Stated {
             let partition = Partition::new(item.number);
             let number = usize::from(item.number);
             let home = match own_share {
-                _ if partition.is_metadata() => Home::Only(NodeClass::Own),
-                Some(share) => Home::Only(class_of(partition, share)),
+                _ if inventory.is_metadata(partition) => Home::Only(NodeClass::Own.into()),
+                Some(share) => Home::Only(class_of(partition, share).into()),
                 None => Home::Any,
             };
             let load = if counted { 1.0 } else { aims.loads.get(number).copied().unwrap_or(0.0) };

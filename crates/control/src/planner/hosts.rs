@@ -53,7 +53,7 @@ pub(super) fn hosts(problem: &Problem<'_>, aims: &Aims) -> Vec<Host> {
     };
     let room = problem.room();
     let host = |(at, node): (usize, &crate::observation::Node)| Host {
-        class: node.class,
+        class: node.class.into(),
         stays: problem.stays[at],
         newcomer: node.partitions == 0,
         weight: weight(at),

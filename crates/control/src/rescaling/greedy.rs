@@ -33,24 +33,24 @@ pub(super) fn greedy(problem: &Problem, weights: Weights, targets: Targets) -> S
     } else {
         keep(&mut spread, &mixed(order.len()))
     };
-    let open = order.into_iter().filter(|&bucket| !kept[usize::from(bucket)]).collect();
+    let open = order.into_iter().filter(|&bucket| !kept[bucket as usize]).collect();
     place(&mut spread, open);
     spread
 }
 
 /// Largest first; equal ones by their number.
-fn by_norm(problem: &Problem, weights: Weights) -> Vec<u16> {
+fn by_norm(problem: &Problem, weights: Weights) -> Vec<u32> {
     let norms = norms(problem, weights);
     // Positive floats sort as their bits do, and whole numbers sort quicker.
-    let mut keyed: Vec<(Reverse<u64>, u16)> =
-        norms.iter().enumerate().map(|(at, norm)| (Reverse(norm.to_bits()), at as u16)).collect();
+    let mut keyed: Vec<(Reverse<u64>, u32)> =
+        norms.iter().enumerate().map(|(at, norm)| (Reverse(norm.to_bits()), at as u32)).collect();
     keyed.sort_unstable();
     keyed.into_iter().map(|(_, at)| at).collect()
 }
 
 /// In no order that has to do with their sizes; the same every time.
-fn mixed(buckets: usize) -> Vec<u16> {
-    let mut order: Vec<u16> = (0..buckets).map(|bucket| bucket as u16).collect();
+fn mixed(buckets: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..buckets).map(|bucket| bucket as u32).collect();
     let mut sequence = Sequence::new(buckets as u64);
     for at in (1..buckets).rev() {
         order.swap(at, sequence.below(at + 1));
@@ -59,13 +59,13 @@ fn mixed(buckets: usize) -> Vec<u16> {
 }
 
 /// Leaves buckets where they are as far as they fit, and says which.
-fn keep(spread: &mut Spread<'_>, order: &[u16]) -> Vec<bool> {
+fn keep(spread: &mut Spread<'_>, order: &[u32]) -> Vec<bool> {
     let stay = spread.problem.hosts().iter().filter(|host| host.stays).count();
     let of_bucket = stay as f64 / order.len().max(1) as f64;
     let most = 1.0 + KEPT_ABOVE + KEPT_ABOVE_OF_BUCKET * of_bucket.min(1.0);
     let mut kept = vec![false; order.len()];
     for &bucket in order {
-        let bucket = usize::from(bucket);
+        let bucket = bucket as usize;
         let host = usize::from(spread.pieces[bucket].from);
         let sums = spread.with(spread.sums[host], host, bucket);
         let keeps = spread.may(bucket, host) && spread.balance_of(host, &sums) <= most;
@@ -77,7 +77,7 @@ fn keep(spread: &mut Spread<'_>, order: &[u16]) -> Vec<bool> {
     kept
 }
 
-fn place(spread: &mut Spread<'_>, open: Vec<u16>) {
+fn place(spread: &mut Spread<'_>, open: Vec<u32>) {
     let hosts = spread.problem.hosts().len();
     let key = |spread: &Spread<'_>, host: usize| {
         Reverse((spread.balance_of(host, &spread.sums[host]).to_bits(), host as u16))
@@ -86,7 +86,7 @@ fn place(spread: &mut Spread<'_>, open: Vec<u16>) {
     let mut emptiest: BinaryHeap<_> = stay.map(|host| key(spread, host)).collect();
     let mut looked_at = Vec::with_capacity(COMPARED);
     for bucket in open {
-        let bucket = usize::from(bucket);
+        let bucket = bucket as usize;
         let mut best: Option<(f64, usize)> = None;
         let mut able = 0;
         // Hosts that may not hold the bucket are passed over, so all may have to be looked at.

@@ -152,9 +152,9 @@ impl Search {
 }
 
 /// Some buckets of a host, from a place on and around.
-fn picks(held: &[u16], from: usize) -> impl Iterator<Item = usize> {
+fn picks(held: &[u32], from: usize) -> impl Iterator<Item = usize> {
     let (end, start) = held.split_at(from);
-    start.iter().chain(end).take(TRIED).map(|&bucket| usize::from(bucket))
+    start.iter().chain(end).take(TRIED).map(|&bucket| bucket as usize)
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_host_without_any_room_is_relieved() {
         let host = |limit_bytes| Host {
-            class: NodeClass::Own,
+            class: NodeClass::Own.into(),
             stays: true,
             newcomer: false,
             weight: 1.0,

@@ -1,14 +1,13 @@
 //! What part of all load, and of all bytes, each host should hold: in proportion to its weight, as far
-//! as memory allows and as buckets are not bound to hosts of the other class.
+//! as memory allows and as buckets are not bound to hosts of a class.
 //!
 //! No placement can do better, so these are the bounds of both balances (Pufferscale, equations 8 and
 //! 9, widened). Load and bytes have parts of their own: metadata is little in bytes and much in load,
 //! and all of it is on own nodes.
 
-use tidefs_model::NodeClass;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::problem::{Bucket, Home, Host};
-use crate::own_share::ByClass;
+use super::problem::{Bucket, Class, Home, Host};
 
 /// By host; the parts of those that count add up to 1, where any does.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,10 +17,10 @@ pub(super) struct Parts {
 }
 
 /// What there is of something: in all, and bound to hosts of a class.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Held {
     all: f64,
-    bound: ByClass<f64>,
+    bound: BTreeMap<Class, f64>,
 }
 
 impl Parts {
@@ -29,7 +28,7 @@ impl Parts {
     pub fn new(buckets: &[Bucket], hosts: &[Host], counts: impl Fn(&Host) -> bool) -> Parts {
         let weights: Vec<f64> =
             hosts.iter().map(|host| if counts(host) { host.weight } else { 0.0 }).collect();
-        let [mut load, mut bytes] = [Held::default(); 2];
+        let [mut load, mut bytes] = [Held::default(), Held::default()];
         for bucket in buckets {
             load.add(bucket.load, bucket.home);
             bytes.add(bucket.bytes as f64, bucket.home);
@@ -50,40 +49,51 @@ impl Parts {
 impl Held {
     fn add(&mut self, amount: f64, home: Home) {
         self.all += amount;
-        match home {
-            Home::Any => {}
-            Home::Only(NodeClass::Own) => self.bound.own += amount,
-            Home::Only(NodeClass::Victim) => self.bound.victim += amount,
+        if let Home::Only(class) = home {
+            *self.bound.entry(class).or_default() += amount;
         }
     }
 
-    /// By weight over all; where a class would have less than what is bound to it, over each class.
+    /// By weight over all; a class that would have less than what is bound to it has that, and the
+    /// others share the rest.
     fn spread(&self, hosts: &[Host], weights: &[f64], most: Option<&[f64]>) -> Vec<f64> {
-        let free = bounded(weights, most, 1.0);
-        let own = |host: &Host| host.class == NodeClass::Own;
-        let of = |parts: &[f64], is_own: bool| -> f64 {
-            let hosts = hosts.iter().zip(parts).filter(|(host, _)| own(host) == is_own);
-            hosts.map(|(_, part)| part).sum()
-        };
-        let there = ByClass { own: of(weights, true) > 0.0, victim: of(weights, false) > 0.0 };
-        let bound = |amount: f64| if self.all > 0.0 { amount / self.all } else { 0.0 };
-        let least = ByClass { own: bound(self.bound.own), victim: bound(self.bound.victim) };
-        let own_part = if !there.own || !there.victim {
-            return free;
-        } else if least.own > of(&free, true) {
-            least.own
-        } else if least.victim > of(&free, false) {
-            1.0 - least.victim
-        } else {
-            return free;
-        };
-        let class = |is_own: bool, part: f64| {
+        let within = |classes: &BTreeSet<Class>, part: f64| {
             let weights = hosts.iter().zip(weights);
-            let weights = weights.map(|(host, &it)| if own(host) == is_own { it } else { 0.0 });
+            let weights =
+                weights.map(|(host, &it)| if classes.contains(&host.class) { it } else { 0.0 });
             bounded(&weights.collect::<Vec<_>>(), most, part)
         };
-        let (own, victim) = (class(true, own_part), class(false, 1.0 - own_part));
-        own.iter().zip(&victim).map(|(own, victim)| own + victim).collect()
+        let there = hosts.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
+        let mut open: BTreeSet<Class> = there.map(|(host, _)| host.class).collect();
+        let mut parts = vec![0.0; hosts.len()];
+        let mut left = 1.0;
+        loop {
+            let shares = within(&open, left);
+            let of = |class: Class| -> f64 {
+                let own = hosts.iter().zip(&shares).filter(|(host, _)| host.class == class);
+                own.map(|(_, share)| share).sum()
+            };
+            let short: Vec<Class> =
+                open.iter().copied().filter(|&class| self.bound_to(class) > of(class)).collect();
+            // All of them together are never short of anything, but for rounding.
+            if short.is_empty() || short.len() == open.len() {
+                parts.iter_mut().zip(shares).for_each(|(part, share)| *part += share);
+                return parts;
+            }
+            for class in short {
+                let bound = self.bound_to(class);
+                let shares = within(&BTreeSet::from([class]), bound);
+                parts.iter_mut().zip(shares).for_each(|(part, share)| *part += share);
+                left -= bound;
+                open.remove(&class);
+            }
+        }
+    }
+
+    /// What part of all of it is bound to the class.
+    fn bound_to(&self, class: Class) -> f64 {
+        let bound = self.bound.get(&class).copied().unwrap_or(0.0);
+        if self.all > 0.0 { bound / self.all } else { 0.0 }
     }
 }
 
@@ -122,10 +132,11 @@ fn bounded(weights: &[f64], most: Option<&[f64]>, part: f64) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const OWN: NodeClass = NodeClass::Own;
-    const VICTIM: NodeClass = NodeClass::Victim;
+    const OWN: Class = Class(0);
+    const VICTIM: Class = Class(1);
+    const SLOW: Class = Class(2);
 
-    fn host(class: NodeClass, weight: f64, limit_bytes: u64) -> Host {
+    fn host(class: Class, weight: f64, limit_bytes: u64) -> Host {
         Host { class, stays: true, newcomer: false, weight, bandwidth: 1.0, limit_bytes }
     }
 
@@ -149,6 +160,21 @@ mod tests {
         let buckets = [bucket(60, 3.0, Home::Only(OWN)), bucket(40, 1.0, Home::Only(VICTIM))];
         let parts = Parts::new(&buckets, &hosts, |_| true);
         assert_eq!((parts.load, parts.bytes), (vec![0.375, 0.375, 0.25], vec![0.3, 0.3, 0.4]));
+    }
+
+    #[test]
+    fn of_three_classes_those_that_are_short_have_what_is_bound_to_them() {
+        let hosts = [OWN, VICTIM, SLOW, SLOW].map(|class| host(class, 1.0, 1_000));
+        let buckets = [
+            bucket(40, 1.0, Home::Only(OWN)),
+            bucket(30, 1.0, Home::Only(VICTIM)),
+            bucket(30, 2.0, Home::Any),
+        ];
+        let parts = Parts::new(&buckets, &hosts, |_| true);
+        let percent =
+            |parts: &[f64]| parts.iter().map(|it| (it * 100.0).round()).collect::<Vec<_>>();
+        assert_eq!(percent(&parts.bytes), [40.0, 30.0, 15.0, 15.0]);
+        assert_eq!(percent(&parts.load), [25.0; 4]);
     }
 
     #[test]

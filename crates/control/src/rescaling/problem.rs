@@ -4,15 +4,30 @@
 //! transfers take little time. A bucket is a partition with a size and a load; a host is a node as
 //! this problem sees it. Nothing here knows metadata, servers or files.
 
+use std::collections::BTreeSet;
+
 use tidefs_model::NodeClass;
 
 use super::parts::Parts;
+
+/// Hosts of a kind. The file system knows two; another service may have more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class(pub u16);
+
+impl From<NodeClass> for Class {
+    fn from(class: NodeClass) -> Class {
+        match class {
+            NodeClass::Own => Class(0),
+            NodeClass::Victim => Class(1),
+        }
+    }
+}
 
 /// Where a bucket may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     Any,
-    Only(NodeClass),
+    Only(Class),
 }
 
 /// What is placed and moved as one.
@@ -29,7 +44,7 @@ pub struct Bucket {
 /// A node of the problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Host {
-    pub class: NodeClass,
+    pub class: Class,
     /// Holds buckets afterwards.
     pub stays: bool,
     /// Came for this reconfiguration and is taken to hold nothing before.
@@ -73,14 +88,16 @@ pub enum Unsound {
     Homeless { bucket: usize },
     #[error("all buckets together have more bytes or more load than can be summed")]
     TooLarge,
-    #[error("there are {hosts} hosts and {buckets} buckets; at most 65535 of each can be planned")]
+    #[error(
+        "there are {hosts} hosts and {buckets} buckets; at most 65535 hosts and 4294967295 buckets can \
+         be planned"
+    )]
     TooMany { hosts: usize, buckets: usize },
 }
 
 impl Problem {
     pub fn new(buckets: Vec<Bucket>, hosts: Vec<Host>) -> Result<Problem, Unsound> {
-        let most = usize::from(u16::MAX);
-        if hosts.len() > most || buckets.len() > most {
+        if hosts.len() > usize::from(u16::MAX) || u32::try_from(buckets.len()).is_err() {
             return Err(Unsound::TooMany { hosts: hosts.len(), buckets: buckets.len() });
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
@@ -89,9 +106,12 @@ impl Problem {
         if let Some(host) = hosts.iter().position(|host| !sound(host)) {
             return Err(Unsound::Host { host });
         }
-        let able = |home| hosts.iter().any(|host| host.takes(home));
-        let homes = [Home::Any, Home::Only(NodeClass::Own), Home::Only(NodeClass::Victim)];
-        let homeless: Vec<_> = homes.into_iter().filter(|home| !able(*home)).collect();
+        let able: BTreeSet<Class> =
+            hosts.iter().filter(|host| host.stays).map(|host| host.class).collect();
+        let homeless = |home: Home| match home {
+            Home::Any => able.is_empty(),
+            Home::Only(class) => !able.contains(&class),
+        };
         for (at, bucket) in buckets.iter().enumerate() {
             if usize::from(bucket.from) >= hosts.len() {
                 let (host, hosts) = (bucket.from, hosts.len());
@@ -100,7 +120,7 @@ impl Problem {
             if !bucket.load.is_finite() || bucket.load < 0.0 {
                 return Err(Unsound::Load { bucket: at });
             }
-            if homeless.contains(&bucket.home) {
+            if homeless(bucket.home) {
                 return Err(Unsound::Homeless { bucket: at });
             }
         }

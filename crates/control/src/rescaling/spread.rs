@@ -64,7 +64,7 @@ pub(super) struct Spread<'a> {
     /// By bucket.
     pub placement: Vec<u16>,
     /// By host, its buckets in no order.
-    pub held: Vec<Vec<u16>>,
+    pub held: Vec<Vec<u32>>,
 }
 
 impl<'a> Spread<'a> {
@@ -123,7 +123,7 @@ impl<'a> Spread<'a> {
         let piece = self.pieces[bucket];
         self.sums[host] = with(self.sums[host], &piece, host);
         self.placement[bucket] = host as u16;
-        self.held[host].push(bucket as u16);
+        self.held[host].push(bucket as u32);
     }
 
     pub fn may(&self, bucket: usize, host: usize) -> bool {
@@ -178,9 +178,9 @@ impl<'a> Spread<'a> {
     pub fn shift(&mut self, bucket: usize, to: usize) {
         let host = usize::from(self.placement[bucket]);
         let held = &mut self.held[host];
-        let at = held.iter().position(|&it| usize::from(it) == bucket).expect("it is held there");
+        let at = held.iter().position(|&it| it as usize == bucket).expect("it is held there");
         held.swap_remove(at);
-        self.held[to].push(bucket as u16);
+        self.held[to].push(bucket as u32);
         self.sums[host] = self.without(host, bucket);
         self.sums[to] = self.with(self.sums[to], to, bucket);
         self.placement[bucket] = to as u16;

@@ -77,7 +77,7 @@ impl Cluster {
         let mut stays = vec![true; self.servers + added];
         removed.iter().for_each(|&server| stays[server] = false);
         let host = |(at, &stays): (usize, &bool)| Host {
-            class: NodeClass::Own,
+            class: NodeClass::Own.into(),
             stays,
             newcomer: at >= self.servers,
             weight: 1.0,
