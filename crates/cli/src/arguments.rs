@@ -173,7 +173,9 @@ pub enum Command {
         An inventory lists nodes and partitions; partition p is entry p:\n  \
         {\"nodes\": [{\"name\": \"a\", \"class\": \"own\", \"memory_capacity_bytes\": 4294967296,\n    \
         \"bandwidth_bytes_per_second\": 1.25e9, \"leaves\": false}],\n   \
-        \"partitions\": [{\"node\": \"a\", \"bytes\": 1048576, \"load\": 2.5}]}")]
+        \"partitions\": [{\"node\": \"a\", \"bytes\": 1048576, \"load\": 2.5}]}\n\n\
+        They may be the buckets of any service. \"metadata_partitions\": 1024 beside them says that the\n\
+        first 1,024 hold metadata, as in this file system, and lie on own nodes only.")]
     Plan(planning::Plan),
     /// Simulate a workflow under several policies; starts nothing
     #[command(after_help = "Examples:\n  \

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tidefs_control::{Contradiction, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState};
-use tidefs_model::{ByteSize, METADATA_PARTITIONS, NodeClass};
+use tidefs_model::{ByteSize, NodeClass};
 
 use super::{Question, id};
 
@@ -24,6 +24,10 @@ const BANDWIDTHS: std::ops::RangeInclusive<f64> = 1.0..=1e15;
 struct File {
     nodes: Vec<FileNode>,
     partitions: Vec<FilePartition>,
+    /// The first so many partitions hold metadata, which lies on own nodes only: 1,024 of this file
+    /// system's, none of another service's unless it says so.
+    #[serde(default)]
+    metadata_partitions: u16,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,7 +117,7 @@ pub fn read(path: &Path, leave: &[String]) -> Result<Question, InventoryError> {
 
 fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError> {
     file.nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    check_nodes(&file.nodes)?;
+    check_nodes(&file.nodes, file.metadata_partitions)?;
     let numbers: BTreeMap<&str, usize> =
         file.nodes.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
     let mut held_bytes = vec![0_u64; file.nodes.len()];
@@ -122,7 +126,8 @@ fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError
         let Some(&at) = numbers.get(entry.node.as_str()) else {
             return Err(InventoryError::UnknownNode { partition, node: entry.node.clone() });
         };
-        check_partition(partition, entry, &file.nodes[at])?;
+        let metadata = partition < usize::from(file.metadata_partitions);
+        check_partition(partition, metadata, entry, &file.nodes[at])?;
         held_bytes[at] = held_bytes[at].saturating_add(entry.bytes);
         held.push(Held { owner: Some(id(at)), bytes: Some(entry.bytes) });
     }
@@ -153,7 +158,9 @@ fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError
         sent_bytes: 0,
     };
     let nodes = file.nodes.iter().enumerate().map(node).collect();
-    let inventory = Inventory::new(nodes, &held).map_err(InventoryError::Contradiction)?;
+    let inventory = Inventory::new(nodes, &held)
+        .map_err(InventoryError::Contradiction)?
+        .with_metadata_partitions(file.metadata_partitions);
     let mut leaving = Vec::new();
     for name in leave {
         let number = numbers.get(name.as_str());
@@ -172,11 +179,12 @@ fn question(mut file: File, leave: &[String]) -> Result<Question, InventoryError
 }
 
 /// The nodes are sorted by name.
-fn check_nodes(nodes: &[FileNode]) -> Result<(), InventoryError> {
+fn check_nodes(nodes: &[FileNode], metadata_partitions: u16) -> Result<(), InventoryError> {
     if nodes.is_empty() {
         return Err(InventoryError::NoNodes);
     }
-    if !nodes.iter().any(|node| matches!(node.class, FileClass::Own)) {
+    let own = nodes.iter().any(|node| matches!(node.class, FileClass::Own));
+    if metadata_partitions > 0 && !own {
         return Err(InventoryError::NoOwnNode);
     }
     if let Some(twins) = nodes.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -210,10 +218,10 @@ fn check_node(node: &FileNode) -> Result<(), InventoryError> {
 
 fn check_partition(
     partition: usize,
+    metadata: bool,
     entry: &FilePartition,
     node: &FileNode,
 ) -> Result<(), InventoryError> {
-    let metadata = partition < usize::from(METADATA_PARTITIONS);
     if metadata && matches!(node.class, FileClass::Victim) {
         let node = node.name.clone();
         return Err(InventoryError::MetadataOnVictim { partition, node });
@@ -259,7 +267,7 @@ mod tests {
                 "\"a\" has no memory",
             ),
             (
-                r#"{"nodes": [{"name": "a", "class": "victim", "memory_capacity_bytes": 9}], "partitions": []}"#,
+                r#"{"metadata_partitions": 1, "nodes": [{"name": "a", "class": "victim", "memory_capacity_bytes": 9}], "partitions": []}"#,
                 "no node of the class own",
             ),
             (
@@ -324,5 +332,33 @@ mod tests {
             let message = asked(text).unwrap_err();
             assert!(message.contains(says), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn the_first_buckets_of_a_service_go_to_nodes_of_any_class() {
+        let inventory = |head: &str| {
+            let bucket = r#"{"node": "a", "bytes": 100000}"#;
+            format!(
+                r#"{{{head}"nodes": [{{"name": "a", "memory_capacity_bytes": 1000000000}},
+                {{"name": "b", "class": "victim", "memory_capacity_bytes": 1000000000}}],
+                "partitions": [{}]}}"#,
+                vec![bucket; 1_500].join(",")
+            )
+        };
+        let planned = |head: &str| {
+            let file = serde_json::from_str(&inventory(head)).unwrap();
+            let question = question(file, &[]).unwrap();
+            let (spreading, aims) =
+                (tidefs_control::Spreading::default(), tidefs_control::Aims::default());
+            let leaving = std::collections::BTreeSet::new();
+            let aimed =
+                tidefs_control::plan_for(&question.inventory, &leaving, &spreading, &aims).unwrap();
+            assert_eq!(tidefs_control::check(&aimed.plan, &question.inventory), []);
+            let first = |moved: &&tidefs_control::Move| moved.partition.number() < 1_024;
+            (aimed.plan.moves().count(), aimed.plan.moves().filter(first).count())
+        };
+        let (all, first) = planned("");
+        assert!((740..=760).contains(&all) && first > 400, "{all} moves, {first} of the first");
+        assert_eq!(planned(r#""metadata_partitions": 1024, "#).1, 0);
     }
 }
