@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree};
 
 /// Crates, and how many of their top-level modules lie in circles. A number only falls.
-const IN_CIRCLES: [(&str, usize); 16] = [
+const IN_CIRCLES: [(&str, usize); 17] = [
     ("cli", 24),
     ("control", 0),
     ("fs", 31),
@@ -21,6 +21,7 @@ const IN_CIRCLES: [(&str, usize); 16] = [
     ("oracle", 0),
     ("report", 0),
     ("rescale", 0),
+    ("rescale-c", 0),
     ("sealed", 0),
     ("session", 7),
     ("sim", 0),

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may depend on whom inside the workspace, tests left out.
-const DEPENDENCIES: [(&str, &[&str]); 14] = [
+const DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("control", &["model"]),
     ("report", &["model"]),
     ("sim", &["model", "control"]),
     ("rescale", &["control"]),
+    ("rescale-c", &["rescale"]),
     ("store", &["model"]),
     ("manager", &["model", "control", "store"]),
     ("valkey", &["model", "store"]),
