@@ -42,7 +42,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target package workflows churn crashed lived joined inherited reached slurm handed
+	$(MAKE) --no-print-directory -j2 --output-sync=target package workflows churn crashed lived joined inherited reached provided slurm handed
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -199,6 +199,16 @@ heirs: ## the host that started a file system dies two hundred times at random i
 reached:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/over_ssh.py --tidefs $(TIDEFS)
+
+# Hosts that a program provides, and takes away.
+.PHONY: provided provisioned
+provided:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/provisioned.py --tidefs $(TIDEFS)
+
+provisioned: ## hosts come from a program when they are wanted and go again, also from programs that fail, hang and do too much
+	cargo build --release --locked -p tidefs-cli
+	trust/provisioned.py --tidefs $(TIDEFS) --long
 
 # In jobs of a real Slurm, on hosts that share nothing but the network.
 .PHONY: slurm

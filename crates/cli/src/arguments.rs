@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod number;
 pub mod placement;
 pub mod planning;
+pub mod provision;
 pub mod running;
 pub mod serving;
 pub mod simulation;
@@ -197,6 +198,10 @@ pub enum Command {
     /// Hold one more mount of a cluster; started by `mount` with its order on standard input.
     #[command(hide = true)]
     Holder,
+    /// Run the program that provides hosts; started by the process that has the file system, with its order on standard
+    /// input.
+    #[command(hide = true)]
+    Keeper,
     /// Write the manual pages and the completions for shells; packages have them.
     #[command(hide = true)]
     Pages(Pages),
@@ -267,6 +272,9 @@ pub struct StorageOptions {
 
     #[command(flatten)]
     pub elasticity: Elasticity,
+
+    #[command(flatten)]
+    pub provision: provision::Options,
 
     /// Delete each file that a task of the workflow wrote once all tasks that read it have ended, except
     /// what was asked for; `tidefs workflow` or an engine's plug-in tells of the tasks
@@ -341,6 +349,10 @@ pub struct Doctor {
     /// n[01-16]; TIDEFS_SSH names another program than ssh
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
+
+    /// Check as well that this program, for --provision-command, can be run
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "hosts")]
+    pub provision_command: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::FUSE_DEVICE;
+use crate::provision::usable;
 use crate::scarcity::Score;
 use crate::settings::Settings;
 use crate::state::{Base, LONGEST_NAME, Paths, room};
@@ -76,6 +77,19 @@ pub fn all(state: Option<&Path>) -> Vec<Finding> {
         state_directory(state),
         settings(),
     ]
+}
+
+/// The program that is to provide hosts.
+pub fn provision(program: &Path) -> Finding {
+    const SUBJECT: &str = "provision command";
+    match usable(program, std::env::var_os("PATH").as_deref()) {
+        Ok(path) => Finding::good(SUBJECT, format!("{} can be run", path.display())),
+        Err(wrong) => {
+            let said = wrong.to_string();
+            let (detail, fix) = said.split_once("; ").unwrap_or((&said, "name another program"));
+            Finding::missing(SUBJECT, detail, fix)
+        }
+    }
 }
 
 fn settings() -> Finding {

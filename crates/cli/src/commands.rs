@@ -9,6 +9,7 @@ mod exec;
 mod fsck;
 mod holder;
 mod join;
+mod keeper;
 mod lend;
 mod list;
 mod logs;
@@ -51,7 +52,11 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     );
     let is_ours = matches!(
         arguments.command,
-        Command::Daemon | Command::Holder | Command::Task | Command::Manager { .. }
+        Command::Daemon
+            | Command::Holder
+            | Command::Task
+            | Command::Keeper
+            | Command::Manager { .. }
     );
     if !computes && !is_ours {
         cleanup::sweep(state);
@@ -83,6 +88,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Agent => agent::agent(state)?,
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
+        Command::Keeper => return keeper::keeper(),
         Command::Pages(options) => pages::pages(options)?,
         Command::Manager { .. } => return manager::manager(),
     }

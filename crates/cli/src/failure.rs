@@ -147,6 +147,12 @@ pub enum Failure {
     )]
     MoreHostsRequired { required: usize, all: usize },
     #[error(
+        "--provision-command needs an address where hosts join; give one that they reach, such as --listen 10.0.0.1:0"
+    )]
+    NowhereForHosts,
+    #[error("--provision-command: {0}")]
+    NoProvision(crate::provision::Unusable),
+    #[error(
         "the other hosts do not say by which address they reach this one; give one that they do: --listen 10.0.0.1:0"
     )]
     NoAddressForHosts,
@@ -354,6 +360,8 @@ impl Failure {
             | Failure::NothingToLendTo { .. }
             | Failure::ListenEverywhere { .. }
             | Failure::HostsOfUnknownMemory
+            | Failure::NowhereForHosts
+            | Failure::NoProvision(_)
             | Failure::TooManyHosts { .. }
             | Failure::NoAllocation
             | Failure::NotOnANodeOfTheJob { .. }

@@ -33,6 +33,8 @@ use crate::mounting::ServedMount;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, LocalNodes, Supervision};
 use crate::process::{self, ProcessId};
+use crate::provided_view::{PauseView, ProvidedView};
+use crate::provision::{ProvidedHost, Provision};
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
@@ -73,6 +75,9 @@ pub struct Size {
     /// Files that no task of a told workflow will read again are deleted.
     #[serde(default)]
     pub delete_dead: bool,
+    /// Where more hosts come from than there are.
+    #[serde(default)]
+    pub provision: Option<Provision>,
     /// What nodes run; `None`: there are none.
     pub server: Option<ServerView>,
 }
@@ -101,6 +106,8 @@ pub struct FileSystem {
     kind: Kind,
     /// Somebody else started it.
     is_adopted: bool,
+    /// What is to be said of hosts that nobody takes away.
+    orphans: Option<String>,
     limits: Option<LimitsView>,
     /// Where they are served, if they are.
     pub metrics: OnceLock<MetricsView>,
@@ -222,6 +229,7 @@ impl FileSystem {
             paths,
             kind,
             is_adopted: false,
+            orphans: None,
             limits: LimitsView::of(size),
             metrics: OnceLock::new(),
             roll: OnceLock::new(),
@@ -378,7 +386,16 @@ impl FileSystem {
         let absent_hosts = absent.map(AbsentView::from).collect();
         let hosts = hosts.into_iter().map(HostView::from).collect();
         let notes = self.notes();
+        let (provided, pause) = self.provided();
+        let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
+        let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
+        let view = StatusView { provided_hosts, provision_pause, ..view };
         Ok(StatusView { server, metrics, hosts, absent_hosts, notes, ..view })
+    }
+
+    fn provided(&self) -> (Vec<ProvidedHost>, Option<(Duration, String)>) {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().map(Storage::provided).unwrap_or_default()
     }
 
     /// Other hosts that have joined.
@@ -422,10 +439,18 @@ impl FileSystem {
         ending.into_iter().for_each(Ending::hasten);
         let mut left = self.end_holders();
         let has_given_way = self.manager().is_some_and(|manager| manager.outlived().is_some());
+        if let Some(storage) = &*self.storage.lock().unwrap_or_else(PoisonError::into_inner) {
+            storage.ask_for_no_hosts();
+        }
         if !self.is_adopted && !has_given_way {
             self.end_hosts();
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let hosts = storage.as_ref().map(Storage::end_provided).unwrap_or_default();
+        let not_taken_away = |name: &String| {
+            format!("the provision command has not taken the host {name} away; see that it is gone")
+        };
+        left.extend(hosts.iter().map(not_taken_away));
         let nodes = storage.map(Storage::stop).unwrap_or_default();
         left.extend(nodes.iter().map(ToString::to_string));
         if let Some(instance) = self.parts().instance.take() {

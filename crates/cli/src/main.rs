@@ -55,6 +55,8 @@ mod preparation;
 mod privacy;
 mod process;
 mod progress_view;
+mod provided_view;
+mod provision;
 mod rarely;
 mod remote_checks;
 mod reporting;

@@ -16,10 +16,11 @@ use crate::file_system::Size;
 use crate::foresight;
 use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
+use crate::provision::{self, Provision};
 use crate::state::Paths;
 use crate::storage::choose_server;
 use crate::view::ServerView;
-use crate::without_effect::{self, Beside};
+use crate::without_effect::{self, Beside, WithoutEffect};
 
 /// The device that mounts are made with.
 pub const FUSE_DEVICE: &str = "/dev/fuse";
@@ -47,10 +48,13 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
     }
     let each_bytes = each(options, nodes, &hosts, wanted.as_ref())?.0;
     let first = |nodes: NodeRange| options.elasticity.first(nodes);
+    // More come with hosts that are asked for.
+    let here_with = |provision: Option<&Provision>| provision.and(nodes).map(first);
     let first_here = |nodes: NodeRange| others.map(|it| first(nodes).saturating_sub(it).max(1));
     let head_room_bytes = options.head_room.unwrap_or(HEAD_ROOM).0;
     let sealed = options.sealed.is_on(options.listen.is_some());
     let listen = options.listen;
+    let provision = provision(options, nodes, listen.is_some() || wanted.is_some())?;
     elasticity.lenders_may_join = listen.is_some() || wanted.is_some();
     let trusts_network = options.network == Network::Trusted;
     let mut size = Size {
@@ -58,13 +62,14 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
         each_bytes,
         head_room_bytes,
         elasticity,
-        nodes_here: nodes.and_then(first_here),
+        nodes_here: nodes.and_then(first_here).or_else(|| here_with(provision.as_ref())),
         listen,
         lenders: listen.is_some(),
         trusts_network,
         hosts,
         sealed,
         delete_dead: options.delete_dead,
+        provision,
         server: None,
     };
     if let Some(nodes) = nodes {
@@ -106,10 +111,39 @@ fn each(
         return options.node_memory.ok_or(Failure::HostsOfUnknownMemory);
     }
     // What may come later must fit as well.
-    let most = nodes.map_or(1, |nodes| nodes.max);
+    let first = |nodes: NodeRange| options.elasticity.first(nodes);
+    let most = match options.provision.provision_command {
+        Some(_) => nodes.map_or(1, first),
+        None => nodes.map_or(1, |nodes| nodes.max),
+    };
     let others = wanted.map_or(0, |wanted| wanted.others.len() as u16);
     let asked = wanted.and_then(|wanted| wanted.here_bytes).map(ByteSize).or(options.node_memory);
     Memory::of_this_machine().share(most.saturating_sub(others).max(1), asked)
+}
+
+/// `others_join`: it is known where hosts join.
+fn provision(
+    options: &StorageOptions,
+    nodes: Option<NodeRange>,
+    others_join: bool,
+) -> Result<Option<Provision>, Failure> {
+    let Some(program) = &options.provision.provision_command else { return Ok(None) };
+    let search_path = std::env::var_os("PATH");
+    let program =
+        provision::usable(program, search_path.as_deref()).map_err(Failure::NoProvision)?;
+    let nodes = nodes.ok_or(Failure::NothingToScale)?;
+    if !nodes.changes() {
+        return Err(Failure::WithoutEffect(WithoutEffect {
+            option: "--provision-command".to_owned(),
+            beside: format!("with {nodes} and no more"),
+            advice: "give a range, such as --nodes 1..4, or leave it out".to_owned(),
+        }));
+    }
+    if !others_join {
+        return Err(Failure::NowhereForHosts);
+    }
+    let limit = options.provision.provision_limit.unwrap_or(provision::LIMIT_USUAL);
+    Ok(Some(Provision { program, limit }))
 }
 
 fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {

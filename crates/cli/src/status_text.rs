@@ -42,6 +42,12 @@ impl StatusView {
         for absent in &self.absent_hosts {
             text.line(format!("host       {absent}"));
         }
+        for provided in &self.provided_hosts {
+            text.line(format!("provided   {provided}"));
+        }
+        if let Some(pause) = &self.provision_pause {
+            text.line(format!("provided   {pause}"));
+        }
         if let Some(limits) = self.limits.as_ref().filter(|_| self.nodes_may_change) {
             text.line(format!("limits     {limits}"));
         }
@@ -228,6 +234,8 @@ mod tests {
             metrics: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
+            provided_hosts: Vec::new(),
+            provision_pause: None,
             notes: Vec::new(),
         }
     }

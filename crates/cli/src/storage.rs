@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
@@ -25,6 +25,7 @@ use crate::lending::{
 };
 use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Rival, Supervision};
 use crate::process::ProcessId;
+use crate::provision::{Place, ProvidedHost, Provider, Provision};
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey, make_private};
 
 mod adopting;
@@ -202,6 +203,9 @@ impl Storage {
             let legacy = outlives.then(legacy);
             let limits = Terms { nodes_max, head_room, lenders, legacy };
             answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
+            size.provision
+                .as_ref()
+                .map_or(Ok(()), |it| provided(&nodes, it, size, paths, outlives))?;
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
         let door = Some(Door::Here(keeper));
@@ -255,7 +259,29 @@ impl Storage {
     /// Processes that this one started: nodes, also those that are being ended, and the manager.
     pub fn processes(&self) -> Vec<ProcessId> {
         let nodes = self.nodes.iter().flat_map(LocalNodes::processes).map(ProcessId::from);
-        nodes.chain(self.manager().and_then(|manager| manager.process())).collect()
+        let provider = self.provider().and_then(Provider::process);
+        nodes.chain(self.manager().and_then(|manager| manager.process())).chain(provider).collect()
+    }
+
+    fn provider(&self) -> Option<&Provider> {
+        self.nodes.as_ref().and_then(LocalNodes::provider)
+    }
+
+    /// Hosts that were asked for, and for how long none is asked for and why.
+    pub fn provided(&self) -> (Vec<ProvidedHost>, Option<(Duration, String)>) {
+        let provider = self.provider();
+        let seen = provider.map(Provider::seen).unwrap_or_default();
+        (seen, provider.and_then(Provider::pause))
+    }
+
+    /// None of these hosts is asked for any more, nor let in.
+    pub fn ask_for_no_hosts(&self) {
+        self.provider().into_iter().for_each(Provider::close);
+    }
+
+    /// Has those hosts taken away that a program provided; names those that were not within some seconds.
+    pub fn end_provided(&self) -> Vec<String> {
+        self.provider().map(Provider::end).unwrap_or_default()
     }
 
     /// Of the manager, where this process started nodes.
@@ -269,6 +295,7 @@ impl Storage {
     }
 
     fn end(&mut self) -> Vec<ProcessError> {
+        self.ask_for_no_hosts();
         if let Some(managed) = self.managed.take() {
             managed.stop();
         }
@@ -343,6 +370,28 @@ impl Drop for Storage {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Hosts come from a program of the user's when none that is there offers another node.
+fn provided(
+    nodes: &LocalNodes,
+    provision: &Provision,
+    size: &Size,
+    paths: &Paths,
+    outlives: bool,
+) -> anyhow::Result<()> {
+    let address = std::fs::read_to_string(paths.lend_address()).context("no address for hosts")?;
+    std::fs::create_dir_all(paths.host_logs()).context("cannot keep logs of hosts")?;
+    let place = Place {
+        address: address.trim().to_owned(),
+        secret_file: paths.join_secret(),
+        memory: size.each(),
+        log: paths.host_logs().join("provision.log"),
+        outlives,
+    };
+    let provider = Provider::start(provision, place)?;
+    nodes.are_provided_by(provider, size.nodes_here.unwrap_or(1));
+    Ok(())
 }
 
 /// This machine for nodes that it alone uses: no other user's program comes near them.

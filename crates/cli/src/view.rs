@@ -17,6 +17,7 @@ use crate::lending::HostSeen;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
+use crate::provided_view::{PauseView, ProvidedView};
 use crate::state::NodeRecord;
 
 /// The state of a node that answers.
@@ -59,6 +60,12 @@ pub struct StatusView {
     /// Hosts of the list that it was started with and that are not there.
     #[serde(default)]
     pub absent_hosts: Vec<AbsentView>,
+    /// Hosts that a provision command was asked for.
+    #[serde(default)]
+    pub provided_hosts: Vec<ProvidedView>,
+    /// Why no host is asked for now; null where that is not so.
+    #[serde(default)]
+    pub provision_pause: Option<PauseView>,
     /// How the file system came to whoever has it, where that was not who started it, and what to do for that.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -292,6 +299,8 @@ impl StatusView {
             metrics: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
+            provided_hosts: Vec::new(),
+            provision_pause: None,
             notes: Vec::new(),
         }
     }

@@ -1,6 +1,8 @@
 //! The nodes as they were observed, without their partitions: cheap, and taken all the time. It was
 //! true a moment ago and says nothing about now.
 
+use std::collections::BTreeSet;
+
 use tidefs_model::{NodeClass, NodeId};
 
 /// Usage grows when it rises by more than this part of all memory: servers' buffers come and go.
@@ -53,13 +55,24 @@ pub(crate) fn percent(used: u64, capacity: u64) -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     nodes: Vec<Node>,
+    /// Whose hosts are there for them alone, and go when they do.
+    guests: BTreeSet<NodeId>,
 }
 
 impl Observation {
     pub fn new(mut nodes: Vec<Node>) -> Observation {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
-        Observation { nodes }
+        Observation { nodes, guests: BTreeSet::new() }
+    }
+
+    /// The hosts of these nodes are there for them alone.
+    pub fn with_guests(self, guests: impl IntoIterator<Item = NodeId>) -> Observation {
+        Observation { guests: guests.into_iter().collect(), ..self }
+    }
+
+    pub(crate) fn is_guest(&self, node: NodeId) -> bool {
+        self.guests.contains(&node)
     }
 
     pub fn nodes(&self) -> &[Node] {

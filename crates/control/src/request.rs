@@ -211,11 +211,12 @@ pub(crate) fn give_back(
     }
 }
 
-/// The own nodes that hold least, since what they hold has to move; one stays at least. Victim nodes
-/// go when their lenders want them to.
+/// The own nodes that hold least, since what they hold has to move, and those before all others whose hosts go with
+/// them; one stays at least. Victim nodes go when their lenders want them to.
 pub(crate) fn cheapest_to_leave(observed: &Observation, count: u16) -> Vec<NodeId> {
     let mut nodes: Vec<_> = observed.own().collect();
-    nodes.sort_by_key(|node| (node.used_bytes, std::cmp::Reverse(node.id)));
+    let stays = |node: &Node| !observed.is_guest(node.id);
+    nodes.sort_by_key(|node| (stays(node), node.used_bytes, std::cmp::Reverse(node.id)));
     let most = nodes.len().saturating_sub(1).min(count.into());
     nodes.into_iter().take(most).map(|node| node.id).collect()
 }

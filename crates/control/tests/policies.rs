@@ -373,3 +373,20 @@ fn a_drain_that_the_rest_cannot_hold_is_refused() {
     let refused = grant(Request::Drain(id(0)), &Observation::new(lent), &settings).unwrap_err();
     assert_eq!(refused, Refused::LastOwnNode { node: id(0) });
 }
+
+#[test]
+fn nodes_whose_hosts_go_with_them_leave_first() {
+    let settings = settings("asi", 1, 4, 1);
+    let observed = nodes(&[1, 20, 10, 30]);
+    let leaving =
+        |observed: &Observation, asked| match grant(Request::Scale(asked), observed, &settings) {
+            Ok(Some(Verdict::Shrink { leaving, .. })) => leaving,
+            other => panic!("{other:?} is no shrink"),
+        };
+    assert_eq!(leaving(&observed, 2), [id(0), id(2)], "those that hold least");
+    let observed = observed.with_guests([id(1), id(3)]);
+    assert_eq!(leaving(&observed, 2), [id(1), id(3)]);
+    assert_eq!(leaving(&observed, 1), [id(1), id(3), id(0)], "then the others");
+    let by_itself = after(60, &settings, &observed, false);
+    assert!(matches!(by_itself, Verdict::Shrink { leaving, .. } if leaving == [id(1), id(3)]));
+}

@@ -126,6 +126,11 @@ pub trait Provisioner: Send + Sync {
     /// All that were started for this file system and were not stopped.
     fn started(&self) -> Result<Vec<NodeId>, Failure>;
 
+    /// Those of them whose hosts are there for them alone, and go when they do. They leave first.
+    fn guests(&self) -> Result<Vec<NodeId>, Failure> {
+        Ok(Vec::new())
+    }
+
     /// Those of them whose processes are known to have ended. One that only does not answer is not
     /// among them: it may come back with all that it held.
     fn ended(&self) -> Result<Vec<NodeId>, Failure>;

@@ -221,7 +221,8 @@ where
             let begun = self.parts.clock.now();
             let observed = self.parts.hands.observe().and_then(|mut nodes| {
                 tell_the_dead(&mut nodes, &self.parts.provisioner)?;
-                Ok(Observation::new(nodes))
+                let guests = self.parts.provisioner.guests()?;
+                Ok(Observation::new(nodes).with_guests(guests))
             });
             if self.sender.send_timeout(Message::Observed(begun, observed), self.interval).is_err()
             {

@@ -27,6 +27,11 @@ pub struct Join {
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
 
+    /// Be the host NAME that a provision command was asked for (`tidefs run --provision-command`): leave the file system
+    /// once the node was emptied
+    #[arg(long, value_name = "NAME", conflicts_with = "mount_only")]
+    pub provided: Option<String>,
+
     /// Have a mount here and no node
     #[arg(long, requires = "mount", conflicts_with = "memory")]
     pub mount_only: bool,

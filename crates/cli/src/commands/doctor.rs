@@ -16,7 +16,8 @@ pub fn doctor(options: &Doctor, state: Option<&Path>) -> anyhow::Result<ExitCode
     if let Some(list) = &options.hosts {
         return of_hosts(list, options.json);
     }
-    let findings = checks::all(state);
+    let mut findings = checks::all(state);
+    findings.extend(options.provision_command.as_deref().map(checks::provision));
     if options.json {
         say::answer(serde_json::to_string_pretty(&findings).context("cannot print JSON")?);
     } else {

@@ -32,7 +32,9 @@ pub fn join(options: &Join, state: Option<&Path>) -> anyhow::Result<()> {
         stop_at_end_of_input();
     }
     let address = options.address;
-    let mut host = Host::begin(Reach::new(lending::Place::at(address), secret)?, &base, JOINED)?;
+    let reach = Reach::new(lending::Place::at(address), secret)?;
+    let reach = reach.provided_as(options.provided.clone());
+    let mut host = Host::begin(reach, &base, JOINED)?;
     if let Some((memory, server)) = node {
         host.offer(memory, &server, false)?;
     }

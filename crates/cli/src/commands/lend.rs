@@ -59,6 +59,7 @@ pub fn lend(options: &Lend) -> anyhow::Result<()> {
             secret: &secret,
             memory,
             is_reserve: false,
+            provided: None,
             group: Some(group),
         })?;
         let node = &loan.id().to_string()[..12];

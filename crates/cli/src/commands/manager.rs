@@ -46,7 +46,8 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     let store =
         Arc::new(Valkey::follow(ClusterRecord::roster(&paths), data.clone(), Options::default())?);
     let (steps, claim) = (Steps::from_environment(), order.claim.clone());
-    let owner = LentNodes { paths: paths.clone(), steps: steps.clone() };
+    let has_guests = size.provision.is_some();
+    let owner = LentNodes { paths: paths.clone(), steps: steps.clone(), has_guests };
     let gives_way = |by: Claim| {
         let heard = owner.tell_outlived(by);
         heard.map_err(|failure| anyhow::anyhow!(failure.what)).map(|()| ExitCode::SUCCESS)
@@ -76,7 +77,7 @@ pub fn manager() -> anyhow::Result<ExitCode> {
             format(key.map(|key| key.cipher)),
             order.age,
         ),
-        provisioner: LentNodes { paths, steps },
+        provisioner: LentNodes { paths, steps, has_guests },
         store,
         clock: order.clock,
     };

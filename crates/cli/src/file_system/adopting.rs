@@ -24,6 +24,7 @@ impl FileSystem {
         age: AgeClock,
         awaiting: &Awaiting,
     ) -> anyhow::Result<Arc<FileSystem>> {
+        let orphans = orphans(legacy, &succession);
         let storage = Storage::adopt(legacy, paths, succession, age, awaiting)?;
         let parts = Parts {
             record: Record::new(Kind::Up, false),
@@ -42,6 +43,7 @@ impl FileSystem {
             paths: paths.clone(),
             kind: Kind::Up,
             is_adopted: true,
+            orphans,
             limits: LimitsView::of(&legacy.size),
             metrics: OnceLock::new(),
             roll: OnceLock::new(),
@@ -74,6 +76,7 @@ impl FileSystem {
                 );
             }
         }
+        notes.extend(self.orphans.clone());
         let manager = self.manager();
         let at = |claim: &Claim| match Owner::of(claim) {
             Some(owner) => owner.heir.address.to_string(),
@@ -96,4 +99,18 @@ impl FileSystem {
     pub(super) fn end_hosts(&self) {
         self.own_nodes().iter().for_each(|nodes| nodes.hosts().end(super::HOSTS_END_WITHIN));
     }
+}
+
+/// The program that provided hosts is on the host that ended, or was.
+fn orphans(legacy: &Legacy, succession: &Succession) -> Option<String> {
+    let provision = legacy.size.provision.as_ref()?;
+    let (program, names) = (provision.program.display(), succession.provided.join(", "));
+    let none = "no more hosts are asked for";
+    Some(match succession.provided.is_empty() {
+        true => format!("{program} ended with that host: {none}"),
+        false => format!(
+            "{program} ended with that host: {none}, and nobody takes away {names} once they have left; do it by hand, \
+             with `{program} remove NAME`"
+        ),
+    })
 }

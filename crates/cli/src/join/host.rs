@@ -118,7 +118,9 @@ impl Host {
             return Err(Failure::NodeTooSmall { memory, head_room, least }.into());
         }
         let (place, secret) = (self.reach.place.clone(), self.reach.secret);
-        let member = Member::begin(place, secret, server.path.clone(), holds, is_reserve)?;
+        let provided = self.reach.provided().cloned();
+        let path = server.path.clone();
+        let member = Member::begin(place, secret, path, holds, is_reserve, provided)?;
         self.session.set_own(member.node())?;
         self.member = Some(member);
         Ok(())
@@ -164,6 +166,11 @@ impl Host {
             }
             match self.look(leaving)? {
                 Look::GoesOn => {}
+                Look::Left if !leaving => {
+                    // A host that was asked for goes with its node, and what its mount has yet to store goes to others.
+                    leaving = true;
+                    self.unmount();
+                }
                 Look::Left => return std::mem::replace(&mut self.unstored, Ok(())),
                 Look::Over(ended) => return self.over(ended),
             }
@@ -184,6 +191,7 @@ impl Host {
         Ok(match seen {
             Seen::AsBefore => Look::GoesOn,
             Seen::Changed => self.session.set_own(node).map(|()| Look::GoesOn)?,
+            Seen::Left if !self.is_unmounted() => Look::GoesOn,
             Seen::Left => {
                 say::note("nothing of the file system lies here any more");
                 Look::Left

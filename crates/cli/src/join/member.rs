@@ -24,6 +24,8 @@ pub struct Member {
     pub server: PathBuf,
     /// That a node may hold.
     pub memory: ByteSize,
+    /// The name by which the host was asked for, if it was: it leaves once the node was emptied.
+    provided: Option<String>,
     life: Life,
     /// It is to be emptied, and none comes after it.
     leaves: bool,
@@ -66,10 +68,20 @@ impl Member {
         server: PathBuf,
         memory: ByteSize,
         is_reserve: bool,
+        provided: Option<String>,
     ) -> anyhow::Result<Member> {
-        let life = Life::Gone;
-        let (leaves, deaths, state, why) = (false, 0, None, None);
-        let mut member = Member { place, secret, server, memory, life, leaves, deaths, state, why };
+        let mut member = Member {
+            place,
+            secret,
+            server,
+            memory,
+            provided,
+            life: Life::Gone,
+            leaves: false,
+            deaths: 0,
+            state: None,
+            why: None,
+        };
         member.offer(is_reserve)?;
         Ok(member)
     }
@@ -82,6 +94,7 @@ impl Member {
             secret: &self.secret,
             memory: self.memory,
             is_reserve,
+            provided: self.provided.clone(),
             group: None,
         })?;
         let (node, at) = (&loan.id().to_string()[..12], loan.address());
@@ -158,7 +171,8 @@ impl Member {
         match ended {
             Ended::Free(None) => {
                 loan.end_empty();
-                if self.leaves {
+                if self.leaves || self.provided.is_some() {
+                    self.leaves = true;
                     return Ok(Seen::Left);
                 }
                 say::note(
@@ -212,6 +226,7 @@ mod tests {
             secret: [1; 32],
             server: PathBuf::from("/nowhere"),
             memory: ByteSize::mib(64),
+            provided: None,
             life: Life::Gone,
             leaves: false,
             deaths: 0,

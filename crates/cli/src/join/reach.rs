@@ -23,6 +23,8 @@ pub struct Reach {
     pub secret: [u8; 32],
     /// Of this agent: a number that was never drawn before.
     pub agent: u128,
+    /// The name by which somebody has asked for it, where a provision command started it.
+    provided: Option<String>,
     told: Arc<Mutex<Told>>,
     age: Arc<Mutex<AgeClock>>,
 }
@@ -54,7 +56,17 @@ impl Reach {
         let mut agent = [0; 16];
         getrandom::fill(&mut agent).context("no random numbers")?;
         let agent = u128::from_ne_bytes(agent);
-        Ok(Reach { place, secret, agent, told: Arc::default(), age: Arc::default() })
+        let (told, age) = (Arc::default(), Arc::default());
+        Ok(Reach { place, secret, agent, provided: None, told, age })
+    }
+
+    /// It is the host that was asked for by this name.
+    pub fn provided_as(self, provided: Option<String>) -> Reach {
+        Reach { provided, ..self }
+    }
+
+    pub fn provided(&self) -> Option<&String> {
+        self.provided.as_ref()
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -131,7 +143,8 @@ impl Reach {
             let told = self.told();
             let accounts = told.accounts.clone().into_iter().collect();
             let (port, rank) = (told.port, told.rank);
-            FromHost::Enter { agent, host, version, port, rank, accounts }
+            let provided = self.provided.clone();
+            FromHost::Enter { agent, host, version, port, rank, accounts, provided }
         };
         let asked = SystemClock.steady();
         channel.say(&ToBorrower::Host(word))?;

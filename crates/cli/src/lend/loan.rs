@@ -55,6 +55,8 @@ pub struct Offer<'a> {
     pub memory: ByteSize,
     /// It is wanted when the file system grows the next time, and not before.
     pub is_reserve: bool,
+    /// The name by which its host was asked for, if it was.
+    pub provided: Option<String>,
     /// That it is confined to, where it is somebody else's machine.
     pub group: Option<Group>,
 }
@@ -86,7 +88,7 @@ pub struct Loan {
 impl Loan {
     /// Offers a node and starts it. It is not in use yet.
     pub fn begin(offer: Offer<'_>) -> anyhow::Result<Loan> {
-        let Offer { server, place, purpose, secret, memory, is_reserve, group } = offer;
+        let Offer { server, place, purpose, secret, memory, is_reserve, provided, group } = offer;
         let (address, term) = place.now();
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
@@ -132,6 +134,7 @@ impl Loan {
             bus_port: described.bus_port,
             memory_bytes: memory.0,
             is_reserve,
+            provided,
         };
         channel.patience(JOIN_WAIT)?;
         channel.say(&join).map_err(refused)?;

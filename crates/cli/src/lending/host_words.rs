@@ -31,6 +31,8 @@ pub enum FromHost {
         rank: Option<Rank>,
         /// With what its mounts were let in, by their names.
         accounts: Vec<(u64, String)>,
+        /// The name by which it was asked for, where a provision command started it.
+        provided: Option<String>,
     },
     /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
     Watch { seen: u64 },

@@ -258,6 +258,10 @@ impl Hosts {
         list.mounts.iter().chain(here.flat_map(|host| &host.mounts)).copied().collect()
     }
 
+    pub fn is_there(&self, agent: u128) -> bool {
+        self.list().hosts.contains_key(&agent)
+    }
+
     /// It may still go on on another connection than this one.
     pub fn may_return(&self, agent: u128, line: u64) -> bool {
         self.list().hosts.get(&agent).is_some_and(|host| host.line == line && !host.is_late())

@@ -54,6 +54,8 @@ struct Joining {
     memory_bytes: u64,
     class: NodeClass,
     is_reserve: bool,
+    /// The name by which its host was asked for, if it was.
+    provided: Option<String>,
 }
 
 impl Joining {
@@ -130,10 +132,14 @@ impl Service {
                 (ToBorrower::Join { id, .. }, None) if offered.as_ref() != Some(&id) => {
                     refused("what joins was not offered on this connection")
                 }
-                (ToBorrower::Join { id, port, bus_port, memory_bytes, is_reserve }, None) => {
+                (
+                    ToBorrower::Join { id, port, bus_port, memory_bytes, is_reserve, provided },
+                    None,
+                ) => {
                     let address = SocketAddr::new(peer, port);
                     let class = channel.purpose().class();
-                    let joining = Joining { address, bus_port, memory_bytes, class, is_reserve };
+                    let joining =
+                        Joining { address, bus_port, memory_bytes, class, is_reserve, provided };
                     match self.join(&id, joining, channel.key()) {
                         Ok(id) => {
                             *lent = Some(Lent { id, line: 0 });
@@ -150,8 +156,9 @@ impl Service {
                 }
                 (ToBorrower::Bring { id, port, bus_port, memory_bytes }, None) => {
                     let address = SocketAddr::new(peer, port);
-                    let (class, is_reserve) = (NodeClass::Own, true);
-                    let node = Joining { address, bus_port, memory_bytes, class, is_reserve };
+                    let (class, is_reserve, provided) = (NodeClass::Own, true, None);
+                    let node =
+                        Joining { address, bus_port, memory_bytes, class, is_reserve, provided };
                     match self.bring(&id, node, channel.key()) {
                         Ok(brought) => {
                             *lent = Some(brought);
@@ -209,6 +216,10 @@ impl Service {
             return Err(format!("{id} at {address} claims the address of another node"));
         }
         self.is_that_node(id, address, &key)?;
+        // Before anybody takes it.
+        if let (Some(name), Some(provider)) = (&it.provided, self.nodes.provider()) {
+            provider.offers(name, id, |old| self.offers.has_ended(old));
+        }
         if !self.offers.add(it.described(id), key, is_reserve) {
             return Err(format!("{id} claims the identity of another node"));
         }

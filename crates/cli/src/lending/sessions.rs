@@ -11,6 +11,7 @@ use super::service::Service;
 use super::succession::Succession;
 use super::words::{FromBorrower, LEASE, Purpose};
 use crate::control::{Answer, Request};
+use crate::provision::Entrance;
 use crate::version;
 use tidefs_model::MountId;
 
@@ -66,9 +67,9 @@ impl Service {
         }
         Ok(match (word, *session) {
             (FromHost::Enter { .. }, Some(_)) => refused("this connection has a session already"),
-            (FromHost::Enter { agent, host, version, port, rank, accounts }, None) => {
+            (FromHost::Enter { agent, host, version, port, rank, accounts, provided }, None) => {
                 let entering = Entering { agent, name: host, address: peer, port, rank };
-                match self.entered(entering, &version, accounts) {
+                match self.entered(entering, &version, accounts, provided) {
                     Ok((line, entered)) => {
                         *session = Some(Session { agent, line });
                         channel.patience(LEASE)?;
@@ -112,6 +113,7 @@ impl Service {
         entering: Entering,
         version: &str,
         accounts: Vec<(u64, String)>,
+        provided: Option<String>,
     ) -> Result<(u64, Entered), String> {
         let here = version::line();
         if version != here {
@@ -120,6 +122,7 @@ impl Service {
             ));
         }
         let keys = self.nodes.keys().map_err(|error| error.to_string())?;
+        provided.map_or(Ok(()), |name| self.provided(&name, entering.agent))?;
         tracing::info!(host = entering.name, peer = %entering.address, "a host is there");
         let (hosts, agent) = (self.nodes.hosts(), entering.agent);
         let (line, rank) = hosts.enter(entering);
@@ -142,6 +145,23 @@ impl Service {
             legacy: self.legacy.clone(),
         };
         Ok((line, entered))
+    }
+
+    /// A host comes that says that it was asked for by this name.
+    fn provided(&self, name: &str, agent: u128) -> Result<(), String> {
+        let Some(provider) = self.nodes.provider() else { return Ok(()) };
+        match provider.came(name, agent) {
+            Entrance::Expected => Ok(()),
+            Entrance::Unasked => {
+                tracing::warn!(
+                    "nobody waits for the host {name} that has come; it is as any that joins"
+                );
+                Ok(())
+            }
+            Entrance::TooLate => {
+                Err(format!("the host {name} was given up before it came, and is taken away"))
+            }
+        }
     }
 
     /// Mounts end with their host, so it is noted whose they are before they are let in.
@@ -188,6 +208,9 @@ impl Service {
             std::thread::sleep(super::service::RESUME_LOOK);
         }
         let mounts = hosts.leave(agent, line);
+        if let Some(provider) = self.nodes.provider().filter(|_| !hosts.is_there(agent)) {
+            provider.left(agent);
+        }
         if hosts.is_over() || hosts.moved().is_some() {
             // They go on elsewhere, or end by themselves; one that was shut out would ask to be let in again.
             return;

@@ -52,6 +52,9 @@ pub struct Succession {
     pub own: Vec<String>,
     /// Mounts that end with its host, by their names.
     pub mounts: Vec<u64>,
+    /// Hosts that a command on its host provided, and takes away again, by the names that it knows them by.
+    #[serde(default)]
+    pub provided: Vec<String>,
 }
 
 /// What whoever takes the file system over needs, and never changes. It lets in everywhere.

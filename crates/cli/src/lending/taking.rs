@@ -64,7 +64,11 @@ impl Service {
                 self.offers.keep_in_reserve(id, why);
                 break;
             }
-            let wanted = u16::try_from(self.offers.wanted()).unwrap_or(u16::MAX).max(1);
+            let wanted = u16::try_from(self.offers.wanted()).unwrap_or(u16::MAX);
+            if wanted == 0 {
+                // Somebody has taken it since: the number counts it by now, or will.
+                break;
+            }
             let nodes = own.saturating_add(wanted).min(most);
             let waits = || self.offers.waits(id);
             let grown = self.manager.change_while(&ToManager::Scale(nodes), waits);

@@ -76,6 +76,8 @@ pub enum ToBorrower {
         /// It is wanted when the file system grows the next time, and not before.
         #[serde(default)]
         is_reserve: bool,
+        /// Of a host that was asked for: its name.
+        provided: Option<String>,
     },
     /// The connection of a loan broke, and this one goes on with it; only who had that one's key can
     /// prove it.

@@ -23,6 +23,8 @@ const START_WAIT: Duration = Duration::from_secs(5 * 60);
 pub struct LentNodes {
     pub paths: Paths,
     pub steps: Steps,
+    /// Hosts are asked for, and go with their nodes.
+    pub has_guests: bool,
 }
 
 impl LentNodes {
@@ -87,6 +89,13 @@ impl Provisioner for LentNodes {
         self.ask_for_nodes(&ToOwner::Started)
     }
 
+    fn guests(&self) -> Result<Vec<NodeId>, Failure> {
+        if !self.has_guests {
+            return Ok(Vec::new());
+        }
+        self.ask_for_nodes(&ToOwner::Guests)
+    }
+
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {
         self.ask_for_nodes(&ToOwner::Ended)
     }
@@ -123,6 +132,7 @@ pub fn answer(
             id_of(&id).and_then(|id| nodes.put_back(id)).map(|()| FromOwner::Done)
         }
         ToOwner::Started => nodes.started().map(names),
+        ToOwner::Guests => nodes.guests().map(names),
         ToOwner::Ended => nodes.ended().map(names),
         ToOwner::Bury { id, partitions, bytes } => id_of(&id)
             .and_then(|node| nodes.bury(Loss { node, partitions, bytes }))

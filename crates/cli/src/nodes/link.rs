@@ -178,6 +178,8 @@ pub enum ToOwner {
     },
     /// All nodes that were started and not stopped.
     Started,
+    /// Those of them whose hosts go with them.
+    Guests,
     /// Those of them whose processes have ended.
     Ended,
     /// A node that has ended was dealt with; this was lost with it.

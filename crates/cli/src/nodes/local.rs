@@ -6,12 +6,13 @@
 //! cluster's record, which is written before a node is used and after it has gone.
 
 mod adopted;
+mod provided;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidefs_control::Failure;
@@ -22,6 +23,7 @@ use tidefs_valkey::{
     NodeDescription, Pass, ProcessError, ProcessId, Secret, Secrets, witness,
 };
 
+use self::provided::Provided;
 use super::accounts::Accounts;
 use crate::age_clock::AgeClock;
 use crate::failure;
@@ -48,6 +50,8 @@ struct Inner {
     /// With which this process has the nodes.
     claim: Mutex<Claim>,
     roster: Mutex<Roster>,
+    /// Where more hosts come from, if they do.
+    provided: OnceLock<Provided>,
     /// A node that was being started has been, or has not.
     started: Condvar,
 }
@@ -136,6 +140,7 @@ impl LocalNodes {
             offers: Offers::default(),
             joined: Hosts::default(),
             roster: Mutex::new(roster),
+            provided: OnceLock::new(),
             started: Condvar::new(),
         }))
     }
@@ -283,16 +288,6 @@ impl LocalNodes {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The one with the fewest nodes, the first in the list among those. None: this process starts no nodes.
-    fn host(&self, roster: &Roster) -> Option<Host> {
-        let there = |host: &Host| {
-            let nodes = roster.nodes.iter().map(|(_, node)| node.address.ip());
-            nodes.chain(roster.starting.iter().copied()).filter(|at| *at == host.address).count()
-        };
-        let hosts = self.0.hosts.as_ref()?.iter();
-        Some(hosts.min_by_key(|host| there(host)).cloned().unwrap_or_else(Host::local))
-    }
-
     /// What a host offers costs no start, and is memory that nobody else has.
     fn start_own(
         &self,
@@ -301,6 +296,9 @@ impl LocalNodes {
         offered_within: Duration,
     ) -> Result<NodeDescription, Failure> {
         let offers = &self.0.offers;
+        if let (None, Some(provider)) = (&host, self.provider()) {
+            return self.of_a_provided_host(provider);
+        }
         let Some(host) = host else {
             let offered = offers.take_within(NodeClass::Own, offered_within);
             let none = "no host offers memory for another node; have one more host join, with `tidefs join`";
@@ -382,6 +380,7 @@ fn stop_all(roster: &mut Roster) -> Vec<ProcessError> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.provided.get().iter().for_each(|provided| drop(provided.provider.end()));
         stop_all(self.roster.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -426,6 +425,7 @@ impl Provisioner for LocalNodes {
         }
         self.0.started.notify_all();
         let started = started?;
+        self.provider().iter().for_each(|provider| provider.in_use(started.id));
         roster.add(started.clone());
         drop(roster);
         // Before anybody makes it hold something.
@@ -450,6 +450,10 @@ impl Provisioner for LocalNodes {
 
     fn put_back(&self, id: NodeId) -> Result<(), Failure> {
         self.end(id, Offers::put_back)
+    }
+
+    fn guests(&self) -> Result<Vec<NodeId>, Failure> {
+        Ok(self.nodes_of_guests())
     }
 
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {

@@ -29,6 +29,7 @@ use crate::file_system::Size;
 use crate::lending::Presence;
 use crate::live_workflow::{Told, Version};
 use crate::process::ProcessId;
+use crate::provision::Provider;
 use crate::state::Paths;
 use crate::steady_clock::SteadyClock;
 use crate::{lines, logging};
@@ -339,12 +340,18 @@ impl Supervision {
             return Hope::None(why);
         }
         match self.ask(&ToManager::Full { node: node.map(|id| id.to_string()) }, HOPE_WAIT) {
+            // One that has given up for now takes in what comes.
+            Ok(FromManager::Room { hope: Hope::None(_) }) if self.awaits_hosts() => Hope::Sure,
             Ok(FromManager::Room { hope }) => hope,
             Ok(_) | Err(_) if self.state().stopping => {
                 Hope::None("the file system is stopping".to_owned())
             }
             Ok(_) | Err(_) => Hope::Untold,
         }
+    }
+
+    fn awaits_hosts(&self) -> bool {
+        self.nodes.provider().is_some_and(Provider::are_on_their_way)
     }
 
     /// Has the nodes changed, and answers when that is done; asks again where the manager ended
@@ -447,6 +454,7 @@ mod tests {
             hosts: Vec::new(),
             sealed: false,
             delete_dead: false,
+            provision: None,
             server: None,
         };
         let order = Order {

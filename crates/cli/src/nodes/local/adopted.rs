@@ -7,6 +7,7 @@ use tidefs_valkey::{ClusterDescription, ClusterSpec, NodeDescription};
 use super::LocalNodes;
 use crate::age_clock::AgeClock;
 use crate::lending::{ChannelKey, Succession};
+use crate::provision::Provider;
 use crate::state::Paths;
 
 impl LocalNodes {
@@ -48,7 +49,9 @@ impl LocalNodes {
         let number = |(number, node): &(usize, NodeDescription)| (*number, node.id.to_string());
         let here = roster.nodes.iter().map(|(_, node)| node).chain(&roster.ending);
         let own = here.filter(|node| !node.is_elsewhere()).map(|node| node.id.to_string());
+        let provided = self.provider().map(Provider::names).unwrap_or_default();
         Succession {
+            provided,
             given: roster.given,
             numbers: roster.nodes.iter().map(number).collect(),
             own: own.collect(),

@@ -1,0 +1,177 @@
+//! The process that runs the program which provides hosts, and takes away what was provided when the file system's
+//! process ends, however that comes: the latter's end is the end of the input here.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::provision::{FromKeeper, Order, Run, ToKeeper, line, say};
+use crate::signals::Signals;
+use crate::supervise;
+
+/// For a program that goes on as long as its host's agent, which has gone.
+const AGENTS_END_WITHIN: Duration = Duration::from_secs(1);
+
+/// Until whoever has the file system says so, or has ended.
+pub fn keeper() -> anyhow::Result<ExitCode> {
+    // It ends with its input, and not when everything of a job is asked to.
+    let _signals = Signals::catch().context("cannot catch signals")?;
+    // What the program leaves in the background is not the run's.
+    supervise::adopt_orphans();
+    let input = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    let mut input = BufReader::new(File::from(input));
+    let order = line(&mut input)?.unwrap_or_default();
+    let order: Order = serde_json::from_str(&order).context("this command is for tidefs itself")?;
+    let keeper = Keeper(Arc::new(Inner {
+        order,
+        hosts: Mutex::default(),
+        leaving: Mutex::default(),
+        output: Mutex::new(io::stdout()),
+    }));
+    let mut is_over = false;
+    while let Ok(Some(said)) = line(&mut input)
+        && !is_over
+    {
+        match serde_json::from_str(&said).context("no word of the file system's")? {
+            ToKeeper::Add(name) => keeper.add(name),
+            ToKeeper::Came(name) => keeper.host(&name, |host| host.came = true),
+            ToKeeper::Remove(name) => keeper.remove(name),
+            ToKeeper::End => is_over = true,
+        }
+    }
+    keeper.end(is_over);
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone)]
+struct Keeper(Arc<Inner>);
+
+struct Inner {
+    order: Order,
+    hosts: Mutex<BTreeMap<String, Host>>,
+    leaving: Mutex<Vec<JoinHandle<()>>>,
+    output: Mutex<io::Stdout>,
+}
+
+#[derive(Default)]
+struct Host {
+    /// That is to provide it, or has.
+    run: Option<Arc<Run>>,
+    came: bool,
+    leaves: bool,
+}
+
+impl Keeper {
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
+        self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn host(&self, name: &str, change: impl FnOnce(&mut Host)) {
+        if let Some(host) = self.hosts().get_mut(name) {
+            change(host);
+        }
+    }
+
+    fn tell(&self, word: &FromKeeper) {
+        let mut output = self.0.output.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever is told may have gone.
+        let _ = say(&mut *output, word);
+    }
+
+    fn run(&self, word: &str, name: &str) -> Result<Run, String> {
+        let (keeper, of) = (self.clone(), name.to_owned());
+        let said = move |line| keeper.tell(&FromKeeper::Said { name: of.clone(), line });
+        Run::start(&self.0.order, word, name, said)
+            .map_err(|error| format!("it cannot be run: {error}"))
+    }
+
+    fn add(&self, name: String) {
+        self.hosts().insert(name.clone(), Host::default());
+        let (keeper, of) = (self.clone(), name.clone());
+        let add = move || {
+            let ended = keeper.provide(&of);
+            keeper.tell(&FromKeeper::Added { name: of, failed: ended.err() });
+        };
+        if let Err(error) = Builder::new().spawn(add) {
+            self.tell(&FromKeeper::Added { name, failed: Some(error.to_string()) });
+        }
+    }
+
+    fn provide(&self, name: &str) -> Result<(), String> {
+        let run = Arc::new(self.run("add", name)?);
+        let kept = Arc::clone(&run);
+        self.host(name, |host| host.run = Some(kept));
+        let ended = run.ends();
+        // The group is kept until the host is taken away.
+        ended
+    }
+
+    fn remove(&self, name: String) {
+        let mut is_due = false;
+        self.host(&name, |host| is_due = !std::mem::replace(&mut host.leaves, true));
+        if !is_due {
+            return;
+        }
+        let (keeper, of) = (self.clone(), name.clone());
+        let remove = move || {
+            let failed = keeper.take_away(&of).err();
+            // It is tried once more in the end.
+            keeper.host(&of, |host| host.leaves = false);
+            keeper.tell(&FromKeeper::Removed { name: of, failed });
+        };
+        let mut leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|thread| !thread.is_finished());
+        match Builder::new().spawn(remove) {
+            Ok(thread) => leaving.push(thread),
+            Err(error) => self.tell(&FromKeeper::Removed { name, failed: Some(error.to_string()) }),
+        }
+    }
+
+    fn take_away(&self, name: &str) -> Result<(), String> {
+        let (run, came) = match self.hosts().get_mut(name) {
+            Some(host) => (host.run.take(), host.came),
+            None => (None, false),
+        };
+        if let Some(run) = &run {
+            let within = if came { AGENTS_END_WITHIN } else { Duration::ZERO };
+            if run.ends_within(within).is_none() {
+                run.stop();
+            }
+        }
+        let removal = self.run("remove", name)?;
+        let limit = self.0.order.limit;
+        let ended = removal.ends_within(limit);
+        ended.unwrap_or_else(|| Err(format!("it did not end within {} s", limit.as_secs_f64())))?;
+        self.hosts().remove(name);
+        Ok(())
+    }
+
+    /// Takes all away, or, where nobody said so and others go on with the file system, those that are not there.
+    fn end(&self, is_over: bool) {
+        let stays = |host: &Host| !is_over && self.0.order.outlives && host.came;
+        let due: Vec<_> = {
+            let hosts = self.hosts();
+            hosts.iter().filter(|(_, host)| !stays(host)).map(|(name, _)| name.clone()).collect()
+        };
+        due.into_iter().for_each(|name| self.remove(name));
+        loop {
+            let leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            // One that panicked has said so.
+            match leaving {
+                Some(thread) => drop(thread.join()),
+                None => break,
+            }
+        }
+        if is_over || !self.0.order.outlives {
+            supervise::end_descendants(&[]);
+        }
+    }
+}

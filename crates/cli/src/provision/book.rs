@@ -1,0 +1,410 @@
+//! The hosts that were asked for, and how it stands with each. It runs nothing and reads no clock: times are given to it,
+//! counted from any moment.
+
+use std::time::Duration;
+
+use tidefs_model::NodeId;
+
+/// Before a host is asked for again where the last one did not come; doubles from one to the next.
+const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE_MOST: Duration = Duration::from_secs(300);
+/// Hosts that could not be taken away and are remembered; the log has all of them.
+const STUCK_MOST: usize = 64;
+
+/// All of them.
+#[derive(Debug)]
+pub struct Book {
+    limit: Duration,
+    /// What names begin with; no other file system has the same.
+    stem: String,
+    given: u64,
+    hosts: Vec<Host>,
+    /// Starts of nodes that wait for a host.
+    waiting: usize,
+    /// In a row.
+    failures: u32,
+    failed: Option<Failed>,
+    /// How long the last host took from the wish for it to its node.
+    took: Option<Duration>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Host {
+    name: String,
+    state: State,
+    asked: Duration,
+    since: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The program is at it.
+    Asked,
+    /// The program has done its part.
+    Coming,
+    There {
+        agent: u128,
+        node: Option<NodeId>,
+    },
+    /// The program takes it away.
+    Leaving,
+    /// The program could not.
+    Stuck(String),
+}
+
+#[derive(Clone, Debug)]
+struct Failed {
+    at: Duration,
+    why: String,
+}
+
+/// What becomes of a host that comes with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    Expected,
+    /// It is as any that joins.
+    Unasked,
+    /// It was given up, and the program takes it away.
+    TooLate,
+}
+
+/// A host as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvidedHost {
+    pub name: String,
+    /// `asked for`, `coming`, `there`, `leaving` or `not removed`.
+    pub state: &'static str,
+    /// For how long.
+    pub since: Duration,
+    pub node: Option<NodeId>,
+    pub why: Option<String>,
+}
+
+impl Book {
+    pub fn new(stem: String, limit: Duration) -> Book {
+        Book {
+            limit,
+            stem,
+            given: 0,
+            hosts: Vec::new(),
+            waiting: 0,
+            failures: 0,
+            failed: None,
+            took: None,
+            is_closed: false,
+        }
+    }
+
+    pub fn waits(&mut self) {
+        self.waiting += 1;
+    }
+
+    pub fn waits_no_longer(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// On their way: asked for within the limit, and without a node.
+    pub fn on_their_way(&self, now: Duration) -> usize {
+        let on_its_way = |host: &&Host| match host.state {
+            State::Asked | State::Coming | State::There { node: None, .. } => {
+                now < host.asked + self.limit
+            }
+            State::There { .. } | State::Leaving | State::Stuck(_) => false,
+        };
+        self.hosts.iter().filter(on_its_way).count()
+    }
+
+    /// Answers with the name of a host that is to be asked for, where fewer are on their way than are waited for.
+    ///
+    /// # Errors
+    /// Why none is asked for.
+    pub fn have_enough(&mut self, now: Duration) -> Result<Option<String>, String> {
+        if self.is_closed {
+            return Err("the file system is stopping".to_owned());
+        }
+        if self.on_their_way(now) >= self.waiting {
+            return Ok(None);
+        }
+        if let Some((left, why)) = self.pause(now) {
+            let seconds = left.as_secs_f64().ceil();
+            return Err(format!("{why}; none is asked for in the next {seconds} s"));
+        }
+        self.given += 1;
+        let name = format!("{}-{}", self.stem, self.given);
+        self.hosts.push(Host { name: name.clone(), state: State::Asked, asked: now, since: now });
+        Ok(Some(name))
+    }
+
+    /// For how much longer none is asked for, and why.
+    pub fn pause(&self, now: Duration) -> Option<(Duration, &str)> {
+        let failed = self.failed.as_ref()?;
+        let doubled = PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(16));
+        let until = failed.at + doubled.min(PAUSE_MOST);
+        (now < until).then(|| (until - now, failed.why.as_str()))
+    }
+
+    fn host(&mut self, name: &str) -> Option<&mut Host> {
+        self.hosts.iter_mut().find(|host| host.name == name)
+    }
+
+    /// The program has ended that was to provide it, and failed for this reason if it did. `true`: the host is given up,
+    /// and to be taken away.
+    pub fn asked(&mut self, name: &str, failed: Option<String>, now: Duration) -> bool {
+        // Once it is there, what counts is its agent.
+        let Some(host) = self.host(name).filter(|host| host.state == State::Asked) else {
+            return false;
+        };
+        match failed {
+            None => {
+                (host.state, host.since) = (State::Coming, now);
+                false
+            }
+            Some(why) => {
+                self.give_up(name, why, now);
+                true
+            }
+        }
+    }
+
+    fn give_up(&mut self, name: &str, why: String, now: Duration) {
+        let before = self.failed.as_ref().map(|failed| failed.at);
+        let Some(host) = self.host(name) else { return };
+        (host.state, host.since) = (State::Leaving, now);
+        // Those that were asked for together have failed together.
+        if before.is_none_or(|before| host.asked >= before) {
+            self.failures += 1;
+        }
+        self.failed = Some(Failed { at: now, why });
+    }
+
+    /// Gives up those that have not come in time; answers with their names, and what is to be said of each.
+    pub fn give_up_late(&mut self, now: Duration) -> Vec<(String, String)> {
+        let limit = self.limit;
+        let is_late = |host: &&Host| {
+            matches!(host.state, State::Asked | State::Coming) && now >= host.asked + limit
+        };
+        let late: Vec<_> = self.hosts.iter().filter(is_late).map(|it| it.name.clone()).collect();
+        let given_up = late.into_iter().map(|name| {
+            let why = format!("the host {name} did not come within {} s", limit.as_secs_f64());
+            self.give_up(&name, why.clone(), now);
+            (name, why)
+        });
+        given_up.collect()
+    }
+
+    /// When the next one is late.
+    pub fn late_at(&self) -> Option<Duration> {
+        let awaited = |host: &&Host| matches!(host.state, State::Asked | State::Coming);
+        self.hosts.iter().filter(awaited).map(|host| host.asked + self.limit).min()
+    }
+
+    /// An agent comes, and says that it is this host's.
+    pub fn came(&mut self, name: &str, agent: u128, now: Duration) -> Entrance {
+        let number = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-'));
+        let was_given =
+            number.and_then(|it| it.parse::<u64>().ok()).is_some_and(|it| it <= self.given);
+        let is_closed = self.is_closed;
+        match self.host(name) {
+            Some(host) => match host.state {
+                State::Asked | State::Coming if !is_closed => {
+                    (host.state, host.since) = (State::There { agent, node: None }, now);
+                    Entrance::Expected
+                }
+                State::There { agent: other, .. } if other == agent => Entrance::Expected,
+                State::There { .. } => Entrance::Unasked,
+                _ => Entrance::TooLate,
+            },
+            None if was_given => Entrance::TooLate,
+            None => Entrance::Unasked,
+        }
+    }
+
+    /// It offers a node; `is_gone`: one that it had before is not offered any more. A second host by that name has none
+    /// that counts as its.
+    pub fn offers(&mut self, name: &str, offered: NodeId, is_gone: impl Fn(NodeId) -> bool) {
+        if let Some(Host { state: State::There { node, .. }, .. }) = self.host(name)
+            && node.is_none_or(is_gone)
+        {
+            *node = Some(offered);
+        }
+    }
+
+    /// A node is in use.
+    pub fn in_use(&mut self, taken: NodeId, now: Duration) {
+        let is_its =
+            |host: &&Host| matches!(host.state, State::There { node, .. } if node == Some(taken));
+        let Some(asked) = self.hosts.iter().find(is_its).map(|host| host.asked) else { return };
+        self.took = Some(now.saturating_sub(asked));
+        (self.failures, self.failed) = (0, None);
+    }
+
+    /// An agent has gone; answers with the host that is to be taken away, if it was one.
+    pub fn left(&mut self, gone: u128, now: Duration) -> Option<String> {
+        let is_its =
+            |host: &&mut Host| matches!(host.state, State::There { agent, .. } if agent == gone);
+        let host = self.hosts.iter_mut().find(is_its)?;
+        (host.state, host.since) = (State::Leaving, now);
+        Some(host.name.clone())
+    }
+
+    /// The program has taken it away, or failed to.
+    pub fn removed(&mut self, name: &str, failed: Option<String>, now: Duration) {
+        let stuck = self.hosts.iter().filter(|it| matches!(it.state, State::Stuck(_))).count();
+        match (failed, self.host(name)) {
+            (Some(why), Some(host)) if stuck < STUCK_MOST => {
+                (host.state, host.since) = (State::Stuck(why), now);
+            }
+            _ => self.hosts.retain(|host| host.name != name),
+        }
+    }
+
+    /// None is asked for any more, and none that comes is let in.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// How long a host took from the wish for it to its node, where one has come.
+    pub fn took(&self) -> Option<Duration> {
+        self.took
+    }
+
+    /// Nodes of hosts that are there: such a host leaves when its node does.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let node = |host: &Host| match host.state {
+            State::There { node, .. } => node,
+            _ => None,
+        };
+        self.hosts.iter().filter_map(node).collect()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.hosts.iter().map(|host| host.name.clone()).collect()
+    }
+
+    pub fn seen(&self, now: Duration) -> Vec<ProvidedHost> {
+        self.hosts.iter().map(|host| host.seen(now)).collect()
+    }
+}
+
+impl Host {
+    fn seen(&self, now: Duration) -> ProvidedHost {
+        let (state, node, why) = match &self.state {
+            State::Asked => ("asked for", None, None),
+            State::Coming => ("coming", None, None),
+            State::There { node, .. } => ("there", *node, None),
+            State::Leaving => ("leaving", None, None),
+            State::Stuck(why) => ("not removed", None, Some(why.clone())),
+        };
+        let (name, since) = (self.name.clone(), now.saturating_sub(self.since));
+        ProvidedHost { name, state, since, node, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn node(byte: u8) -> NodeId {
+        NodeId([byte; 20])
+    }
+
+    /// With so many starts that wait.
+    fn book(waiting: usize) -> Book {
+        let mut book = Book::new("t".to_owned(), LIMIT);
+        (0..waiting).for_each(|_| book.waits());
+        book
+    }
+
+    fn states(book: &Book) -> Vec<(String, &'static str)> {
+        book.seen(at(0)).into_iter().map(|host| (host.name, host.state)).collect()
+    }
+
+    #[test]
+    fn as_many_hosts_are_asked_for_as_are_waited_for() {
+        let mut book = book(2);
+        let names: Vec<_> = (0..3).map(|_| book.have_enough(at(0)).unwrap()).collect();
+        assert_eq!(names, [Some("t-1".to_owned()), Some("t-2".to_owned()), None]);
+        assert_eq!(book.came("t-1", 7, at(1)), Entrance::Expected);
+        assert_eq!(book.have_enough(at(1)), Ok(None), "it has yet to offer a node");
+        book.offers("t-1", node(1), |_| false);
+        book.in_use(node(1), at(3));
+        book.waits_no_longer();
+        assert_eq!((book.have_enough(at(3)), book.took()), (Ok(None), Some(at(3))));
+        assert_eq!((book.on_their_way(at(3)), book.nodes()), (1, vec![node(1)]));
+        book.offers("t-1", node(9), |_| false);
+        assert_eq!(book.nodes(), [node(1)], "of another host by its name");
+        book.offers("t-1", node(2), |old| old == node(1));
+        assert_eq!(book.nodes(), [node(2)], "in the place of one that died");
+        book.waits();
+        assert_eq!(book.have_enough(at(3)), Ok(Some("t-3".to_owned())));
+    }
+
+    #[test]
+    fn a_host_that_does_not_come_is_given_up_and_none_is_asked_for_at_once() {
+        let mut book = book(1);
+        assert_eq!(book.have_enough(at(0)), Ok(Some("t-1".to_owned())));
+        assert!(!book.asked("t-1", None, at(2)));
+        assert_eq!((book.give_up_late(at(59)), book.late_at()), (vec![], Some(LIMIT)));
+        assert_eq!(book.give_up_late(LIMIT).first().map(|(name, _)| name.as_str()), Some("t-1"));
+        let why = book.have_enough(LIMIT).unwrap_err();
+        assert!(why.contains("t-1 did not come within 60 s") && why.contains("next 5 s"), "{why}");
+        assert_eq!(book.came("t-1", 7, at(61)), Entrance::TooLate);
+        book.removed("t-1", None, at(61));
+        assert_eq!((book.came("t-1", 7, at(62)), states(&book)), (Entrance::TooLate, vec![]));
+        assert_eq!(book.have_enough(at(65)), Ok(Some("t-2".to_owned())));
+        assert!(book.asked("t-2", Some("exit status 3".to_owned()), at(66)));
+        assert!(book.have_enough(at(75)).unwrap_err().contains("exit status 3"), "10 s");
+        assert_eq!(book.have_enough(at(76)), Ok(Some("t-3".to_owned())));
+        book.came("t-3", 8, at(77));
+        assert!(!book.asked("t-3", Some("killed".to_owned()), at(78)), "its agent is there");
+        book.offers("t-3", node(3), |_| false);
+        book.in_use(node(3), at(78));
+        assert_eq!(book.pause(at(78)), None, "what came ends the pause");
+    }
+
+    #[test]
+    fn hosts_that_fail_together_fail_once() {
+        let mut book = book(3);
+        let names: Vec<_> = (0..3).map(|_| book.have_enough(at(0)).unwrap().unwrap()).collect();
+        for name in &names {
+            assert!(book.asked(name, Some("no quota".to_owned()), at(1)));
+        }
+        assert_eq!(book.pause(at(1)).map(|(left, _)| left), Some(PAUSE));
+    }
+
+    #[test]
+    fn a_host_that_has_left_is_taken_away_and_kept_in_mind_until_it_is() {
+        let mut book = book(1);
+        let name = book.have_enough(at(0)).unwrap().unwrap();
+        assert_eq!(book.came(&name, 7, at(1)), Entrance::Expected);
+        assert_eq!(book.came(&name, 7, at(2)), Entrance::Expected, "on another connection");
+        assert_eq!(book.came(&name, 8, at(2)), Entrance::Unasked, "a second one by that name");
+        assert_eq!(book.came("mine", 9, at(2)), Entrance::Unasked);
+        assert_eq!((book.left(8, at(3)), book.left(7, at(3))), (None, Some(name.clone())));
+        assert_eq!(states(&book), [(name.clone(), "leaving")]);
+        book.removed(&name, Some("no such host".to_owned()), at(4));
+        assert_eq!(states(&book), [(name.clone(), "not removed")]);
+        book.removed(&name, None, at(5));
+        assert!(book.names().is_empty());
+    }
+
+    #[test]
+    fn none_comes_to_a_file_system_that_stops() {
+        let mut book = book(1);
+        let name = book.have_enough(at(0)).unwrap().unwrap();
+        book.close();
+        assert_eq!(book.came(&name, 7, at(1)), Entrance::TooLate);
+        assert!(book.have_enough(at(1)).unwrap_err().contains("stopping"));
+    }
+}
