@@ -2,6 +2,7 @@
 //! true a moment ago and says nothing about now.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tidefs_model::{NodeClass, NodeId};
 
@@ -57,18 +58,29 @@ pub struct Observation {
     nodes: Vec<Node>,
     /// Whose hosts are there for them alone, and go when they do.
     guests: BTreeSet<NodeId>,
+    /// Of a node that is asked for now, where that was measured.
+    start_takes: Option<Duration>,
 }
 
 impl Observation {
     pub fn new(mut nodes: Vec<Node>) -> Observation {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
-        Observation { nodes, guests: BTreeSet::new() }
+        Observation { nodes, guests: BTreeSet::new(), start_takes: None }
     }
 
     /// The hosts of these nodes are there for them alone.
     pub fn with_guests(self, guests: impl IntoIterator<Item = NodeId>) -> Observation {
         Observation { guests: guests.into_iter().collect(), ..self }
+    }
+
+    /// So long it takes until a node runs that is asked for now, as was measured of others from there.
+    pub fn with_start_takes(self, start_takes: Option<Duration>) -> Observation {
+        Observation { start_takes, ..self }
+    }
+
+    pub(crate) fn start_takes(&self) -> Option<Duration> {
+        self.start_takes
     }
 
     pub(crate) fn is_guest(&self, node: NodeId) -> bool {

@@ -8,6 +8,7 @@ use tidefs_model::Time;
 
 use crate::events::{Outcome, Summary};
 use crate::observation::{GROWTH_PART, Observation};
+use crate::phase::Phase;
 use crate::record::Kind;
 
 /// The slope is that of the last observations within this time: a program writes in bursts.
@@ -18,7 +19,9 @@ const OVER_LEAST: Duration = Duration::from_secs(1);
 const SEEN_MOST: usize = 64;
 /// What a growth takes where none has been seen yet: nodes start within a second, and then data moves.
 const LEAD_UNTOLD: Duration = Duration::from_secs(2);
-/// A growth that took longer was slow for a reason that does not last.
+/// The same without the start of the nodes.
+const REST_UNTOLD: Duration = Duration::from_secs(1);
+/// What took longer was slow for a reason that does not last, unless it was measured where the next node comes from.
 const LEAD_MOST: Duration = Duration::from_secs(60);
 
 /// So many bytes are expected to be in use after a time.
@@ -35,9 +38,27 @@ pub struct Slope {
     /// Of all nodes, when they were seen last.
     capacity_bytes: u64,
     /// How long the last growth took.
-    lead: Option<Duration>,
+    lead: Option<Lead>,
+    /// Of a node that is asked for now, where that was measured.
+    start_takes: Option<Duration>,
     /// The rate when nodes came or left for the last time, in bytes a second.
     before: Option<f64>,
+}
+
+/// Of a growth: until its nodes ran, and what came after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lead {
+    starts: Duration,
+    rest: Duration,
+}
+
+impl Lead {
+    fn of(summary: &Summary) -> Lead {
+        let starting = summary.phases.iter().find(|(phase, _)| *phase == Phase::Starting);
+        let starts = starting.map_or(Duration::ZERO, |(_, spent)| *spent);
+        let rest = summary.took.saturating_sub(starts).min(LEAD_MOST);
+        Lead { starts: starts.min(LEAD_MOST), rest }
+    }
 }
 
 impl Slope {
@@ -49,6 +70,7 @@ impl Slope {
         }
         self.seen.push_back((at, observed.used_bytes()));
         self.capacity_bytes = observed.capacity_bytes();
+        self.start_takes = observed.start_takes();
     }
 
     /// Nodes come or leave, or data moves between them.
@@ -61,7 +83,7 @@ impl Slope {
         self.seen.clear();
         let grew = summary.kind == Kind::Commission && summary.nodes_after > summary.nodes_before;
         if grew && summary.outcome == Outcome::Completed {
-            self.lead = Some(summary.took.min(LEAD_MOST));
+            self.lead = Some(Lead::of(summary));
         }
     }
 
@@ -69,10 +91,19 @@ impl Slope {
     /// rise, or by no more than servers' buffers, or nobody has looked for long enough. `every`: between two
     /// observations, since what is not decided now is decided then.
     pub fn ahead(&self, every: Duration) -> Option<Ahead> {
-        let after = self.lead.unwrap_or(LEAD_UNTOLD) + every;
+        let after = self.lead() + every;
         let more = self.rate()? * after.as_secs_f64();
         let (_, now) = self.seen.back()?;
         Some(Ahead { expected_bytes: now.saturating_add(more as u64), after })
+    }
+
+    /// From the wish for nodes to their share of the data. Where they come from counts more than where the last ones did.
+    fn lead(&self) -> Duration {
+        match (self.start_takes, self.lead) {
+            (Some(starts), lead) => starts + lead.map_or(REST_UNTOLD, |lead| lead.rest),
+            (None, Some(Lead { starts, rest })) => (starts + rest).min(LEAD_MOST),
+            (None, None) => LEAD_UNTOLD,
+        }
     }
 
     /// In bytes a second. Right after a reconfiguration it is what it was before, as far as usage still
@@ -150,7 +181,28 @@ mod tests {
         assert_eq!(ahead(&slope), None, "less than before");
         let why = "no port is free".to_owned();
         slope.reconfigured(&growth(Duration::from_secs(50), Outcome::Failed { why }));
-        assert_eq!(slope.lead, Some(Duration::from_secs(9)));
+        assert_eq!(slope.lead(), Duration::from_secs(9));
+    }
+
+    #[test]
+    fn a_node_is_waited_for_as_long_as_nodes_from_there_were() {
+        let mut slope = Slope::default();
+        let takes = |seconds| Some(Duration::from_secs(seconds));
+        let after = |slope: &Slope| slope.ahead(EVERY).unwrap().after.as_secs();
+        slope.observe(at(0), &used(100).with_start_takes(takes(40)));
+        slope.observe(at(1), &used(140).with_start_takes(takes(40)));
+        assert_eq!(after(&slope), 40 + 1 + 1, "before any growth");
+        let phases =
+            vec![(Phase::Starting, Duration::from_secs(90)), (Phase::Moving, at(5) - at(0))];
+        let took = Duration::from_secs(95);
+        slope.reconfigured(&Summary { phases, ..growth(took, Outcome::Completed) });
+        slope.observe(at(100), &used(200).with_start_takes(takes(70)));
+        slope.observe(at(101), &used(240).with_start_takes(takes(70)));
+        assert_eq!(after(&slope), 70 + 5 + 1, "longer than the usual most: it was measured");
+        slope.observe(at(102), &used(280));
+        assert_eq!(after(&slope), 60 + 1, "nobody has measured");
+        slope.observe(at(103), &used(320).with_start_takes(takes(0)));
+        assert_eq!(after(&slope), 5 + 1, "one is there");
     }
 
     /// As soon as nodes have come something is written at once; and servers' buffers grow by a little all the time.

@@ -6,6 +6,7 @@
 //! for people; what follows from them is found out by looking again.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tidefs_control::{Failure, Held, Move, Moved, Node};
 use tidefs_model::{ByteSize, NodeClass, NodeId};
@@ -129,6 +130,12 @@ pub trait Provisioner: Send + Sync {
     /// Those of them whose hosts are there for them alone, and go when they do. They leave first.
     fn guests(&self) -> Result<Vec<NodeId>, Failure> {
         Ok(Vec::new())
+    }
+
+    /// How long it takes until a node of the own class runs that is asked for now, as was measured of the last one that
+    /// came from where it would; `None` where none has.
+    fn start_takes(&self) -> Result<Option<Duration>, Failure> {
+        Ok(None)
     }
 
     /// Those of them whose processes are known to have ended. One that only does not answer is not

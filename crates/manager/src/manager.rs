@@ -222,7 +222,10 @@ where
             let observed = self.parts.hands.observe().and_then(|mut nodes| {
                 tell_the_dead(&mut nodes, &self.parts.provisioner)?;
                 let guests = self.parts.provisioner.guests()?;
-                Ok(Observation::new(nodes).with_guests(guests))
+                let observation = Observation::new(nodes).with_guests(guests);
+                let is_asked = self.settings.policy.scale_out.is_some_and(|out| out.ahead);
+                let takes = if is_asked { self.parts.provisioner.start_takes()? } else { None };
+                Ok(observation.with_start_takes(takes))
             });
             if self.sender.send_timeout(Message::Observed(begun, observed), self.interval).is_err()
             {

@@ -83,6 +83,11 @@ impl Offers {
         Offers::take_of(&mut self.all(), class)
     }
 
+    /// One of this class waits.
+    pub fn has_one(&self, class: NodeClass) -> bool {
+        self.all().values().any(|offer| offer.waits(class))
+    }
+
     /// The same; where none waits, one is waited for: a host that has emptied a node offers another one soon.
     pub fn take_within(&self, class: NodeClass, within: Duration) -> Option<NodeDescription> {
         let none = |all: &mut BTreeMap<_, Offer>| !all.values().any(|offer| offer.waits(class));

@@ -96,6 +96,13 @@ impl Provisioner for LentNodes {
         self.ask_for_nodes(&ToOwner::Guests)
     }
 
+    fn start_takes(&self) -> Result<Option<Duration>, Failure> {
+        match self.ask(&ToOwner::StartTakes)? {
+            FromOwner::StartTakes(takes) => Ok(takes),
+            answer => Err(odd(&answer)),
+        }
+    }
+
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {
         self.ask_for_nodes(&ToOwner::Ended)
     }
@@ -133,6 +140,7 @@ pub fn answer(
         }
         ToOwner::Started => nodes.started().map(names),
         ToOwner::Guests => nodes.guests().map(names),
+        ToOwner::StartTakes => nodes.start_takes().map(FromOwner::StartTakes),
         ToOwner::Ended => nodes.ended().map(names),
         ToOwner::Bury { id, partitions, bytes } => id_of(&id)
             .and_then(|node| nodes.bury(Loss { node, partitions, bytes }))

@@ -180,6 +180,8 @@ pub enum ToOwner {
     Started,
     /// Those of them whose hosts go with them.
     Guests,
+    /// How long the start of one more takes.
+    StartTakes,
     /// Those of them whose processes have ended.
     Ended,
     /// A node that has ended was dealt with; this was lost with it.
@@ -196,6 +198,7 @@ pub enum ToOwner {
 pub enum FromOwner {
     Started(Box<NodeEntry>),
     Nodes(Vec<String>),
+    StartTakes(Option<Duration>),
     Done,
     /// Why not, in words.
     Failed(String),

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidefs_control::Failure;
 use tidefs_manager::{Claim, Loss, Provisioner, Wanted};
@@ -52,6 +52,8 @@ struct Inner {
     roster: Mutex<Roster>,
     /// Where more hosts come from, if they do.
     provided: OnceLock<Provided>,
+    /// How long the last node took that this process started.
+    launch_took: Mutex<Option<Duration>>,
     /// A node that was being started has been, or has not.
     started: Condvar,
 }
@@ -141,6 +143,7 @@ impl LocalNodes {
             joined: Hosts::default(),
             roster: Mutex::new(roster),
             provided: OnceLock::new(),
+            launch_took: Mutex::default(),
             started: Condvar::new(),
         }))
     }
@@ -323,7 +326,10 @@ impl LocalNodes {
             asker: Account::admin(self.pass(self.0.secrets.admin.clone())),
             lifetime: Lifetime::Starter,
         };
-        node.start().map_err(Failure::new)
+        let begun = Instant::now();
+        let started = node.start().map_err(Failure::new)?;
+        self.launched_within(begun.elapsed());
+        Ok(started)
     }
 
     /// Ends a node; `offered` says what becomes of one that a lender offered.
@@ -454,6 +460,10 @@ impl Provisioner for LocalNodes {
 
     fn guests(&self) -> Result<Vec<NodeId>, Failure> {
         Ok(self.nodes_of_guests())
+    }
+
+    fn start_takes(&self) -> Result<Option<Duration>, Failure> {
+        Ok(self.next_start_takes())
     }
 
     fn ended(&self) -> Result<Vec<NodeId>, Failure> {

@@ -179,6 +179,11 @@ impl Provider {
         self.book().nodes()
     }
 
+    /// How long the last host took from the wish for it to its node.
+    pub fn took(&self) -> Option<Duration> {
+        self.book().took()
+    }
+
     pub fn names(&self) -> Vec<String> {
         self.book().names()
     }

@@ -1,5 +1,6 @@
 //! Nodes of hosts that are asked for when no host that is there has another one.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use tidefs_control::Failure;
@@ -37,6 +38,22 @@ impl LocalNodes {
     /// Nodes whose hosts leave with them.
     pub(super) fn nodes_of_guests(&self) -> Vec<NodeId> {
         self.provider().map(Provider::nodes).unwrap_or_default()
+    }
+
+    pub(super) fn launched_within(&self, took: Duration) {
+        *self.0.launch_took.lock().unwrap_or_else(PoisonError::into_inner) = Some(took);
+    }
+
+    /// From where the next node of the own class would come, how long the last one took.
+    pub(super) fn next_start_takes(&self) -> Option<Duration> {
+        if self.0.offers.has_one(NodeClass::Own) {
+            return Some(Duration::ZERO);
+        }
+        match (self.host(&self.roster()), self.provider()) {
+            (Some(_), _) => *self.0.launch_took.lock().unwrap_or_else(PoisonError::into_inner),
+            (None, Some(provider)) => provider.took(),
+            (None, None) => None,
+        }
     }
 
     /// The one with the fewest nodes, the first in the list among those. None: this process starts no nodes.
