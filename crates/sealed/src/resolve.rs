@@ -80,8 +80,12 @@ impl<S: Store> Sealed<S> {
             .zip(&mut bytes)
             .map(|(offset, buffer)| StripeRead { key, offset, buffer })
             .collect();
-        self.inner.read(&mut reads)?;
-        for (&block, mut bytes) in blocks.iter().zip(bytes) {
+        let there = self.read_those_there(&mut reads)?;
+        for ((&block, mut bytes), is_there) in blocks.iter().zip(bytes).zip(there) {
+            // Lost, or behind what was lost: what was announced has not come, and what was held is out of reach.
+            if !is_there {
+                continue;
+            }
             let candidates: Vec<_> = record.candidates(block).copied().collect();
             let place = Place { stripe: key, block };
             match open_any(keyring, place, &candidates, &mut bytes) {
@@ -96,6 +100,20 @@ impl<S: Store> Sealed<S> {
             self.change(seals, &[Change::new(key, held, record)], true)?;
         }
         Ok(())
+    }
+
+    /// Reads blocks, and says of which nothing was lost.
+    fn read_those_there(&self, reads: &mut [StripeRead<'_>]) -> Result<Vec<bool>, StoreError> {
+        match self.inner.read(reads) {
+            Err(StoreError::Lost { .. }) => {
+                let one = |read| match self.inner.read(std::slice::from_mut(read)) {
+                    Err(StoreError::Lost { .. }) => Ok(false),
+                    read => read.map(|()| true),
+                };
+                reads.iter_mut().map(one).collect()
+            }
+            read => read.map(|()| vec![true; reads.len()]),
+        }
     }
 
     /// A call failed after it had announced: makes the records say what is there, so that others

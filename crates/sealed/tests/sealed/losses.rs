@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidefs_model::{ByteSize, Granted};
+use tidefs_model::{ByteSize, Granted, ShardKey, StripeKey};
 use tidefs_store::{
-    Batch, Cursor, Cut, Embedded, Faulty, Key, Operation, Store, StoreError, StripeRead,
-    StripeWrite, When,
+    Batch, Cursor, Cut, Embedded, Faulty, Key, KeyPage, Operation, Outcome, Overview, Page, Store,
+    StoreError, StripeRead, StripeWrite, When,
 };
 
 use crate::support::{BLOCK, LOSSES, STRIPE, client, heap, noise, read, stripe, write};
@@ -140,5 +140,85 @@ fn a_stripe_whose_seals_may_be_lost_answers_that_and_can_be_written_anew() {
         // Later inodes have lost nothing.
         let later = tidefs_model::StripeKey { ino: tidefs_model::Ino(9_999), index: 0 };
         assert_eq!(read(&second, later, 0, 10).unwrap(), [0; 10]);
+    }
+}
+
+/// A store that has lost the bytes of all stripes, and cannot tell afterwards what is a hole from what was lost.
+struct BytesLost(Arc<Embedded>);
+
+impl BytesLost {
+    fn check(&self, key: StripeKey, up_to: u32) -> Result<(), StoreError> {
+        let length = self.0.lengths(&[key])?[0];
+        if length < up_to { Err(StoreError::Lost { partition: 0 }) } else { Ok(()) }
+    }
+}
+
+impl Store for BytesLost {
+    fn batch(&self, shard: ShardKey, batch: &Batch) -> Result<Outcome, StoreError> {
+        self.0.batch(shard, batch)
+    }
+
+    fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        self.0.batches(batches)
+    }
+
+    fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        self.0.list(shards)
+    }
+
+    fn keys(&self, cursor: &Cursor) -> Result<KeyPage, StoreError> {
+        self.0.keys(cursor)
+    }
+
+    fn delete_shards(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+        self.0.delete_shards(shards)
+    }
+
+    fn read(&self, reads: &mut [StripeRead<'_>]) -> Result<(), StoreError> {
+        for read in reads.iter() {
+            self.check(read.key, read.offset + read.buffer.len() as u32)?;
+        }
+        self.0.read(reads)
+    }
+
+    fn write(&self, writes: &[StripeWrite<'_>]) -> Result<(), StoreError> {
+        for write in writes {
+            self.check(write.key, write.offset)?;
+            self.0.write(std::slice::from_ref(write))?;
+        }
+        Ok(())
+    }
+
+    fn trim(&self, trims: &[(StripeKey, u32)]) -> Result<(), StoreError> {
+        self.0.trim(trims)
+    }
+
+    fn lengths(&self, keys: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
+        self.0.lengths(keys)
+    }
+
+    fn overview(&self) -> Result<Overview, StoreError> {
+        self.0.overview()
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_behind_lost_bytes_leaves_the_stripe_to_be_written() {
+    for alone in [true, false] {
+        let heap = Arc::new(heap(ByteSize::mib(64)));
+        write(&client(&heap, 1, false), stripe(0), 0, &noise(1, STRIPE)).unwrap();
+        heap.trim(&[(stripe(0), 0)]).unwrap();
+
+        let second = client(&Arc::new(BytesLost(heap)), 2, alone);
+        write(&second, stripe(0), 0, &noise(2, BLOCK)).unwrap();
+        assert!(is_lost(write(&second, stripe(0), 2 * BLOCK, &noise(3, BLOCK))));
+        write(&second, stripe(0), 0, &noise(4, BLOCK)).unwrap();
+        assert_eq!(read(&second, stripe(0), 0, BLOCK).unwrap(), noise(4, BLOCK));
+        assert!(is_lost(read(&second, stripe(0), 2 * BLOCK, 1)));
+        write(&second, stripe(0), BLOCK, &noise(5, STRIPE - BLOCK)).unwrap();
+        assert_eq!(
+            read(&second, stripe(0), BLOCK, STRIPE - BLOCK).unwrap(),
+            noise(5, STRIPE - BLOCK)
+        );
     }
 }
