@@ -91,9 +91,10 @@ impl<S: Store> Striped<S> {
         Ok(Holes::of(stored.cut, &punched))
     }
 
-    /// Has the record say that a range was punched, by whoever knew then of the loss at which so many numbers had been
-    /// granted, 0: of none. Where it cannot, what is missing there may count as lost.
-    pub fn note_hole(&self, range: &Range<u64>, lost_at: u64) -> Result<(), Error> {
+    /// Has the record say that a range is punched, as of the last loss that this mount has heard of. Where it has no place
+    /// left, what is missing there may count as lost.
+    pub fn note_hole(&self, range: &Range<u64>) -> Result<(), Error> {
+        let lost_at = self.path.lost_at();
         // Inodes that came later have lost nothing; those of local files have numbers of another kind.
         let may_have_lost = Granted { inos: lost_at, serials: u64::MAX }.covers(self.ino());
         if lost_at == 0 || !may_have_lost {
@@ -102,8 +103,8 @@ impl<S: Store> Striped<S> {
         let _order = self.committing();
         let new = Hole { from: range.start, to: range.end, as_of: lost_at };
         for _ in 0..ATTEMPTS {
-            let (_, punched, record) = self.record.look_at_holes()?;
-            let Some(holes) = with(&punched, new) else { return Ok(()) };
+            let (stored, punched, record) = self.record.look_at_holes()?;
+            let Some(holes) = with(&punched, stored.cut, new) else { return Ok(()) };
             if holes == punched || self.record.note_holes(&holes, record)? {
                 return Ok(());
             }

@@ -55,21 +55,37 @@ impl Holes {
 }
 
 /// What was punched before, and one hole more. `None`: there are too many already.
-pub(super) fn with(punched: &[Hole], new: Hole) -> Option<Vec<Hole>> {
+pub(super) fn with(punched: &[Hole], cut: Option<CutAt>, new: Hole) -> Option<Vec<Hole>> {
+    let covers = |it: &Hole, other: &Hole| {
+        it.as_of >= other.as_of && it.from <= other.from && it.to >= other.to
+    };
+    let cut = Holes::of(cut, &[]).0.pop();
+    let is_cut = |hole: &Hole| cut.as_ref().is_some_and(|cut| covers(cut, hole));
+    let mut left: Vec<_> = punched.iter().filter(|hole| !is_cut(hole)).copied().collect();
+    if is_cut(&new) || left.iter().any(|it| covers(it, &new)) {
+        return Some(left);
+    }
     let mut all = new;
     // What the new one lies at grows, and what it covers goes.
     let is_joined = |it: &Hole, all: &Hole| {
         it.as_of == all.as_of && it.from <= all.to && all.from <= it.to
             || it.as_of < all.as_of && it.from >= all.from && it.to <= all.to
     };
-    let mut left = punched.to_vec();
     while let Some(at) = left.iter().position(|it| is_joined(it, &all)) {
         let joined = left.swap_remove(at);
         all = Hole { from: all.from.min(joined.from), to: all.to.max(joined.to), ..all };
     }
     left.push(all);
     left.sort_by_key(|hole| hole.from);
-    (left.len() <= HOLES_MAX).then_some(left)
+    if left.len() > HOLES_MAX {
+        // One of an older loss counts as lost again.
+        let oldest = (0..left.len()).min_by_key(|at| left[*at].as_of)?;
+        if left[oldest].as_of == new.as_of {
+            return None;
+        }
+        left.remove(oldest);
+    }
+    Some(left)
 }
 
 #[cfg(test)]
@@ -114,6 +130,7 @@ mod tests {
 
     #[test]
     fn holes_that_touch_are_one_and_an_older_one_goes_where_a_later_one_covers_it() {
+        let with = |punched: &[Hole], new| with(punched, None, new);
         let all = with(&[hole(0, 10, 5), hole(20, 30, 5)], hole(10, 20, 5));
         assert_eq!(all, Some(vec![hole(0, 30, 5)]));
         let all = with(&[hole(0, 10, 5), hole(12, 18, 5)], hole(11, 20, 7));
@@ -124,5 +141,22 @@ mod tests {
         let full: Vec<_> = (0..HOLES_MAX as u64).map(|at| hole(at * 10, at * 10 + 5, 5)).collect();
         assert_eq!(with(&full, hole(7, 9, 5)), None);
         assert_eq!(with(&full, hole(5, 10, 5)).map(|all| all.len()), Some(HOLES_MAX - 1));
+    }
+
+    #[test]
+    fn a_hole_that_is_known_takes_no_place_and_one_of_an_older_loss_gives_way() {
+        let cut = Some(CutAt { from: 50, as_of: 6 });
+        let known = [hole(0, 20, 6), hole(60, 70, 7)];
+        for new in [hole(5, 20, 6), hole(5, 10, 5), hole(60, 70, 7), hole(55, 90, 6)] {
+            assert_eq!(with(&known, cut, new), Some(known.to_vec()));
+        }
+        // What lies behind a cut of the same loss is known by that.
+        let all = with(&[hole(60, 70, 6)], cut, hole(0, 1, 6));
+        assert_eq!(all, Some(vec![hole(0, 1, 6)]));
+        let mut full: Vec<_> =
+            (0..HOLES_MAX as u64).map(|at| hole(at * 10, at * 10 + 5, 5)).collect();
+        full[9].as_of = 4;
+        let all = with(&full, None, hole(7, 9, 5)).expect("one gives way");
+        assert!(all.len() == HOLES_MAX && all.contains(&hole(7, 9, 5)) && !all.contains(&full[9]));
     }
 }

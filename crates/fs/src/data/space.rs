@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidefs_model::StripeKey;
-use tidefs_store::{Store, StoreError, StripeWrite};
+use tidefs_store::{Store, StoreError, StripeRead, StripeWrite};
 
 use super::regions::stripe_count;
 use super::state::State;
@@ -53,17 +53,20 @@ impl<S: Store> Striped<S> {
         let _alone = self.alone();
         let stripe_size = self.path.stripe_size;
         let stripe_bytes = u64::from(stripe_size.bytes());
+        if range.is_empty() {
+            return Ok(());
+        }
+        // Before anything goes: of what has gone without that, the record would say that it was lost. It may say more than
+        // is zeros yet, since what is there is read as it is.
+        self.note_hole(&range)?;
         let end = stripe_count(stripe_size, self.state().size()) * stripe_bytes;
         let range = range.start..range.end.min(end);
         if range.is_empty() {
             return Ok(());
         }
         self.record.set_sparse(true);
-        // Before anything goes: of a later loss nobody says that it was punched.
-        let lost_at = self.path.lost_at();
         self.forget(&range);
-        self.zero_stripes(range.clone())?;
-        self.note_hole(&range, lost_at)
+        self.zero_stripes(range)
     }
 
     /// The same in the store, of a range that is not empty.
@@ -132,14 +135,23 @@ impl<S: Store> Striped<S> {
             self.write_stripes(&[StripeWrite { key, offset: part.start, bytes }])
         };
         match zero(range.clone()) {
-            // Block by block: where one cannot be written, nothing of what is to be zeros is there.
+            // Block by block: where nothing of one is there, nothing is to be made zeros.
             Err(StoreError::Lost { .. }) => {
-                self.blocks(&range).try_for_each(|block| match zero(block) {
-                    Err(StoreError::Lost { .. }) => Ok(()),
+                self.blocks(&range).try_for_each(|block| match zero(block.clone()) {
+                    Err(StoreError::Lost { .. }) if !self.is_there(key, block.start)? => Ok(()),
                     zeroed => Ok(zeroed?),
                 })
             }
             zeroed => Ok(zeroed?),
+        }
+    }
+
+    /// `false`: a byte of a stripe was lost, or is part of a hole after a loss.
+    fn is_there(&self, key: StripeKey, offset: u32) -> Result<bool, Error> {
+        let read = StripeRead { key, offset, buffer: &mut [0] };
+        match self.path.store.read(&mut [read]) {
+            Err(StoreError::Lost { .. }) => Ok(false),
+            read => Ok(read.map(|()| true)?),
         }
     }
 

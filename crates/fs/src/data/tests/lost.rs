@@ -1,6 +1,7 @@
 //! Files of which a store has lost stripes, and says so: what was cut or punched since is a hole.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidefs_model::{ShardKey, StripeKey};
@@ -22,6 +23,8 @@ const NEXT: u64 = 1_001;
 struct Lossy {
     metadata: Embedded,
     stripes: Mutex<BTreeMap<StripeKey, Stripe>>,
+    /// Trims are carried out, and not answered.
+    trims_fail: AtomicBool,
 }
 
 #[derive(Default)]
@@ -110,7 +113,10 @@ impl Store for Lossy {
         for (key, length) in trims {
             stripes.entry(*key).or_default().bytes.truncate(*length as usize);
         }
-        Ok(())
+        match self.trims_fail.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable { endpoint: "a node".into() }),
+            false => Ok(()),
+        }
     }
 
     fn lengths(&self, keys: &[StripeKey]) -> Result<Vec<u32>, StoreError> {
@@ -129,7 +135,11 @@ impl Store for Lossy {
 
 /// A file of four stripes, of which the second and third were lost and the third has its first bytes anew.
 fn rig() -> Rig<Lossy> {
-    let store = Lossy { metadata: embedded(), stripes: Mutex::default() };
+    let store = Lossy {
+        metadata: embedded(),
+        stripes: Mutex::default(),
+        trims_fail: AtomicBool::new(false),
+    };
     let rig = rig_over(Arc::new(store), &config());
     rig.write(0, &pattern(0, 4 * S, 1)).unwrap();
     rig.flush();
@@ -231,4 +241,18 @@ fn more_holes_than_a_record_lists_are_lost_and_a_later_file_lists_none() {
     rig.write(0, &[1; S]).unwrap();
     punch(&rig, 0, 10);
     assert_eq!(rig.inode().holes, []);
+}
+
+#[test]
+fn what_a_punch_that_failed_has_removed_is_a_hole() {
+    let rig = rig();
+    rig.store.stripes().get_mut(&StripeKey { ino: INO, index: 2 }).unwrap().bytes = vec![7; S];
+    rig.store.trims_fail.store(true, Ordering::Relaxed);
+    let from = 2 * STRIPE + 100;
+    let punched = rig.file.allocate(from, STRIPE - 100, SpaceMode::PunchHole);
+    assert!(matches!(punched, Err(Error::Store(StoreError::Unavailable { .. }))), "{punched:?}");
+    for rig in [&rig, &rig.other_mount()] {
+        assert_eq!(try_read(rig, from as usize, S - 100), Ok(vec![0; S - 100]));
+        assert_eq!(try_read(rig, 2 * S, 100), Ok(vec![7; 100]));
+    }
 }
