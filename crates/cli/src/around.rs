@@ -1,5 +1,7 @@
 //! What `run` copies before and after its command, and what it says of files that nobody keeps.
 
+mod as_written;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use crate::failure::Failure;
 use crate::say;
 use crate::signals::Signals;
 use crate::staging::{self, Piece};
+
+pub use as_written::Copier;
 
 /// How long the look for files that end with the run may take.
 const LOOK_MAX: Duration = Duration::from_secs(2);
@@ -30,7 +34,7 @@ impl<'o> Staging<'o> {
             std::fs::symlink_metadata(&path)
                 .map_err(|cause| StageError::Unreadable { path, cause })?;
         }
-        around.stage_out.iter().try_for_each(|text| staging.outward(text).map(|_| ()))?;
+        staging.outward_texts().try_for_each(|text| staging.outward(text).map(|_| ()))?;
         Ok(staging)
     }
 
@@ -44,6 +48,11 @@ impl<'o> Staging<'o> {
             Piece::inward(Path::new(source), destination.map(Path::new), self.mount)
         };
         self.around.stage_in.iter().map(piece).collect()
+    }
+
+    /// What is to be copied from the mount at the end.
+    fn outward_texts(&self) -> impl Iterator<Item = &'o String> {
+        self.around.stage_out.iter().chain(&self.around.stage_out_as_written)
     }
 
     fn outward(&self, text: &str) -> anyhow::Result<Piece> {
@@ -74,10 +83,17 @@ impl<'o> Staging<'o> {
         }
     }
 
+    /// While the command runs.
+    pub fn copy_as_written(&self) -> Option<Copier> {
+        let texts = self.around.stage_out_as_written.iter();
+        let pieces: Vec<_> = texts.filter_map(|text| self.outward(text).ok()).collect();
+        (!pieces.is_empty()).then(|| Copier::start(pieces, self.around.stage_checksum))
+    }
+
     /// Whatever the command came to. Answers whether all that was asked for was copied.
     pub fn fetch(&self, signals: &Signals) -> bool {
         let (mut is_whole, began) = (true, Instant::now());
-        for text in &self.around.stage_out {
+        for text in self.outward_texts() {
             let gone = u32::try_from(began.elapsed().as_secs()).unwrap_or(u32::MAX);
             let deadline = self.around.stage_out_deadline.map(|all| all.saturating_sub(gone));
             let manner = Manner { deadline, ..self.manner() };
@@ -92,7 +108,7 @@ impl<'o> Staging<'o> {
                 }
                 Err(error) => {
                     is_whole = false;
-                    say::note(format!("--stage-out {text}: {error:#}"));
+                    say::note(format!("{text}: {error:#}"));
                 }
             }
         }
@@ -102,9 +118,9 @@ impl<'o> Staging<'o> {
         is_whole
     }
 
-    /// What is to be copied at the end.
+    /// The places of these.
     pub fn kept(&self) -> Vec<Selection> {
-        let outward = self.around.stage_out.iter().filter_map(|text| self.outward(text).ok());
+        let outward = self.outward_texts().filter_map(|text| self.outward(text).ok());
         outward.map(|piece| piece.selection).collect()
     }
 

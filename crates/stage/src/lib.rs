@@ -26,4 +26,4 @@ pub use outcome::{Failed, Outcome};
 pub use progress::Progress;
 pub use remaining::Remaining;
 pub use selection::Selection;
-pub use transfer::transfer;
+pub use transfer::{transfer, transfer_some};

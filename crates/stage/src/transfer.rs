@@ -41,15 +41,32 @@ pub fn transfer(
     options: &Options,
     progress: &Progress,
 ) -> Result<Outcome, StageError> {
+    transfer_some(selection, destination, options, progress, &mut |_, _| true)
+}
+
+/// Of what is selected, copies what `is_due` as well: it is asked of each file, by its path in the source.
+///
+/// # Errors
+/// As [`transfer`].
+pub fn transfer_some(
+    selection: &Selection,
+    destination: &Path,
+    options: &Options,
+    progress: &Progress,
+    is_due: &mut dyn FnMut(&Path, &Metadata) -> bool,
+) -> Result<Outcome, StageError> {
     let source = &selection.base;
     let metadata = fs::metadata(source).map_err(StageError::reading(source))?;
     if !metadata.is_dir() {
-        return Ok(one_file(source, destination, options, progress));
+        return Ok(match is_due(source, &metadata) {
+            true => one_file(source, destination, options, progress),
+            false => Outcome::default(),
+        });
     }
     refuse_into_itself(source, destination)?;
     fs::create_dir_all(destination).map_err(StageError::writing(destination))?;
     let (queue, jobs) = bounded(QUEUED);
-    let mut walk = Walk::new(selection, destination, progress);
+    let mut walk = Walk::new(selection, destination, progress, is_due);
     let outcome = thread::scope(|scope| {
         let workers: Vec<_> = (0..options.workers.get())
             .map(|_| scope.spawn(|| copy_all(&jobs, options, progress)))
@@ -117,6 +134,7 @@ struct Walk<'a> {
     selection: &'a Selection,
     destination: &'a Path,
     progress: &'a Progress,
+    is_due: &'a mut dyn FnMut(&Path, &Metadata) -> bool,
     /// When looking for what was not copied ends.
     naming_ends: Option<Instant>,
     /// Something was wanted.
@@ -131,8 +149,14 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(selection: &'a Selection, destination: &'a Path, progress: &'a Progress) -> Walk<'a> {
+    fn new(
+        selection: &'a Selection,
+        destination: &'a Path,
+        progress: &'a Progress,
+        is_due: &'a mut dyn FnMut(&Path, &Metadata) -> bool,
+    ) -> Walk<'a> {
         Walk {
+            is_due,
             naming_ends: None,
             is_found: false,
             selection,
@@ -214,6 +238,9 @@ impl<'a> Walk<'a> {
         let (source, destination) = (entry.path().to_owned(), self.place(entry));
         let metadata = fs::symlink_metadata(&source).map_err(StageError::reading(&source))?;
         self.is_found = true;
+        if !(self.is_due)(&source, &metadata) {
+            return Ok(());
+        }
         if !self.selection.is_whole()
             && !self.progress.is_stopped()
             && let Some(parent) = destination.parent()

@@ -114,12 +114,16 @@ pub struct Around {
 
     /// Copy files from the mount when the command has ended, whatever its status, or was ended by a
     /// signal; SRC is a place from the mount on, or a pattern as of `tidefs stage out`; may be given again
-    #[arg(long, value_name = "SRC:DEST", value_parser = with_destination)]
+    #[arg(long, value_name = "SRC:DEST", value_parser = with_destination, group = "outward")]
     pub stage_out: Vec<String>,
 
-    /// Give all copies of --stage-out together so many seconds, such as what a batch system leaves
+    /// The same, and copy each file while the command runs, when it has not changed for five seconds
+    #[arg(long, value_name = "SRC:DEST", value_parser = with_destination, group = "outward")]
+    pub stage_out_as_written: Vec<String>,
+
+    /// Give all copies at the end together so many seconds, such as what a batch system leaves
     /// between its warning and the end, and name what was not copied by then
-    #[arg(long, value_name = "SECONDS", requires = "stage_out")]
+    #[arg(long, value_name = "SECONDS", requires = "outward")]
     pub stage_out_deadline: Option<u32>,
 
     /// Read what was staged in and out and compare it

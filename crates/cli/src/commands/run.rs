@@ -10,7 +10,7 @@ use rustix::process::{Rlimit, Signal};
 
 use crate::agents::Agents;
 use crate::arguments::Run;
-use crate::around::Staging;
+use crate::around::{Copier, Staging};
 use crate::cleanup::{MARK, MOUNT, STATE};
 use crate::dead_files::Deleter;
 use crate::failure::{FAILED, Failure, LOST};
@@ -104,6 +104,7 @@ fn carry_out(
         .storage
         .delete_dead
         .then(|| Deleter::start(Arc::downgrade(file_system), mount.to_owned(), staging.kept()));
+    let copier = staging.copy_as_written();
     let outcome = supervised(options, size, file_system, mount, signals, before);
     let wall = start.elapsed();
     let deletes_dead = deleter.map(Deleter::finish).is_some();
@@ -111,6 +112,7 @@ fn carry_out(
     if !left.is_empty() {
         tracing::warn!("{}", Failure::Remaining { left: left.len() });
     }
+    copier.into_iter().for_each(Copier::finish);
     let is_staged_out = staging.fetch(signals);
     let observed = monitor.finish();
     let lost = file_system.lost(mount);

@@ -98,6 +98,24 @@ fn a_run_takes_its_input_and_leaves_its_results() {
     world.shell("[ \"$(cat results/result.csv)\" = first ]").succeeded();
 }
 
+/// The outputs of a long command are there before it ends, whatever becomes of it then.
+#[test]
+fn outputs_are_copied_while_the_command_goes_on() {
+    let Some(world) = world() else { return };
+    let script = "mkdir $TIDEFS_MOUNT/out; echo first > $TIDEFS_MOUNT/out/a.csv; \
+        echo no > $TIDEFS_MOUNT/out/a.log; \
+        for i in $(seq 300); do [ ! -e back/a.csv ] || break; sleep 0.1; done; \
+        cp back/a.csv seen; echo second >> $TIDEFS_MOUNT/out/a.csv; \
+        echo late > $TIDEFS_MOUNT/out/b.csv; exit 7";
+    let words = ["run", "--stage-out-as-written", "out/*.csv:back", "--stage-out-deadline", "60"];
+    world.run([&words[..], &["--", "sh", "-c", script]].concat()).refused(7, &[]);
+    world.shell("[ \"$(cat seen)\" = first ]").succeeded();
+    // What changed after that, and what came at the end, is copied then.
+    world.shell("[ \"$(echo $(cat back/a.csv))\" = 'first second' ]").succeeded();
+    world.shell("[ \"$(cat back/b.csv)\" = late ] && [ ! -e back/a.log ]").succeeded();
+    world.run(["run", "--stage-out-as-written", "x", "--", "true"]).refused(2, &["SRC:DEST"]);
+}
+
 #[test]
 fn a_run_that_cannot_stage_says_so() {
     let Some(world) = world() else { return };
