@@ -278,7 +278,7 @@ impl<'a> Problem<'a> {
         mut drafts: Vec<Draft>,
         room: &mut [Room],
     ) -> Result<(Vec<Step>, u32), Refusal> {
-        steps::join_runs(&mut drafts);
+        steps::join_runs(&mut drafts, self.inventory);
         steps::interleave(&mut drafts);
         let is_lent = |node: &crate::observation::Node| node.class == NodeClass::Victim;
         let lent = self.inventory.nodes().iter().map(is_lent);

@@ -149,6 +149,23 @@ fn numbers_move_few_bytes_beyond_what_bytes_ask_for() {
     assert!(plan.bytes_moved() <= most, "{} of {most}: {plan}", plan.bytes_moved());
 }
 
+/// Whatever their number, though the victim is the first to be handed what is of one size.
+#[test]
+fn as_many_partitions_as_the_inventory_says_stay_on_own_nodes() {
+    let nodes = [(1, NodeClass::Own), (2, NodeClass::Victim), (3, NodeClass::Own)];
+    let nodes = nodes.map(|(byte, class)| (byte, class, 4_096 * MIB)).to_vec();
+    let world = World::new(nodes, &[0], &[MIB; 1_500]);
+    for metadata in [0, 100, METADATA_PARTITIONS, 1_400] {
+        let inventory = world.inventory().with_metadata_partitions(metadata);
+        let plan = plan(&inventory, &BTreeSet::new(), &Spreading::default()).expect("a plan");
+        let to = |byte| plan.moves().filter(move |step| step.to == id(byte));
+        let first = to(3).filter(|step| step.partition.number() < metadata).count();
+        assert_eq!(first > 0, metadata > 0, "{first} of {metadata} go to the other own node");
+        assert!(to(2).count() > 0, "none go to the victim");
+        assert_eq!(check(&plan, &inventory), [], "{metadata}");
+    }
+}
+
 fn leaving(world: &World, mask: &[bool]) -> BTreeSet<NodeId> {
     let leaves = world.nodes.iter().zip(mask).filter(|(_, leaves)| **leaves);
     leaves.map(|(node, _)| node.id).collect()

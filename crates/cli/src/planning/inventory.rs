@@ -334,31 +334,49 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_buckets_of_a_service_go_to_nodes_of_any_class() {
-        let inventory = |head: &str| {
-            let bucket = r#"{"node": "a", "bytes": 100000}"#;
+    /// Plans for 1,500 partitions on node a and others that are empty: the moves of the first so
+    /// many, and of all.
+    fn moves(
+        others: &[(&str, &str)],
+        metadata_partitions: u16,
+        of_the_first: u16,
+    ) -> (usize, usize) {
+        let node = |(name, class): &(&str, &str)| {
             format!(
-                r#"{{{head}"nodes": [{{"name": "a", "memory_capacity_bytes": 1000000000}},
-                {{"name": "b", "class": "victim", "memory_capacity_bytes": 1000000000}}],
-                "partitions": [{}]}}"#,
-                vec![bucket; 1_500].join(",")
+                r#"{{"name": "{name}", "class": "{class}", "memory_capacity_bytes": 1000000000}}"#
             )
         };
-        let planned = |head: &str| {
-            let file = serde_json::from_str(&inventory(head)).unwrap();
-            let question = question(file, &[]).unwrap();
-            let (spreading, aims) =
-                (tidefs_control::Spreading::default(), tidefs_control::Aims::default());
-            let leaving = std::collections::BTreeSet::new();
-            let aimed =
-                tidefs_control::plan_for(&question.inventory, &leaving, &spreading, &aims).unwrap();
-            assert_eq!(tidefs_control::check(&aimed.plan, &question.inventory), []);
-            let first = |moved: &&tidefs_control::Move| moved.partition.number() < 1_024;
-            (aimed.plan.moves().count(), aimed.plan.moves().filter(first).count())
-        };
-        let (all, first) = planned("");
+        let nodes: Vec<_> = [("a", "own")].iter().chain(others).map(node).collect();
+        let buckets = vec![r#"{"node": "a", "bytes": 100000}"#; 1_500];
+        let text = format!(
+            r#"{{"metadata_partitions": {metadata_partitions}, "nodes": [{}], "partitions": [{}]}}"#,
+            nodes.join(","),
+            buckets.join(",")
+        );
+        let question = question(serde_json::from_str(&text).unwrap(), &[]).unwrap();
+        let (spreading, aims) =
+            (tidefs_control::Spreading::default(), tidefs_control::Aims::default());
+        let leaving = std::collections::BTreeSet::new();
+        let aimed =
+            tidefs_control::plan_for(&question.inventory, &leaving, &spreading, &aims).unwrap();
+        assert_eq!(tidefs_control::check(&aimed.plan, &question.inventory), []);
+        let first = |moved: &&tidefs_control::Move| moved.partition.number() < of_the_first;
+        (aimed.plan.moves().filter(first).count(), aimed.plan.moves().count())
+    }
+
+    #[test]
+    fn the_first_buckets_of_a_service_go_to_nodes_of_any_class() {
+        let (first, all) = moves(&[("b", "victim")], 0, 1_024);
         assert!((740..=760).contains(&all) && first > 400, "{all} moves, {first} of the first");
-        assert_eq!(planned(r#""metadata_partitions": 1024, "#).1, 0);
+        assert_eq!(moves(&[("b", "victim")], 1_024, 1_024).0, 0);
+    }
+
+    /// That none goes to the victim is for the check of each plan.
+    #[test]
+    fn as_many_partitions_as_the_file_says_go_to_own_nodes_only() {
+        for metadata in [100, 1_024, 1_400] {
+            let (first, all) = moves(&[("b", "victim"), ("c", "own")], metadata, metadata);
+            assert!(first > 0 && all > first, "{metadata}: {first} of {all} moves");
+        }
     }
 }

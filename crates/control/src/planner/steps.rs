@@ -4,6 +4,7 @@
 //! all that a step brings while the sources still hold what they give.
 
 use super::plan::{Move, Step};
+use crate::inventory::Inventory;
 use crate::settings::Spreading;
 
 /// A node's memory while a plan is carried out.
@@ -30,8 +31,9 @@ pub struct Draft {
 
 /// Gives partitions of one size and range that leave one node to their targets in runs: then tables
 /// of who holds what stay short. Nothing else changes, since the sizes are the same.
-pub fn join_runs(drafts: &mut [Draft]) {
-    let kind = |draft: &Draft| (draft.step.partition.is_metadata(), draft.step.bytes, draft.from);
+pub fn join_runs(drafts: &mut [Draft], inventory: &Inventory) {
+    let kind =
+        |draft: &Draft| (inventory.is_metadata(draft.step.partition), draft.step.bytes, draft.from);
     drafts.sort_unstable_by_key(|draft| (kind(draft), draft.step.partition));
     for group in drafts.chunk_by_mut(|a, b| kind(a) == kind(b)) {
         let mut targets: Vec<_> = group.iter().map(|draft| (draft.to, draft.step.to)).collect();
