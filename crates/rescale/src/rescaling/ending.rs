@@ -14,7 +14,8 @@ impl Rescaling {
         let before = self.rolled_back.len();
         for at in 0..self.world.servers.len() {
             let known = &self.world.servers[at];
-            let came = known.role == Role::Comes && known.listed && known.buckets == 0;
+            let empty = known.buckets == 0 && known.lost.is_empty();
+            let came = known.role == Role::Comes && known.listed && empty;
             let in_vain = match known.state {
                 State::Up => known.wanted && self.outcome.started.contains(&known.server.name),
                 State::Away(_) => !self.is_starting(&known.server.name),
@@ -96,6 +97,9 @@ impl Rescaling {
         let known = &self.world.servers[at];
         if known.buckets > 0 {
             format!("it holds {} buckets", known.buckets)
+        } else if let Some(&bucket) = known.lost.first() {
+            let bucket = self.world.bucket_name(bucket);
+            format!("bucket {bucket:?} vanished there, and the inventory may only overlook it")
         } else if known.sending + known.receiving > 0 {
             "a move of it hangs".to_owned()
         } else {

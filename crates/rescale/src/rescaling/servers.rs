@@ -65,7 +65,8 @@ impl Rescaling {
     pub(super) fn is_left_alone(&self, at: usize) -> bool {
         let known = &self.world.servers[at];
         let leaves = known.role == Role::Leaves && known.state == State::Up;
-        leaves && known.buckets == 0 && known.sending + known.receiving == 0
+        let holds = known.buckets > 0 || !known.lost.is_empty();
+        leaves && !holds && known.sending + known.receiving == 0
     }
 
     pub(super) fn stop_returned(&mut self, name: &str, said: Result<(), String>) {
@@ -111,7 +112,7 @@ impl Rescaling {
         let here = (0..kept.len()).filter(|&bucket| kept[bucket].place == Some(at));
         let idle: Vec<_> = here.filter(|&bucket| kept[bucket].stage == Stage::Idle).collect();
         for bucket in idle {
-            self.world.put(bucket, None);
+            self.world.lose(bucket, &[at]);
             self.missing.remove(&bucket);
         }
     }

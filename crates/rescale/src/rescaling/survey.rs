@@ -242,18 +242,23 @@ impl Rescaling {
 
     /// It is on no server: one of the two may be the reason; if not, it is lost.
     fn judge_missing(&mut self, bucket: usize, from: usize, to: usize) {
-        let server_gone = |at: usize| matches!(self.world.servers[at].state, State::Away(_));
-        if server_gone(from) || server_gone(to) {
-            self.settle(bucket, to);
-            return self.gone(bucket);
-        }
-        if !self.world.servers[from].listed || !self.world.servers[to].listed {
+        let servers = &self.world.servers;
+        let open = |at: usize| servers[at].state == State::Up && !servers[at].listed;
+        if open(from) || open(to) {
             return;
         }
-        if self.is_missed(bucket) {
+        let server_gone = [from, to].map(|at| matches!(servers[at].state, State::Away(_)));
+        let overlooked = servers[from].listed || servers[to].listed;
+        if overlooked && !self.is_missed(bucket) {
+            return;
+        }
+        if server_gone.contains(&true) {
+            self.settle(bucket, to);
+            self.gone(bucket, &[from, to]);
+        } else {
             self.settle(bucket, to);
             self.found(bucket);
-            self.world.put(bucket, None);
+            self.world.lose(bucket, &[from, to]);
             let name = self.world.bucket_name(bucket);
             let (from, to) = (self.world.server_name(from), self.world.server_name(to));
             let fault = Fault::BucketLost { bucket: name.clone(), from, to };
@@ -270,13 +275,15 @@ impl Rescaling {
                 self.found(bucket);
                 self.world.put(bucket, Some(place));
                 self.world.buckets[bucket].goal = place;
+                let back = Unfinished::BucketGone { bucket: self.world.bucket_name(bucket) };
+                self.outcome.unfinished.retain(|it| *it != back);
                 self.see_off(bucket, "it came back to a server that leaves");
             }
             return;
         };
         let (first, second) = match places {
             (None, _) if !self.world.servers[place].listed => return,
-            (None, _) if self.is_missed(bucket) => return self.gone(bucket),
+            (None, _) if self.is_missed(bucket) => return self.gone(bucket, &[place]),
             (None, _) => return,
             (Some(first), second) => (first, second),
         };
@@ -311,13 +318,14 @@ impl Rescaling {
         std::mem::take(&mut self.world.buckets[bucket].missing) > 0
     }
 
-    fn gone(&mut self, bucket: usize) {
+    /// It is on no server, and may be on these after all.
+    fn gone(&mut self, bucket: usize, servers: &[usize]) {
         let place = self.world.buckets[bucket].place;
         let server = place.map_or_else(String::new, |at| self.world.server_name(at));
         let name = self.world.bucket_name(bucket);
         self.fault(Fault::BucketVanished { bucket: name.clone(), server });
         self.outcome.unfinished.push(Unfinished::BucketGone { bucket: name });
         self.found(bucket);
-        self.world.put(bucket, None);
+        self.world.lose(bucket, servers);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Names become numbers here. What one inventory means for this is decided beside it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::inventory::{Bucket, Inventory, Server};
 
@@ -49,6 +49,8 @@ pub(super) struct Known {
     pub listed: bool,
     /// Inventories in a row that do not have it though it is up.
     pub missing: u32,
+    /// Buckets that it had, or was to get, and that are believed nowhere.
+    pub lost: BTreeSet<usize>,
     /// Bytes of buckets that are believed on it, and of those on their way to it.
     pub holds: u64,
     pub coming: u64,
@@ -118,6 +120,7 @@ impl Known {
             role,
             state,
             missing: 0,
+            lost: BTreeSet::new(),
             holds: 0,
             coming: 0,
             buckets: 0,
@@ -198,6 +201,10 @@ impl World {
             let old = &mut self.servers[old];
             old.holds = old.holds.saturating_sub(bytes);
             old.buckets -= 1;
+        } else {
+            for known in &mut self.servers {
+                known.lost.remove(&bucket);
+            }
         }
         if let Some(new) = place {
             let new = &mut self.servers[new];
@@ -205,6 +212,15 @@ impl World {
             new.buckets += 1;
         }
         self.buckets[bucket].place = place;
+    }
+
+    /// Believes a bucket nowhere. These servers may have it all the same, overlooked by inventories, and are not
+    /// stopped unless it is found.
+    pub fn lose(&mut self, bucket: usize, servers: &[usize]) {
+        self.put(bucket, None);
+        for &server in servers {
+            self.servers[server].lost.insert(bucket);
+        }
     }
 
     /// Believes another size of a bucket.

@@ -235,6 +235,51 @@ fn buckets_that_are_made_on_a_server_that_leaves_are_moved_too() {
     assert!(sim.buckets().contains(&"new".to_owned()));
 }
 
+/// The simulation would not allow the stop.
+#[test]
+fn a_server_is_not_stopped_where_a_bucket_hides() {
+    let hide = |shows: Option<f64>| {
+        let mut sim = Sim::new(3, 20);
+        let hidden = || "b0-9".to_owned();
+        sim.events.push((seconds(0.05), Happens::Hides(hidden())));
+        sim.events.extend(shows.map(|at| (seconds(at), Happens::Shows(hidden()))));
+        let outcome = sim.rescale(change(0..0, &["s0"]), &mut well).unwrap();
+        says(&outcome, "bucket \"b0-9\" lay on \"s0\" and is not in the inventory any more");
+        (sim, outcome)
+    };
+    let (sim, outcome) = hide(None);
+    left(&outcome, "server \"s0\" was not stopped: bucket \"b0-9\" vanished there");
+    assert_eq!(sim.servers["s0"].keys().collect::<Vec<_>>(), ["b0-9"]);
+    // Once it is found it is moved as the others are, and its server goes.
+    let (sim, outcome) = hide(Some(0.65));
+    assert!(outcome.is_complete(), "{outcome:?}");
+    assert_eq!(outcome.stopped, ["s0"]);
+    assert_eq!(sim.buckets().len(), 60);
+}
+
+/// Its target vanishes, and the inventory that settles that overlooks it at its old place.
+#[test]
+fn a_bucket_that_is_overlooked_once_beside_a_server_that_vanished_is_not_given_up() {
+    let mut sim = Sim::new(3, 20);
+    sim.rescale(change(0..0, &["s0"]), &mut well).unwrap();
+    let first = sim.calls.iter().find_map(|call| match call {
+        Call::Move { bucket, to, .. } if to == "s1" => Some(bucket.clone()),
+        _ => None,
+    });
+    let bucket = first.expect("something goes to s1");
+    let mut sim = Sim::new(3, 20);
+    sim.events.push((seconds(0.05), Happens::Vanishes("s1".to_owned())));
+    sim.events.push((seconds(0.06), Happens::Hides(bucket.clone())));
+    sim.events.push((seconds(0.35), Happens::Shows(bucket.clone())));
+    let outcome = sim.rescale(change(0..0, &["s0"]), &mut well).unwrap();
+    left(&outcome, "server \"s1\" vanished");
+    let gone =
+        |it: &Unfinished| matches!(it, Unfinished::BucketGone { bucket: gone } if *gone == bucket);
+    assert!(!outcome.unfinished.iter().any(gone), "{:?}", outcome.unfinished);
+    assert!(sim.servers["s2"].contains_key(&bucket));
+    assert_eq!(outcome.stopped, ["s0"]);
+}
+
 #[test]
 fn without_an_inventory_nothing_goes_on() {
     let mut sim = Sim::new(3, 20);

@@ -45,6 +45,8 @@ pub struct Sim {
     pub events: Vec<(Duration, Happens)>,
     /// Buckets of servers that vanished or that a callback lost.
     pub lost: BTreeSet<String>,
+    /// Buckets that inventories overlook.
+    pub hidden: BTreeSet<String>,
     pub calls: Vec<Call>,
     moving: BTreeMap<CallId, (String, String, String)>,
     pub most_moves: usize,
@@ -55,6 +57,8 @@ pub struct Sim {
 pub enum Happens {
     Vanishes(String),
     Makes { bucket: String, server: String },
+    Hides(String),
+    Shows(String),
 }
 
 pub fn seconds(seconds: f64) -> Duration {
@@ -80,7 +84,7 @@ impl Sim {
         let mut found = Inventory::default();
         for (name, buckets) in &self.servers {
             found.servers.push(self.spec(name));
-            for (bucket, &bytes) in buckets {
+            for (bucket, &bytes) in buckets.iter().filter(|it| !self.hidden.contains(it.0)) {
                 let load = self.loads.get(bucket).copied().unwrap_or(0.0);
                 found.buckets.push(Bucket { load, ..Bucket::new(bucket, name, bytes) });
             }
@@ -144,6 +148,12 @@ impl Sim {
                 if let Some(server) = self.servers.get_mut(&server) {
                     server.insert(bucket, 100);
                 }
+            }
+            Happens::Hides(bucket) => {
+                self.hidden.insert(bucket);
+            }
+            Happens::Shows(bucket) => {
+                self.hidden.remove(&bucket);
             }
         }
     }
