@@ -147,6 +147,8 @@ enum {
  * even (of which only `seconds` and `bytes_moved` are set). */
 enum { TIDEFS_RESCALE_BEFORE = 0, TIDEFS_RESCALE_AFTER = 1, TIDEFS_RESCALE_LEAST = 2 };
 
+/* An inventory to which something could not be added is not used: the callback that fills it has failed,
+ * whatever it returns, and a plan of it returns ARGUMENT. */
 tidefs_rescale_inventory *tidefs_rescale_inventory_new(void);
 int tidefs_rescale_inventory_add_server(tidefs_rescale_inventory *into, const tidefs_rescale_server *server);
 int tidefs_rescale_inventory_add_bucket(tidefs_rescale_inventory *into, const tidefs_rescale_bucket *bucket);

@@ -68,10 +68,14 @@ impl CService {
 impl Service for CService {
     fn inventory(&self) -> Result<Inventory, Failure> {
         let callback = self.callbacks.inventory.ok_or("there is no such callback")?;
-        let mut found = InventoryHandle(Inventory::default());
+        let mut found = InventoryHandle::default();
         // SAFETY: as the header says.
-        self.ask("inventory", |why| unsafe { callback(self.user.0, &mut found, why) })?;
-        Ok(found.0)
+        let said = self.ask("inventory", |why| unsafe { callback(self.user.0, &mut found, why) });
+        match found.failed {
+            // Without it a bucket would be invisible, whatever the callback says of that.
+            Some(why) => Err(why.into()),
+            None => said.map(|()| found.inventory),
+        }
     }
 
     fn start(&self, server: &str) -> Result<(), Failure> {

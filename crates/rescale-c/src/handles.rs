@@ -99,7 +99,7 @@ pub(crate) fn chosen(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tidefs_rescale_inventory_new() -> *mut InventoryHandle {
-    Box::into_raw(Box::new(InventoryHandle(Inventory::default())))
+    Box::into_raw(Box::default())
 }
 
 /// # Safety
@@ -109,17 +109,13 @@ pub unsafe extern "C" fn tidefs_rescale_inventory_add_server(
     into: *mut InventoryHandle,
     server: *const CServer,
 ) -> c_int {
-    let work = || {
+    let put = |into: &mut Inventory, server: &CServer| -> Result<(), Stopped> {
         // SAFETY: the caller's promise.
-        let (Some(into), Some(server)) = (unsafe { (into.as_mut(), server.as_ref()) }) else {
-            return Err(Stopped::argument("NULL"));
-        };
-        // SAFETY: as above.
-        into.0.servers.push(unsafe { server_of(server)? });
-        Ok(OK)
+        into.servers.push(unsafe { server_of(server)? });
+        Ok(())
     };
-    // SAFETY: no error is asked for.
-    unsafe { walled(std::ptr::null_mut(), work) }
+    // SAFETY: as above.
+    unsafe { add(into, server, put) }
 }
 
 /// # Safety
@@ -129,12 +125,8 @@ pub unsafe extern "C" fn tidefs_rescale_inventory_add_bucket(
     into: *mut InventoryHandle,
     bucket: *const CBucket,
 ) -> c_int {
-    let work = || {
+    let put = |into: &mut Inventory, bucket: &CBucket| -> Result<(), Stopped> {
         // SAFETY: the caller's promise.
-        let (Some(into), Some(bucket)) = (unsafe { (into.as_mut(), bucket.as_ref()) }) else {
-            return Err(Stopped::argument("NULL"));
-        };
-        // SAFETY: as above.
         let (name, server, class) = unsafe {
             (
                 text_needed(bucket.name, "the name of a bucket")?,
@@ -142,8 +134,32 @@ pub unsafe extern "C" fn tidefs_rescale_inventory_add_bucket(
                 text(bucket.class_name, "the class of a bucket")?,
             )
         };
-        into.0.buckets.push(Bucket { name, server, bytes: bucket.bytes, load: bucket.load, class });
-        Ok(OK)
+        into.buckets.push(Bucket { name, server, bytes: bucket.bytes, load: bucket.load, class });
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { add(into, bucket, put) }
+}
+
+/// Adds something to an inventory, which keeps why it could not be.
+///
+/// # Safety
+/// `into` and `item` are null or as the header says.
+unsafe fn add<T>(
+    into: *mut InventoryHandle,
+    item: *const T,
+    put: impl FnOnce(&mut Inventory, &T) -> Result<(), Stopped>,
+) -> c_int {
+    let work = || {
+        // SAFETY: the caller's promise.
+        let (into, item) = unsafe { (into.as_mut(), item.as_ref()) };
+        let into = into.ok_or_else(|| Stopped::argument("the inventory is NULL"))?;
+        let item = item.ok_or_else(|| Stopped::argument("what is to be added is NULL"));
+        let added = item.and_then(|item| put(&mut into.inventory, item));
+        if let Err(stopped) = &added {
+            into.failed.get_or_insert_with(|| stopped.why.clone());
+        }
+        added.map(|()| OK)
     };
     // SAFETY: no error is asked for.
     unsafe { walled(std::ptr::null_mut(), work) }
@@ -174,9 +190,12 @@ pub unsafe extern "C" fn tidefs_rescale_plan_make(
         let Some(inventory) = (unsafe { inventory.as_ref() }).filter(|_| !made.is_null()) else {
             return Err(Stopped::argument("the inventory or the place for the plan is NULL"));
         };
+        if let Some(why) = &inventory.failed {
+            return Err(Stopped::argument(why.clone()));
+        }
         // SAFETY: as above.
         let (change, weights) = unsafe { (change_of(change)?, weights_of(strategy)?) };
-        let plan = plan(&inventory.0, &change, weights)
+        let plan = plan(&inventory.inventory, &change, weights)
             .map_err(|refused| Stopped { status: REFUSED, why: refused.to_string() })?;
         let names = plan.moves.iter().map(|it| [&it.bucket, &it.from, &it.to].map(|it| c_text(it)));
         let handle = PlanHandle { names: names.collect(), plan };

@@ -5,7 +5,12 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use tidefs_rescale::Inventory;
 
 /// What is behind the handle of an inventory.
-pub struct InventoryHandle(pub(crate) Inventory);
+#[derive(Default)]
+pub struct InventoryHandle {
+    pub(crate) inventory: Inventory,
+    /// Why the first of what could not be added was not; such an inventory is not used.
+    pub(crate) failed: Option<String>,
+}
 
 /// Where a callback that fails says why.
 #[derive(Default)]

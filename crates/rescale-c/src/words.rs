@@ -60,8 +60,8 @@ pub(crate) unsafe fn text(text: *const c_char, what: &str) -> Result<Option<Stri
     }
     // SAFETY: the caller says that it ends.
     let text = unsafe { CStr::from_ptr(text) };
-    let text = text.to_str().map_err(|_| Stopped::argument(format!("{what} is not UTF-8")))?;
-    Ok(Some(text.to_owned()))
+    let wrong = |_| Stopped::argument(format!("{what} is not UTF-8: {:?}", text.to_string_lossy()));
+    Ok(Some(text.to_str().map_err(wrong)?.to_owned()))
 }
 
 /// # Safety

@@ -55,6 +55,7 @@ fn a_program_of_c_rescales() {
         ),
         ("refused", ["status: 1", "there is no server \"nobody\"", "error:"]),
         ("argument", ["status: 3", "the callback move is NULL", "error:"]),
+        ("unreadable", ["status: 1", "the name of a bucket is not UTF-8: \"bucket-", "error:"]),
     ] {
         let said = run(manner);
         for part in parts {

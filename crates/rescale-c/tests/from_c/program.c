@@ -40,6 +40,10 @@ static int inventory(void *user, tidefs_rescale_inventory *into, tidefs_rescale_
         tidefs_rescale_bucket bucket = {.name = name, .server = store.servers[store.place[at]], .bytes = 100};
         failed |= tidefs_rescale_inventory_add_bucket(into, &bucket);
     }
+    if (strcmp(store.manner, "unreadable") == 0) {
+        tidefs_rescale_bucket bucket = {.name = "bucket-\xff", .server = store.servers[0], .bytes = 100};
+        (void)tidefs_rescale_inventory_add_bucket(into, &bucket);
+    }
     pthread_mutex_unlock(&store.lock);
     return failed;
 }
