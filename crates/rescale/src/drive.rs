@@ -40,7 +40,7 @@ pub fn rescale(
             begin(&service, id, call, &answers);
         }
         let now = clock();
-        if told_at.is_none_or(|at| now >= at + BETWEEN_PROGRESS) {
+        if told_at.is_none_or(|at| now >= at.saturating_add(BETWEEN_PROGRESS)) {
             // Whoever is slow to listen misses some.
             let _ = told.progress.try_send(rescaling.progress());
             told_at = Some(now);

@@ -134,8 +134,9 @@ impl Rescaling {
             return None;
         }
         let waited_for = self.running.values().filter(|it| !it.hangs);
-        let limits = waited_for.filter_map(|it| Some(it.begun + self.within(&it.call)?));
-        let next_look = self.looked.map(|at| at + self.settings.between_inventories);
+        let limits =
+            waited_for.filter_map(|it| Some(it.begun.saturating_add(self.within(&it.call)?)));
+        let next_look = self.looked.map(|at| at.saturating_add(self.settings.between_inventories));
         let wants_to_look = match self.phase {
             Phase::Looking => true,
             Phase::Planning | Phase::Over => false,
@@ -229,7 +230,7 @@ impl Rescaling {
     fn time_out(&mut self, now: Duration) {
         let late = self.running.iter().filter_map(|(id, it)| {
             let within = self.within(&it.call).filter(|_| !it.hangs)?;
-            (now >= it.begun + within).then_some((*id, within))
+            (now >= it.begun.saturating_add(within)).then_some((*id, within))
         });
         for (id, within) in late.collect::<Vec<_>>() {
             let running = self.running.get_mut(&id).expect("it was found there");

@@ -21,7 +21,7 @@ impl Rescaling {
     }
 
     pub(super) fn may_look(&self, now: Duration) -> bool {
-        self.looked.is_none_or(|at| now >= at + self.settings.between_inventories)
+        self.looked.is_none_or(|at| now >= at.saturating_add(self.settings.between_inventories))
     }
 
     /// Is there anything that only an inventory can tell?

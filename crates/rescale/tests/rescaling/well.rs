@@ -62,6 +62,18 @@ fn a_server_takes_part_in_as_many_moves_as_it_may() {
 }
 
 #[test]
+fn limits_may_be_as_long_as_can_be() {
+    let mut sim = Sim::new(2, 10);
+    let forever = std::time::Duration::MAX;
+    sim.settings.inventory_within = forever;
+    sim.settings.start_within = forever;
+    sim.settings.move_within = forever;
+    sim.settings.stop_within = forever;
+    let outcome = sim.rescale(change(2..3, &["s0"]), &mut well).unwrap();
+    assert!(outcome.is_complete(), "{outcome:?}");
+}
+
+#[test]
 fn classes_weights_and_loads_are_kept_to() {
     let mut sim = Sim::new(3, 40);
     let of = |class: &str, weight: f64, name: &str| Server {
