@@ -196,13 +196,12 @@ impl Rescaling {
     }
 
     fn look_first(&mut self, now: Duration, calls: &mut Vec<(CallId, Call)>) {
-        if !self.is_looking() && self.may_look(now) {
-            self.call(now, Call::Inventory, calls);
-            self.looked = Some(now);
-        }
         if let Some(question) = self.first_question() {
             self.phase = Phase::Planning;
             self.call(now, Call::Plan(question), calls);
+        } else if !self.is_looking() && self.may_look(now) {
+            self.call(now, Call::Inventory, calls);
+            self.looked = Some(now);
         }
     }
 

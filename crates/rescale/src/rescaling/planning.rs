@@ -73,6 +73,9 @@ impl Rescaling {
             let place = world.server(&bucket.server).expect("the plan found it among the servers");
             world.add_bucket(bucket.clone(), place);
         }
+        for known in world.servers.iter_mut().filter(|it| it.listed && it.buckets == 0) {
+            known.empty_at = Some(self.looked_at);
+        }
         world
     }
 

@@ -2,7 +2,7 @@
 
 use tidefs_rescale::{Call, Server, Settings};
 
-use crate::sim::{Sim, change, server, well};
+use crate::sim::{Manner, Sim, change, seconds, server, well};
 
 #[test]
 fn servers_come_and_buckets_are_even_then() {
@@ -23,7 +23,7 @@ fn servers_come_and_buckets_are_even_then() {
 fn servers_go_when_they_are_empty_and_others_at_once() {
     let mut sim = Sim::new(4, 30);
     sim.servers.get_mut("s3").unwrap().clear();
-    sim.settings.between_inventories = crate::sim::seconds(0.05);
+    sim.settings.between_inventories = seconds(0.05);
     let before = sim.buckets();
     let outcome = sim.rescale(change(4..5, &["s2", "s3"]), &mut well).unwrap();
     assert!(outcome.is_complete(), "{outcome:?}");
@@ -35,6 +35,23 @@ fn servers_go_when_they_are_empty_and_others_at_once() {
     let stop = call(|it| matches!(it, Call::Stop { .. }));
     let last = sim.calls.iter().rposition(|it| matches!(it, Call::Move { .. })).unwrap();
     assert!(stop < last, "the first stop is call {stop}, the last move call {last}");
+}
+
+/// One inventory says all that has to be known, however long it takes.
+#[test]
+fn a_server_that_holds_nothing_goes_where_nothing_is_moved() {
+    let mut sim = Sim::new(3, 20);
+    sim.servers.get_mut("s2").unwrap().clear();
+    let outcome = sim.rescale(change(0..0, &["s2"]), &mut |call| match call {
+        Call::Inventory => (Manner::Fine, seconds(0.5)),
+        _ => well(call),
+    });
+    let outcome = outcome.unwrap();
+    assert!(outcome.is_complete(), "{outcome:?}");
+    assert_eq!((outcome.stopped, outcome.after.buckets_moved), (vec!["s2".to_owned()], 0));
+    let stop = Call::Stop { server: "s2".to_owned() };
+    let looks = sim.calls.iter().take_while(|call| **call != stop);
+    assert_eq!(looks.filter(|call| **call == Call::Inventory).count(), 1);
 }
 
 /// Moves between servers that are there do not wait for one that starts.
