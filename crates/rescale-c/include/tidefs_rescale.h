@@ -115,7 +115,8 @@ typedef struct {
 
 /* What a service offers. All but `progress` and `clock` must be there. Each returns 0 if it did what it was
  * asked for, and anything else, perhaps after tidefs_rescale_say, if not. They are called from several
- * threads of the library at a time. What they say is not relied on: the inventory is. */
+ * threads of the library at a time, and must neither throw nor longjmp out. What they say is not relied on: the
+ * inventory is. */
 typedef struct {
     /* Adds all servers and buckets that there are to `into`, asked of the servers themselves. */
     int (*inventory)(void *user, tidefs_rescale_inventory *into, tidefs_rescale_words *why);
@@ -156,7 +157,7 @@ void tidefs_rescale_inventory_free(tidefs_rescale_inventory *inventory);
 
 void tidefs_rescale_say(tidefs_rescale_words *why, const char *text);
 
-/* Plans, and moves nothing. `error`, unless NULL, gets a text for tidefs_rescale_text_free, or NULL. */
+/* Plans, and moves nothing. `plan` is NULL unless this returns OK. `error`, unless NULL, gets a text for tidefs_rescale_text_free, or NULL. */
 int tidefs_rescale_plan_make(const tidefs_rescale_inventory *inventory, const tidefs_rescale_change *change,
                              const char *strategy, tidefs_rescale_plan **plan, char **error);
 size_t tidefs_rescale_plan_moves(const tidefs_rescale_plan *plan);
@@ -168,8 +169,9 @@ void tidefs_rescale_plan_free(tidefs_rescale_plan *plan);
 void tidefs_rescale_settings_default(tidefs_rescale_settings *settings);
 
 /* Starts servers, moves buckets and stops servers until all is as `change` says, or cannot be. `settings`
- * may be NULL. `outcome` is set with OK and UNFINISHED. `user` must stay valid as long as callbacks run,
- * which those that hang do after this has returned: see tidefs_rescale_outcome_calls_running. */
+ * may be NULL. `outcome` is NULL with ARGUMENT, and with anything else to be freed; with REFUSED and INTERNAL it
+ * says nothing but the following. `user` must stay valid as long as callbacks run, which those that hang do after
+ * this has returned, whatever it returned: until tidefs_rescale_outcome_calls_running is 0. */
 int tidefs_rescale_run(const tidefs_rescale_callbacks *callbacks, void *user,
                        const tidefs_rescale_change *change, const tidefs_rescale_settings *settings,
                        tidefs_rescale_outcome **outcome, char **error);
@@ -181,7 +183,7 @@ const char *tidefs_rescale_outcome_halted(const tidefs_rescale_outcome *outcome)
 int tidefs_rescale_outcome_measures(const tidefs_rescale_outcome *outcome, int which,
                                     tidefs_rescale_measures *measures);
 double tidefs_rescale_outcome_seconds(const tidefs_rescale_outcome *outcome);
-/* Callbacks that have not returned by now. */
+/* Threads that are in a callback, or may call another, by now. Once it is 0 it stays so. */
 uint64_t tidefs_rescale_outcome_calls_running(const tidefs_rescale_outcome *outcome);
 void tidefs_rescale_outcome_free(tidefs_rescale_outcome *outcome);
 

@@ -1,8 +1,6 @@
 //! A service whose callbacks are functions of C.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidefs_rescale::{Failure, Inventory, Progress, Service};
 
@@ -18,33 +16,16 @@ unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}
 
+/// Every thread that may call something of it holds it, from before it begins until nothing is called any
+/// more; so `user` is in use as long as this is held.
 pub(crate) struct CService {
     pub callbacks: CCallbacks,
     pub user: User,
-    /// Callbacks that have not returned.
-    pub running: Arc<AtomicU64>,
-}
-
-/// Counts a callback as long as it runs.
-struct Called<'a>(&'a AtomicU64);
-
-impl<'a> Called<'a> {
-    fn new(running: &'a AtomicU64) -> Called<'a> {
-        running.fetch_add(1, Ordering::SeqCst);
-        Called(running)
-    }
-}
-
-impl Drop for Called<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl CService {
     /// Calls something, and has its words where it fails.
     fn ask(&self, what: &str, call: impl FnOnce(*mut Words) -> c_int) -> Result<(), Failure> {
-        let _called = Called::new(&self.running);
         let mut words = Words::default();
         match call(&mut words) {
             0 => Ok(()),
@@ -97,7 +78,6 @@ impl Service for CService {
 
     fn progress(&self, progress: &Progress) {
         let Some(callback) = self.callbacks.progress else { return };
-        let _called = Called::new(&self.running);
         let told = CProgress {
             moved: progress.moved,
             bytes_moved: progress.bytes_moved,

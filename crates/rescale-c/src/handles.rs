@@ -186,7 +186,11 @@ pub unsafe extern "C" fn tidefs_rescale_plan_make(
     error: *mut *mut c_char,
 ) -> c_int {
     let work = || {
-        // SAFETY: the caller's promise.
+        if !made.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { *made = std::ptr::null_mut() };
+        }
+        // SAFETY: as above.
         let Some(inventory) = (unsafe { inventory.as_ref() }).filter(|_| !made.is_null()) else {
             return Err(Stopped::argument("the inventory or the place for the plan is NULL"));
         };

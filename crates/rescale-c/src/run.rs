@@ -2,8 +2,8 @@
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tidefs_rescale::{Outcome, Settings, rescale};
@@ -18,7 +18,8 @@ pub struct OutcomeHandle {
     /// By their number in the header.
     lists: [Vec<CString>; 5],
     halted: Option<CString>,
-    running: Arc<AtomicU64>,
+    /// What the threads of callbacks hold.
+    service: Weak<CService>,
 }
 
 /// # Safety
@@ -99,11 +100,17 @@ pub unsafe extern "C" fn tidefs_rescale_run(
             return Err(Stopped::argument("the place for the outcome is NULL"));
         }
         // SAFETY: the caller's promise.
+        unsafe { *outcome = ptr::null_mut() };
+        // SAFETY: as above.
         let (callbacks, change, settings) =
             unsafe { (callbacks_of(callbacks)?, change_of(change)?, settings_of(settings)?) };
-        let running = Arc::new(AtomicU64::new(0));
         let user = User(user);
-        let service = CService { callbacks, user, running: Arc::clone(&running) };
+        let service = Arc::new(CService { callbacks, user });
+        // There from the beginning: also where the rescaling is refused, callbacks may hang.
+        let handle = OutcomeHandle::new(Arc::downgrade(&service));
+        let handle = Box::into_raw(Box::new(handle));
+        // SAFETY: as above.
+        unsafe { *outcome = handle };
         let begun = Instant::now();
         let clock = || match callbacks.clock {
             // SAFETY: as the header says.
@@ -112,12 +119,11 @@ pub unsafe extern "C" fn tidefs_rescale_run(
             }
             None => begun.elapsed(),
         };
-        let came_to = rescale(Arc::new(service), change, settings, &clock)
+        let came_to = rescale(service, change, settings, &clock)
             .map_err(|refused| Stopped { status: REFUSED, why: refused.to_string() })?;
         let status = if came_to.is_complete() { OK } else { UNFINISHED };
-        let handle = OutcomeHandle::new(came_to, running);
-        // SAFETY: as above.
-        unsafe { *outcome = Box::into_raw(Box::new(handle)) };
+        // SAFETY: it was made above, and whoever it is for has it only when this has returned.
+        unsafe { (*handle).fill(came_to) };
         Ok(status)
     };
     // SAFETY: the caller's promise.
@@ -125,22 +131,25 @@ pub unsafe extern "C" fn tidefs_rescale_run(
 }
 
 impl OutcomeHandle {
-    fn new(outcome: Outcome, running: Arc<AtomicU64>) -> OutcomeHandle {
+    /// Of a rescaling of which nothing is known yet.
+    fn new(service: Weak<CService>) -> OutcomeHandle {
+        let (outcome, lists) = (Outcome::default(), Default::default());
+        OutcomeHandle { outcome, lists, halted: None, service }
+    }
+
+    fn fill(&mut self, outcome: Outcome) {
         let names = |list: &[String]| list.iter().map(|name| c_text(name)).collect();
         let faults = outcome.faults.iter().map(|fault| c_text(&fault.to_string()));
         let left = outcome.unfinished.iter().map(|left| c_text(&left.to_string()));
-        OutcomeHandle {
-            lists: [
-                names(&outcome.started),
-                names(&outcome.stopped),
-                names(&outcome.rolled_back),
-                faults.collect(),
-                left.collect(),
-            ],
-            halted: outcome.halted.as_deref().map(c_text),
-            outcome,
-            running,
-        }
+        self.lists = [
+            names(&outcome.started),
+            names(&outcome.stopped),
+            names(&outcome.rolled_back),
+            faults.collect(),
+            left.collect(),
+        ];
+        self.halted = outcome.halted.as_deref().map(c_text);
+        self.outcome = outcome;
     }
 }
 
@@ -222,7 +231,10 @@ pub unsafe extern "C" fn tidefs_rescale_outcome_calls_running(
     outcome: *const OutcomeHandle,
 ) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { outcome.as_ref() }.map_or(0, |handle| handle.running.load(Ordering::SeqCst))
+    let held = unsafe { outcome.as_ref() }.map_or(0, |handle| handle.service.strong_count());
+    // Whoever reads 0 may free `user`, so what threads did with it before comes before that.
+    fence(Ordering::Acquire);
+    held as u64
 }
 
 /// # Safety

@@ -36,6 +36,7 @@ fn a_program_of_c_rescales() {
     for part in ["status: 0", "started: server-8", "started: server-9", "stopped: server-0"] {
         assert!(well.contains(part), "{part}: {well}");
     }
+    assert!(well.contains("running: 0\n"), "{well}");
     assert!(!well.contains("fault:") && !well.contains("left:"), "{well}");
     let moved = well.split("told of ").nth(1).expect("progress").trim();
     let (told, all) = moved.split_once(" of ").expect("two numbers");
@@ -55,6 +56,7 @@ fn a_program_of_c_rescales() {
         ),
         ("refused", ["status: 1", "there is no server \"nobody\"", "error:"]),
         ("argument", ["status: 3", "the callback move is NULL", "error:"]),
+        ("hangs", ["status: 1", "running: 3\n", "running in the end: 0\n"]),
         ("unreadable", ["status: 1", "the name of a bucket is not UTF-8: \"bucket-", "error:"]),
     ] {
         let said = run(manner);

@@ -1,9 +1,13 @@
 /* A service of C's: buckets in an array, each with its server. Its argument says how its moves go. */
 
+/* For nanosleep. */
+#define _POSIX_C_SOURCE 200809L
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tidefs_rescale.h"
 
@@ -11,12 +15,14 @@ enum { BUCKETS = 40, SERVERS = 8 };
 
 static struct {
     pthread_mutex_t lock;
+    /* Held as long as inventories hang. */
+    pthread_mutex_t gate;
     char servers[SERVERS][32];
     int runs[SERVERS];
     int place[BUCKETS];
     const char *manner;
     unsigned long told;
-} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} store = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = PTHREAD_MUTEX_INITIALIZER};
 
 static int number(const char *server) {
     for (int at = 0; at < SERVERS; at++)
@@ -28,6 +34,10 @@ static int inventory(void *user, tidefs_rescale_inventory *into, tidefs_rescale_
     (void)user;
     (void)why;
     int failed = 0;
+    if (strcmp(store.manner, "hangs") == 0) {
+        pthread_mutex_lock(&store.gate);
+        pthread_mutex_unlock(&store.gate);
+    }
     pthread_mutex_lock(&store.lock);
     for (int at = 0; at < SERVERS; at++)
         if (store.runs[at]) {
@@ -99,6 +109,15 @@ static void print(const tidefs_rescale_outcome *outcome, const char *name, int l
     for (size_t at = 0; at < count; at++) printf("%s: %s\n", name, tidefs_rescale_outcome_text(outcome, list, at));
 }
 
+/* Says how many callbacks run, and waits for their end where they are let go. */
+static void see_out(const tidefs_rescale_outcome *outcome) {
+    printf("running: %lu\n", (unsigned long)tidefs_rescale_outcome_calls_running(outcome));
+    pthread_mutex_unlock(&store.gate);
+    struct timespec moment = {.tv_nsec = 1000000};
+    for (int at = 0; at < 10000 && tidefs_rescale_outcome_calls_running(outcome); at++) nanosleep(&moment, NULL);
+    printf("running in the end: %lu\n", (unsigned long)tidefs_rescale_outcome_calls_running(outcome));
+}
+
 int main(int count, char **words) {
     store.manner = count > 1 ? words[1] : "well";
     for (int at = 0; at < 2; at++) {
@@ -114,11 +133,15 @@ int main(int count, char **words) {
     tidefs_rescale_settings_default(&settings);
     settings.between_inventories = 0.01;
     if (strcmp(store.manner, "argument") == 0) callbacks.move = NULL;
-    tidefs_rescale_outcome *outcome = NULL;
+    if (strcmp(store.manner, "hangs") == 0) settings.inventory_within = 0.05;
+    pthread_mutex_lock(&store.gate);
+    /* What was there before is not taken for an outcome. */
+    tidefs_rescale_outcome *outcome = (tidefs_rescale_outcome *)&store;
     char *error = NULL;
     int status = tidefs_rescale_run(&callbacks, &store.told, &change, &settings, &outcome, &error);
     printf("status: %d\n", status);
     if (error) printf("error: %s\n", error);
+    see_out(outcome);
     print(outcome, "started", TIDEFS_RESCALE_STARTED);
     print(outcome, "stopped", TIDEFS_RESCALE_STOPPED);
     print(outcome, "fault", TIDEFS_RESCALE_FAULTS);
