@@ -84,6 +84,7 @@ impl Rescaling {
     pub(super) fn confirm(&mut self, bucket: usize, from: usize, to: usize) {
         let bytes = self.world.buckets[bucket].bucket.bytes;
         self.world.put(bucket, Some(to));
+        self.world.buckets[bucket].also = None;
         self.world.servers[from].sent += bytes;
         self.world.servers[to].received += bytes;
         self.outcome.after.bytes_moved += bytes;

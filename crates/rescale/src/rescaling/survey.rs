@@ -298,6 +298,7 @@ impl Rescaling {
         }
         // The service moved it by itself.
         self.world.put(bucket, Some(first));
+        self.world.buckets[bucket].also = second;
         if !self.world.must_leave(bucket) {
             self.world.buckets[bucket].goal = first;
         }

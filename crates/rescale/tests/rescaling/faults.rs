@@ -74,6 +74,33 @@ fn a_move_that_does_not_come_off_is_tried_again_and_then_elsewhere() {
     assert!(to.len() == 3 && to[0] == to[1] && to[1] != to[2], "{to:?}");
 }
 
+/// The copy that an attempt left is gone when the next one is confirmed, which nothing may come after.
+#[test]
+fn a_move_that_left_a_copy_at_first_is_complete_in_the_end() {
+    let last = |sim: &Sim| {
+        let last = sim.calls.iter().rev().find_map(|call| match call {
+            Call::Move { bucket, .. } => Some(bucket.clone()),
+            _ => None,
+        });
+        last.expect("something moved")
+    };
+    let mut sim = Sim::new(2, 20);
+    sim.rescale(change(2..3, &[]), &mut well).unwrap();
+    let copied = last(&sim);
+    let (mut sim, mut left) = (Sim::new(2, 20), 1);
+    let outcome = sim.rescale(change(2..3, &[]), &mut |call| match call {
+        Call::Move { bucket, .. } if *bucket == copied && left > 0 => {
+            left -= 1;
+            (Copies, seconds(0.1))
+        }
+        _ => well(call),
+    });
+    let outcome = outcome.unwrap();
+    says(&outcome, "the bucket is both on");
+    assert_eq!(last(&sim), copied, "nothing comes after it");
+    assert!(outcome.is_complete(), "{outcome:?}");
+}
+
 #[test]
 fn a_bucket_that_cannot_be_moved_keeps_its_server() {
     for manner in [Fails, Lies, Copies] {
