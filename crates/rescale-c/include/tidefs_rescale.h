@@ -102,7 +102,7 @@ typedef struct {
     uint32_t moves_per_server;
     /* Callbacks that are called at a time, those that hang counted. */
     uint32_t calls_at_once;
-    /* How often something is tried, or must be missing to be believed gone. */
+    /* How often a move, an inventory or a stop is tried, or something must be missing to be believed gone. */
     uint32_t attempts;
     /* From the start of an inventory to the start of the next, at least; in seconds. */
     double between_inventories;

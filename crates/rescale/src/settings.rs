@@ -14,7 +14,7 @@ pub struct Settings {
     pub moves_per_server: usize,
     /// Callbacks that are called at a time, those that hang counted; at least 1.
     pub calls_at_once: usize,
-    /// How often a move, an inventory or a start is tried, and how often something has to be missing from
+    /// How often a move, an inventory or a stop is tried, and how often something has to be missing from
     /// the inventory before that is believed; at least 1.
     pub attempts: u32,
     /// From the start of an inventory to the start of the next, at least.

@@ -76,7 +76,13 @@ impl Rescaling {
             Err(why) => {
                 let call = Call::Stop { server: name.to_owned() }.to_string();
                 self.fault(Fault::Failed { call, why: why.clone() });
-                self.not_stopped(name, why);
+                let known = &mut self.world.servers[at];
+                known.refused += 1;
+                if known.refused >= self.settings.attempts {
+                    return self.not_stopped(name, why);
+                }
+                // Again once a new inventory has nothing on it: something may have come.
+                (known.state, known.touched) = (State::Up, self.event);
             }
         }
     }

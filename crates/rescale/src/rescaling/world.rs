@@ -58,7 +58,9 @@ pub(super) struct Known {
     /// Moves from it and to it that have not returned, those that hang counted.
     pub sending: usize,
     pub receiving: usize,
-    /// The event at which a move from it or to it was called or returned last.
+    /// Stops of it that were refused.
+    pub refused: u32,
+    /// The event at which a move from it or to it was called or returned last, or a stop of it refused.
     pub touched: u64,
     /// The event at which the last inventory was asked for that has nothing on it.
     pub empty_at: Option<u64>,
@@ -126,6 +128,7 @@ impl Known {
             buckets: 0,
             sending: 0,
             receiving: 0,
+            refused: 0,
             touched: 0,
             empty_at: None,
             sent: 0,

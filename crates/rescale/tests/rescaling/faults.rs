@@ -226,6 +226,30 @@ fn a_stop_that_fails_hangs_or_lies_is_said() {
 }
 
 #[test]
+fn a_stop_that_is_refused_is_tried_again() {
+    for manner in [Fails, FailsAfterwards] {
+        let mut refusals = 1;
+        let (sim, outcome) = leave(&mut |call| match call {
+            Call::Stop { .. } if refusals > 0 => {
+                refusals -= 1;
+                (manner, seconds(1.0))
+            }
+            _ => well(call),
+        });
+        says(&outcome, "the stop of server \"s0\" failed: it broke");
+        assert!(outcome.is_complete(), "{manner:?}: {outcome:?}");
+        assert_eq!(outcome.stopped, ["s0"]);
+        assert!(!sim.servers.contains_key("s0"));
+    }
+    let (sim, _) = leave(&mut |call| match call {
+        Call::Stop { .. } => (Fails, seconds(1.0)),
+        _ => well(call),
+    });
+    let stops = sim.calls.iter().filter(|call| matches!(call, Call::Stop { .. })).count();
+    assert_eq!(stops, sim.settings.attempts as usize);
+}
+
+#[test]
 fn a_server_that_vanishes_is_planned_around() {
     let mut sim = Sim::new(4, 30);
     sim.events.push((seconds(2.5), Happens::Vanishes("s1".to_owned())));
