@@ -121,6 +121,8 @@ fn classes_weights_and_loads_are_kept_to() {
 fn more_buckets_than_fit_into_sixteen_bits() {
     let mut sim = Sim::new(4, 20_000);
     sim.settings.moves_per_server = 64;
+    // Each has 80,000 names to compare.
+    sim.settings.between_inventories = seconds(5.0);
     let outcome = sim.rescale(change(4..5, &[]), &mut well).unwrap();
     assert!(outcome.is_complete());
     assert_eq!(sim.buckets().len(), 80_000);
