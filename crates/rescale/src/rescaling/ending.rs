@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{Role, State};
+use super::world::{Role, Stage, State};
 use super::{Phase, Rescaling};
 use crate::outcome::{Outcome, Unfinished};
 use crate::plan::measures;
@@ -68,7 +68,14 @@ impl Rescaling {
         let why = match (&kept.given_up, kept.also) {
             (Some(why), _) => why.clone(),
             (None, Some(also)) => format!("it is on {:?} as well", self.world.server_name(also)),
-            (None, None) => "it was not begun any more".to_owned(),
+            (None, None) => match &kept.stage {
+                Stage::Idle => "it was not begun any more".to_owned(),
+                Stage::Moving { .. } => "it ended before its move came back".to_owned(),
+                Stage::Returned { said: Err(why), .. } => why.clone(),
+                Stage::Returned { said: Ok(()), .. } => {
+                    "its move came back, and no inventory said what came of it".to_owned()
+                }
+            },
         };
         let from = self.world.server_name(kept.also.unwrap_or(place));
         let to = self.world.server_name(kept.goal);

@@ -152,6 +152,16 @@ fn a_bucket_that_a_move_loses_ends_everything() {
     assert!(outcome.halted.is_some());
     left(&outcome, "b0-0");
     assert!(!sim.calls.iter().any(|call| matches!(call, Call::Stop { .. })));
+    // What was under way is not told as if nobody had been asked.
+    left(&outcome, "its move came back, and no inventory said what came of it");
+    let begun = |name: &String| {
+        sim.calls.iter().any(|call| matches!(call, Call::Move { bucket, .. } if bucket == name))
+    };
+    for it in &outcome.unfinished {
+        if let Unfinished::NotMoved { bucket, why, .. } = it {
+            assert_eq!(begun(bucket), why != "it was not begun any more", "{it}");
+        }
+    }
 }
 
 #[test]
