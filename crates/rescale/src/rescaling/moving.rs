@@ -139,39 +139,56 @@ impl Rescaling {
         self.world.buckets[bucket].given_up = Some(why.to_owned());
     }
 
-    /// Nothing is under way and some buckets wait all the same: they go elsewhere, or stay.
+    /// Nothing is under way and some buckets wait all the same. Those that can be moved do not wait any more
+    /// behind those that cannot; where there are none, they go elsewhere, or stay.
     pub(super) fn unstick(&mut self) -> bool {
-        let mut found = false;
-        for bucket in 0..self.world.buckets.len() {
-            let Some((from, to)) = self.world.waits_to_move(bucket) else { continue };
-            found = true;
-            let why = self.obstacle(bucket, from, to);
-            self.world.buckets[bucket].avoid.push(to);
-            let source = &self.world.servers[from];
-            let can_send = source.listed && source.sending < self.settings.moves_per_server;
-            if can_send && self.world.must_leave(bucket) {
-                self.redirect(bucket, &why);
-            } else {
-                self.world.buckets[bucket].given_up = Some(why);
-            }
-        }
+        let all = 0..self.world.buckets.len();
+        let waits = |bucket| Some((bucket, self.world.waits_to_move(bucket)?));
+        let waiting = all.filter_map(waits).map(|(bucket, (from, to))| {
+            let obstacle = self.obstacle(bucket, from, to);
+            (bucket, from, to, obstacle)
+        });
+        let (stuck, able): (Vec<_>, Vec<_>) =
+            waiting.partition(|(.., obstacle)| obstacle.is_some());
+        let found = !stuck.is_empty() || !able.is_empty();
         self.queue.clear();
-        (0..self.world.buckets.len()).for_each(|bucket| self.enqueue(bucket));
+        able.iter().for_each(|(bucket, ..)| self.enqueue(*bucket));
+        for (bucket, from, to, obstacle) in stuck {
+            if able.is_empty() {
+                self.turn_away(bucket, (from, to), obstacle.unwrap_or_default());
+            }
+            self.enqueue(bucket);
+        }
         found
     }
 
-    /// Why a move cannot be begun, ever.
-    fn obstacle(&self, bucket: usize, from: usize, to: usize) -> String {
+    fn turn_away(&mut self, bucket: usize, (from, to): (usize, usize), why: String) {
+        self.world.buckets[bucket].avoid.push(to);
+        let source = &self.world.servers[from];
+        let can_send = source.listed && source.sending < self.settings.moves_per_server;
+        if can_send && self.world.must_leave(bucket) {
+            self.redirect(bucket, &why);
+        } else {
+            self.world.buckets[bucket].given_up = Some(why);
+        }
+    }
+
+    /// Why a move cannot be begun though nothing is under way; what hangs is not waited for.
+    fn obstacle(&self, bucket: usize, from: usize, to: usize) -> Option<String> {
         let (source, target) = (&self.world.servers[from], &self.world.servers[to]);
         let bytes = self.world.buckets[bucket].bucket.bytes;
+        let most = self.settings.moves_per_server;
         if !target.takes() {
-            "that server is not there".to_owned()
+            Some("that server is not there".to_owned())
         } else if !source.listed {
-            "the server that it is on is not there".to_owned()
+            Some("the server that it is on is not there".to_owned())
         } else if bytes > target.room() {
-            format!("it has {bytes} bytes and there is room for {}", target.room())
+            Some(format!("it has {bytes} bytes and there is room for {}", target.room()))
+        } else if source.sending >= most || target.receiving >= most {
+            Some("all moves that one of the two servers may take part in hang".to_owned())
         } else {
-            "all moves that one of the two servers may take part in hang".to_owned()
+            let hang = "as many callbacks hang as may be called at a time";
+            (!self.has_call_left()).then(|| hang.to_owned())
         }
     }
 

@@ -1,7 +1,7 @@
 //! Callbacks that fail, hang or say what is not so, and servers that vanish: said with the item, mended as
 //! far as it can be, and nothing lost.
 
-use tidefs_rescale::{Call, Fault, Inventory, Outcome, Refused, Unfinished};
+use tidefs_rescale::{Call, Fault, Inventory, Move, Outcome, Refused, Server, Unfinished};
 
 use crate::sim::Manner::{self, *};
 use crate::sim::{Happens, Sim, change, seconds, server, well};
@@ -284,6 +284,25 @@ fn a_target_that_vanishes_has_its_moves_redirected() {
     assert_eq!(outcome.stopped, ["s0"]);
     let all = sim.buckets().len() + sim.lost.len();
     assert_eq!(all, 90);
+}
+
+/// The first of two that are to go the same way does not fit.
+#[test]
+fn a_bucket_that_fits_does_not_stay_for_one_that_does_not() {
+    let mut sim = Sim::new(2, 0);
+    let sizes = [("large", 600), ("small", 100)].map(|(name, bytes)| (name.to_owned(), bytes));
+    sim.servers.insert("s0".to_owned(), sizes.clone().into());
+    sim.specs.insert("s1".to_owned(), Server { capacity_bytes: 500, ..server("s1") });
+    let (from, to) = ("s0".to_owned(), "s1".to_owned());
+    let step = |(bucket, bytes)| Move { bucket, from: from.clone(), to: to.clone(), bytes };
+    sim.planned = Some(sizes.map(step).into());
+    let outcome = sim.rescale(change(0..0, &[]), &mut well).unwrap();
+    assert_eq!(sim.servers["s1"].keys().collect::<Vec<_>>(), ["small"]);
+    left(
+        &outcome,
+        "\"large\" is on \"s0\" and should be on \"s1\": it has 600 bytes and there is room for 400",
+    );
+    assert_eq!(outcome.unfinished.len(), 1, "{:?}", outcome.unfinished);
 }
 
 #[test]

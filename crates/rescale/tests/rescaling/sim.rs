@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidefs_rescale::{
-    Answer, Bucket, Call, CallId, Change, Inventory, Outcome, Refused, Rescaling, Server, Settings,
+    Answer, Bucket, Call, CallId, Change, Inventory, Move, Outcome, Refused, Rescaling, Server,
+    Settings,
 };
 
 /// What a callback does.
@@ -47,6 +48,8 @@ pub struct Sim {
     pub lost: BTreeSet<String>,
     /// Buckets that inventories overlook.
     pub hidden: BTreeSet<String>,
+    /// What is planned, instead of what the planner says.
+    pub planned: Option<Vec<Move>>,
     pub calls: Vec<Call>,
     moving: BTreeMap<CallId, (String, String, String)>,
     pub most_moves: usize,
@@ -188,7 +191,11 @@ impl Sim {
     fn carry_out(&mut self, id: CallId, call: &Call, manner: Manner) -> Option<Answer> {
         use Manner::{Fails, Hangs, HangsAfterwards, Lies};
         if let Call::Plan(question) = call {
-            return Some(Answer::Plan(Box::new(question.answer())));
+            let mut answer = question.answer();
+            if let (Ok(plan), Some(moves)) = (&mut answer, &self.planned) {
+                plan.moves = moves.clone();
+            }
+            return Some(Answer::Plan(Box::new(answer)));
         }
         if !matches!(manner, Hangs | HangsAfterwards) {
             self.moving.remove(&id);
