@@ -217,8 +217,10 @@ impl Service {
         }
         self.is_that_node(id, address, &key)?;
         // Before anybody takes it.
-        if let (Some(name), Some(provider)) = (&it.provided, self.nodes.provider()) {
-            provider.offers(name, id, |old| self.offers.has_ended(old));
+        if let (Some(name), Some(provider)) = (&it.provided, self.nodes.provider())
+            && !provider.offers(name, id, |old| self.offers.has_ended(old))
+        {
+            return Err(format!("the host {name} was given up, and is taken away"));
         }
         if !self.offers.add(it.described(id), key, is_reserve) {
             return Err(format!("{id} claims the identity of another node"));

@@ -431,7 +431,6 @@ impl Provisioner for LocalNodes {
         }
         self.0.started.notify_all();
         let started = started?;
-        self.provider().iter().for_each(|provider| provider.in_use(started.id));
         roster.add(started.clone());
         drop(roster);
         // Before anybody makes it hold something.
@@ -444,6 +443,7 @@ impl Provisioner for LocalNodes {
             return Err(failure);
         }
         drop(roster);
+        self.provider().iter().for_each(|provider| provider.in_use(started.id));
         for host in self.0.joined.all_know(HOSTS_KNOW_WITHIN) {
             tracing::warn!(%host, "a host has not heard of a new node yet");
         }

@@ -46,6 +46,8 @@ enum State {
     There {
         agent: u128,
         node: Option<NodeId>,
+        /// A node of it is, or was.
+        used: bool,
     },
     /// The program takes it away.
     Leaving,
@@ -104,10 +106,10 @@ impl Book {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// On their way: asked for within the limit, and without a node.
+    /// On their way: asked for within the limit, and without a node that is in use.
     pub fn on_their_way(&self, now: Duration) -> usize {
         let on_its_way = |host: &&Host| match host.state {
-            State::Asked | State::Coming | State::There { node: None, .. } => {
+            State::Asked | State::Coming | State::There { used: false, .. } => {
                 now < host.asked + self.limit
             }
             State::There { .. } | State::Leaving | State::Stuck(_) => false,
@@ -178,15 +180,18 @@ impl Book {
         self.failed = Some(Failed { at: now, why });
     }
 
-    /// Gives up those that have not come in time; answers with their names, and what is to be said of each.
+    /// Gives up those that have not come in time, or have no node in time; answers with their names, and what is to be
+    /// said of each.
     pub fn give_up_late(&mut self, now: Duration) -> Vec<(String, String)> {
         let limit = self.limit;
-        let is_late = |host: &&Host| {
-            matches!(host.state, State::Asked | State::Coming) && now >= host.asked + limit
+        let is_late = |host: &&Host| host.late_at(limit).is_some_and(|at| now >= at);
+        let did_not = |host: &Host| match host.state {
+            State::There { .. } => (host.name.clone(), "offer a node"),
+            _ => (host.name.clone(), "come"),
         };
-        let late: Vec<_> = self.hosts.iter().filter(is_late).map(|it| it.name.clone()).collect();
-        let given_up = late.into_iter().map(|name| {
-            let why = format!("the host {name} did not come within {} s", limit.as_secs_f64());
+        let late: Vec<_> = self.hosts.iter().filter(is_late).map(did_not).collect();
+        let given_up = late.into_iter().map(|(name, what)| {
+            let why = format!("the host {name} did not {what} within {} s", limit.as_secs_f64());
             self.give_up(&name, why.clone(), now);
             (name, why)
         });
@@ -195,8 +200,7 @@ impl Book {
 
     /// When the next one is late.
     pub fn late_at(&self) -> Option<Duration> {
-        let awaited = |host: &&Host| matches!(host.state, State::Asked | State::Coming);
-        self.hosts.iter().filter(awaited).map(|host| host.asked + self.limit).min()
+        self.hosts.iter().filter_map(|host| host.late_at(self.limit)).min()
     }
 
     /// An agent comes, and says that it is this host's.
@@ -208,7 +212,8 @@ impl Book {
         match self.host(name) {
             Some(host) => match host.state {
                 State::Asked | State::Coming if !is_closed => {
-                    (host.state, host.since) = (State::There { agent, node: None }, now);
+                    let there = State::There { agent, node: None, used: false };
+                    (host.state, host.since) = (there, now);
                     Entrance::Expected
                 }
                 State::There { agent: other, .. } if other == agent => Entrance::Expected,
@@ -221,31 +226,51 @@ impl Book {
     }
 
     /// It offers a node; `is_gone`: one that it had before is not offered any more. A second host by that name has none
-    /// that counts as its.
-    pub fn offers(&mut self, name: &str, offered: NodeId, is_gone: impl Fn(NodeId) -> bool) {
-        if let Some(Host { state: State::There { node, .. }, .. }) = self.host(name)
-            && node.is_none_or(is_gone)
-        {
-            *node = Some(offered);
+    /// that counts as its. `false`: the host is being taken away, and the node would go with it.
+    pub fn offers(
+        &mut self,
+        name: &str,
+        offered: NodeId,
+        is_gone: impl Fn(NodeId) -> bool,
+    ) -> bool {
+        match self.host(name).map(|host| &mut host.state) {
+            Some(State::There { node, .. }) if node.is_none_or(&is_gone) => *node = Some(offered),
+            Some(State::Leaving | State::Stuck(_)) => return false,
+            _ => {}
         }
+        true
     }
 
-    /// A node is in use.
-    pub fn in_use(&mut self, taken: NodeId, now: Duration) {
-        let is_its =
-            |host: &&Host| matches!(host.state, State::There { node, .. } if node == Some(taken));
-        let Some(asked) = self.hosts.iter().find(is_its).map(|host| host.asked) else { return };
-        self.took = Some(now.saturating_sub(asked));
-        (self.failures, self.failed) = (0, None);
+    /// A node is in use. `false`: it is of no host that was asked for.
+    pub fn in_use(&mut self, taken: NodeId, now: Duration) -> bool {
+        for host in &mut self.hosts {
+            if let State::There { node, used, .. } = &mut host.state
+                && *node == Some(taken)
+            {
+                *used = true;
+                self.took = Some(now.saturating_sub(host.asked));
+                (self.failures, self.failed) = (0, None);
+                return true;
+            }
+        }
+        false
     }
 
-    /// An agent has gone; answers with the host that is to be taken away, if it was one.
+    /// An agent has gone; answers with the host that is to be taken away, if it was one. One of which nothing was used has
+    /// failed.
     pub fn left(&mut self, gone: u128, now: Duration) -> Option<String> {
         let is_its =
             |host: &&mut Host| matches!(host.state, State::There { agent, .. } if agent == gone);
         let host = self.hosts.iter_mut().find(is_its)?;
-        (host.state, host.since) = (State::Leaving, now);
-        Some(host.name.clone())
+        let (name, was_used) =
+            (host.name.clone(), matches!(host.state, State::There { used: true, .. }));
+        if was_used {
+            (host.state, host.since) = (State::Leaving, now);
+        } else {
+            let why = format!("the host {name} left before its node was in use");
+            self.give_up(&name, why, now);
+        }
+        Some(name)
     }
 
     /// The program has taken it away, or failed to.
@@ -292,6 +317,16 @@ impl Book {
 }
 
 impl Host {
+    /// From when on it is given up, where it is waited for.
+    fn late_at(&self, limit: Duration) -> Option<Duration> {
+        // Once it is there, it has as long for its node as it had to come.
+        match self.state {
+            State::Asked | State::Coming => Some(self.asked + limit),
+            State::There { node: None, used: false, .. } => Some(self.since + limit),
+            State::There { .. } | State::Leaving | State::Stuck(_) => None,
+        }
+    }
+
     fn seen(&self, now: Duration) -> ProvidedHost {
         let (state, node, why) = match &self.state {
             State::Asked => ("asked for", None, None),
@@ -306,105 +341,4 @@ impl Host {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    fn node(byte: u8) -> NodeId {
-        NodeId([byte; 20])
-    }
-
-    /// With so many starts that wait.
-    fn book(waiting: usize) -> Book {
-        let mut book = Book::new("t".to_owned(), LIMIT);
-        (0..waiting).for_each(|_| book.waits());
-        book
-    }
-
-    fn states(book: &Book) -> Vec<(String, &'static str)> {
-        book.seen(at(0)).into_iter().map(|host| (host.name, host.state)).collect()
-    }
-
-    #[test]
-    fn as_many_hosts_are_asked_for_as_are_waited_for() {
-        let mut book = book(2);
-        let names: Vec<_> = (0..3).map(|_| book.have_enough(at(0)).unwrap()).collect();
-        assert_eq!(names, [Some("t-1".to_owned()), Some("t-2".to_owned()), None]);
-        assert_eq!(book.came("t-1", 7, at(1)), Entrance::Expected);
-        assert_eq!(book.have_enough(at(1)), Ok(None), "it has yet to offer a node");
-        book.offers("t-1", node(1), |_| false);
-        book.in_use(node(1), at(3));
-        book.waits_no_longer();
-        assert_eq!((book.have_enough(at(3)), book.took()), (Ok(None), Some(at(3))));
-        assert_eq!((book.on_their_way(at(3)), book.nodes()), (1, vec![node(1)]));
-        book.offers("t-1", node(9), |_| false);
-        assert_eq!(book.nodes(), [node(1)], "of another host by its name");
-        book.offers("t-1", node(2), |old| old == node(1));
-        assert_eq!(book.nodes(), [node(2)], "in the place of one that died");
-        book.waits();
-        assert_eq!(book.have_enough(at(3)), Ok(Some("t-3".to_owned())));
-    }
-
-    #[test]
-    fn a_host_that_does_not_come_is_given_up_and_none_is_asked_for_at_once() {
-        let mut book = book(1);
-        assert_eq!(book.have_enough(at(0)), Ok(Some("t-1".to_owned())));
-        assert!(!book.asked("t-1", None, at(2)));
-        assert_eq!((book.give_up_late(at(59)), book.late_at()), (vec![], Some(LIMIT)));
-        assert_eq!(book.give_up_late(LIMIT).first().map(|(name, _)| name.as_str()), Some("t-1"));
-        let why = book.have_enough(LIMIT).unwrap_err();
-        assert!(why.contains("t-1 did not come within 60 s") && why.contains("next 5 s"), "{why}");
-        assert_eq!(book.came("t-1", 7, at(61)), Entrance::TooLate);
-        book.removed("t-1", None, at(61));
-        assert_eq!((book.came("t-1", 7, at(62)), states(&book)), (Entrance::TooLate, vec![]));
-        assert_eq!(book.have_enough(at(65)), Ok(Some("t-2".to_owned())));
-        assert!(book.asked("t-2", Some("exit status 3".to_owned()), at(66)));
-        assert!(book.have_enough(at(75)).unwrap_err().contains("exit status 3"), "10 s");
-        assert_eq!(book.have_enough(at(76)), Ok(Some("t-3".to_owned())));
-        book.came("t-3", 8, at(77));
-        assert!(!book.asked("t-3", Some("killed".to_owned()), at(78)), "its agent is there");
-        book.offers("t-3", node(3), |_| false);
-        book.in_use(node(3), at(78));
-        assert_eq!(book.pause(at(78)), None, "what came ends the pause");
-    }
-
-    #[test]
-    fn hosts_that_fail_together_fail_once() {
-        let mut book = book(3);
-        let names: Vec<_> = (0..3).map(|_| book.have_enough(at(0)).unwrap().unwrap()).collect();
-        for name in &names {
-            assert!(book.asked(name, Some("no quota".to_owned()), at(1)));
-        }
-        assert_eq!(book.pause(at(1)).map(|(left, _)| left), Some(PAUSE));
-    }
-
-    #[test]
-    fn a_host_that_has_left_is_taken_away_and_kept_in_mind_until_it_is() {
-        let mut book = book(1);
-        let name = book.have_enough(at(0)).unwrap().unwrap();
-        assert_eq!(book.came(&name, 7, at(1)), Entrance::Expected);
-        assert_eq!(book.came(&name, 7, at(2)), Entrance::Expected, "on another connection");
-        assert_eq!(book.came(&name, 8, at(2)), Entrance::Unasked, "a second one by that name");
-        assert_eq!(book.came("mine", 9, at(2)), Entrance::Unasked);
-        assert_eq!((book.left(8, at(3)), book.left(7, at(3))), (None, Some(name.clone())));
-        assert_eq!(states(&book), [(name.clone(), "leaving")]);
-        book.removed(&name, Some("no such host".to_owned()), at(4));
-        assert_eq!(states(&book), [(name.clone(), "not removed")]);
-        book.removed(&name, None, at(5));
-        assert!(book.names().is_empty());
-    }
-
-    #[test]
-    fn none_comes_to_a_file_system_that_stops() {
-        let mut book = book(1);
-        let name = book.have_enough(at(0)).unwrap().unwrap();
-        book.close();
-        assert_eq!(book.came(&name, 7, at(1)), Entrance::TooLate);
-        assert!(book.have_enough(at(1)).unwrap_err().contains("stopping"));
-    }
-}
+mod tests;

@@ -154,15 +154,17 @@ impl Provider {
         entrance
     }
 
-    /// `is_gone`: a node that it offered before is not offered any more.
-    pub fn offers(&self, name: &str, node: NodeId, is_gone: impl Fn(NodeId) -> bool) {
-        self.book().offers(name, node, is_gone);
+    /// `is_gone`: a node that it offered before is not offered any more. `false`: the host is being taken away.
+    pub fn offers(&self, name: &str, node: NodeId, is_gone: impl Fn(NodeId) -> bool) -> bool {
+        self.book().offers(name, node, is_gone)
     }
 
     pub fn in_use(&self, node: NodeId) {
         let mut book = self.book();
-        book.in_use(node, self.now());
-        tracing::info!(%node, took = ?book.took(), "a node of a host that was asked for is in use");
+        if book.in_use(node, self.now()) {
+            let took = book.took();
+            tracing::info!(%node, ?took, "a node of a host that was asked for is in use");
+        }
     }
 
     /// An agent has gone, and its host with it.
