@@ -446,11 +446,7 @@ impl FileSystem {
             self.end_hosts();
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let hosts = storage.as_ref().map(Storage::end_provided).unwrap_or_default();
-        let not_taken_away = |name: &String| {
-            format!("the provision command has not taken the host {name} away; see that it is gone")
-        };
-        left.extend(hosts.iter().map(not_taken_away));
+        left.extend(storage.as_ref().map(Storage::end_provided).unwrap_or_default());
         let nodes = storage.map(Storage::stop).unwrap_or_default();
         left.extend(nodes.iter().map(ToString::to_string));
         if let Some(instance) = self.parts().instance.take() {

@@ -205,7 +205,7 @@ impl Storage {
             answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
             size.provision
                 .as_ref()
-                .map_or(Ok(()), |it| provided(&nodes, it, size, paths, outlives))?;
+                .map_or(Ok(()), |it| provided(&nodes, it, size, paths, &managed, outlives))?;
         }
         let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
         let door = Some(Door::Here(keeper));
@@ -279,9 +279,25 @@ impl Storage {
         self.provider().into_iter().for_each(Provider::close);
     }
 
-    /// Has those hosts taken away that a program provided; names those that were not within some seconds.
+    /// Has those hosts taken away that a program provided, unless they may be somebody else's by now; says of each that
+    /// was not, or not within some seconds, what to do.
     pub fn end_provided(&self) -> Vec<String> {
-        self.provider().map(Provider::end).unwrap_or_default()
+        let Some(provider) = self.provider() else { return Vec::new() };
+        if self.manager().is_some_and(|manager| manager.is_rivalled()) {
+            let stays = |name: &String| {
+                format!(
+                    "the host {name} may be in use where the file system is now; once it has left, take it away by hand, \
+                     with the provision command's `remove {name}`"
+                )
+            };
+            let left: Vec<_> = provider.let_go().iter().map(stays).collect();
+            left.iter().for_each(|it| tracing::warn!("{it}"));
+            return left;
+        }
+        let not_taken_away = |name: &String| {
+            format!("the provision command has not taken the host {name} away; see that it is gone")
+        };
+        provider.end().iter().map(not_taken_away).collect()
     }
 
     /// Of the manager, where this process started nodes.
@@ -378,6 +394,7 @@ fn provided(
     provision: &Provision,
     size: &Size,
     paths: &Paths,
+    managed: &Managed,
     outlives: bool,
 ) -> anyhow::Result<()> {
     let address = std::fs::read_to_string(paths.lend_address()).context("no address for hosts")?;
@@ -389,7 +406,10 @@ fn provided(
         log: paths.host_logs().join("provision.log"),
         outlives,
     };
-    let provider = Provider::start(provision, place)?;
+    // The nodes have the provider, and the manager the nodes.
+    let manager = Arc::downgrade(managed.supervision());
+    let is_rivalled = move || manager.upgrade().is_some_and(|manager| manager.is_rivalled());
+    let provider = Provider::start(provision, place, is_rivalled)?;
     nodes.are_provided_by(provider, size.nodes_here.unwrap_or(1));
     Ok(())
 }

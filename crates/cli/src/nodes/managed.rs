@@ -197,12 +197,13 @@ impl Supervision {
             if state.stopping {
                 return;
             }
-            if let Some(by) = state.met.take() {
+            if let Some(by) = state.met.clone() {
                 drop(state);
-                match self.gives_way(by) {
-                    true => return,
-                    false => continue,
+                if self.gives_way(by) {
+                    return;
                 }
+                self.state().met = None;
+                continue;
             }
             let lived = begun.elapsed() >= LIVED;
             pause = if lived { PAUSE } else { pause };
@@ -243,6 +244,12 @@ impl Supervision {
     /// Who else has the nodes, for good: nothing is decided here any more.
     pub fn outlived(&self) -> Option<Claim> {
         self.state().outlived.clone()
+    }
+
+    /// Somebody else claims the nodes and is not known to have ended: hosts may be his.
+    pub fn is_rivalled(&self) -> bool {
+        let state = self.state();
+        state.met.is_some() || state.awaits.is_some() || state.outlived.is_some()
     }
 
     /// Who claims the nodes and does not answer: nothing is decided before he does or has ended.

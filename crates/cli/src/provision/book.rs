@@ -26,6 +26,8 @@ pub struct Book {
     failed: Option<Failed>,
     /// How long the last host took from the wish for it to its node.
     took: Option<Duration>,
+    /// Left, or were given up, while somebody else may have had the file system.
+    deferred: Vec<String>,
     is_closed: bool,
 }
 
@@ -94,6 +96,7 @@ impl Book {
             failures: 0,
             failed: None,
             took: None,
+            deferred: Vec::new(),
             is_closed: false,
         }
     }
@@ -271,6 +274,16 @@ impl Book {
             self.give_up(&name, why, now);
         }
         Some(name)
+    }
+
+    /// It is to be taken away when it is known whose it is.
+    pub fn defer(&mut self, name: String) {
+        self.deferred.push(name);
+    }
+
+    /// Those, once.
+    pub fn deferred(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.deferred)
     }
 
     /// The program has taken it away, or failed to.

@@ -53,6 +53,8 @@ struct Inner {
     log: Mutex<Option<File>>,
     /// Hears the process that runs the program, until its last word.
     hears: Mutex<Option<JoinHandle<()>>>,
+    /// Somebody else may have the file system: hosts that are there may be his.
+    is_rivalled: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// A start of a node that waits for a host.
@@ -65,7 +67,12 @@ impl Drop for Waiting<'_> {
 }
 
 impl Provider {
-    pub fn start(provision: &Provision, place: Place) -> anyhow::Result<Provider> {
+    /// `is_rivalled`: asked before a host is taken away, whether somebody else may have the file system.
+    pub fn start(
+        provision: &Provision,
+        place: Place,
+        is_rivalled: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> anyhow::Result<Provider> {
         let environment = [
             ("TIDEFS_JOIN_ADDRESS", place.address),
             ("TIDEFS_JOIN_SECRET_FILE", place.secret_file.to_string_lossy().into_owned()),
@@ -74,14 +81,23 @@ impl Provider {
         let environment = environment.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let (program, limit) = (provision.program.clone(), provision.limit);
         let order = Order { program, environment, limit, outlives: place.outlives };
-        let mut child = keeper().context("cannot start what runs the provision command")?;
+        let log = File::options().create(true).append(true).mode(0o600).open(place.log).ok();
+        let child = keeper().context("cannot start what runs the provision command")?;
+        Provider::told_to(child, &order, log, Box::new(is_rivalled))
+    }
+
+    fn told_to(
+        mut child: Child,
+        order: &Order,
+        log: Option<File>,
+        is_rivalled: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> anyhow::Result<Provider> {
         let mut input = child.stdin.take().context("no standard input")?;
         let output = child.stdout.take().context("no standard output")?;
-        say(&mut input, &order).context("what runs the provision command has ended")?;
+        say(&mut input, order).context("what runs the provision command has ended")?;
         let stem = getrandom::u32().context("no random numbers")?;
-        let log = File::options().create(true).append(true).mode(0o600).open(place.log).ok();
         let provider = Provider(Arc::new(Inner {
-            book: Mutex::new(Book::new(format!("tide-{stem:08x}"), limit)),
+            book: Mutex::new(Book::new(format!("tide-{stem:08x}"), order.limit)),
             changed: Condvar::new(),
             process: ProcessId::of(child.id() as i32),
             child: Mutex::new(child),
@@ -89,6 +105,7 @@ impl Provider {
             begun: Instant::now(),
             log: Mutex::new(log),
             hears: Mutex::default(),
+            is_rivalled,
         }));
         let (hears, watches) = (provider.clone(), provider.clone());
         let thread = Builder::new().name("hears of hosts".to_owned());
@@ -172,6 +189,15 @@ impl Provider {
         let left = self.book().left(agent, self.now());
         if let Some(name) = left {
             tracing::info!(host = name, "a host has left, and is taken away");
+            self.remove(name);
+        }
+    }
+
+    /// One that may be somebody else's by now is taken away when it is known that it is not.
+    fn remove(&self, name: String) {
+        if (self.0.is_rivalled)() {
+            self.book().defer(name);
+        } else {
             self.tell(&ToKeeper::Remove(name));
         }
     }
@@ -210,6 +236,17 @@ impl Provider {
     pub fn end(&self) -> Vec<String> {
         self.close();
         self.tell(&ToKeeper::End);
+        self.ends()
+    }
+
+    /// Somebody else has the file system: hosts that are there stay, and are named with those that were not taken away.
+    /// Does nothing the second time.
+    pub fn let_go(&self) -> Vec<String> {
+        self.close();
+        self.ends()
+    }
+
+    fn ends(&self) -> Vec<String> {
         let input = self.0.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         if input.is_none() {
             return Vec::new();
@@ -252,7 +289,7 @@ impl Provider {
         let why = failed.clone().unwrap_or_default();
         if self.book().asked(name, failed, self.now()) {
             tracing::warn!("no host {name}: {why}");
-            self.tell(&ToKeeper::Remove(name.to_owned()));
+            self.remove(name.to_owned());
         }
     }
 
@@ -260,15 +297,25 @@ impl Provider {
     fn watch(&self) {
         let mut book = self.book();
         while !book.is_closed() {
-            let late = book.give_up_late(self.now());
-            for (name, why) in late {
-                tracing::warn!("{why}, and is given up");
-                self.tell(&ToKeeper::Remove(name));
-            }
-            let left = book.late_at().map_or(LOOK, |at| at.saturating_sub(self.now()));
-            let waited = self.0.changed.wait_timeout(book, left.min(LOOK));
+            let left = self.give_up_late(&mut book);
+            let waited = self.0.changed.wait_timeout(book, left);
             book = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// With those that could not be taken away before; answers with how long nothing is to be done.
+    fn give_up_late(&self, book: &mut Book) -> Duration {
+        if (self.0.is_rivalled)() {
+            return LOOK;
+        }
+        for (name, why) in book.give_up_late(self.now()) {
+            tracing::warn!("{why}, and is given up");
+            self.tell(&ToKeeper::Remove(name));
+        }
+        for name in book.deferred() {
+            self.tell(&ToKeeper::Remove(name));
+        }
+        book.late_at().map_or(LOOK, |at| at.saturating_sub(self.now())).min(LOOK)
     }
 
     /// A line that cannot be written is lost.
@@ -295,3 +342,6 @@ fn keeper() -> std::io::Result<Child> {
     }
     command.spawn()
 }
+
+#[cfg(test)]
+mod tests;
