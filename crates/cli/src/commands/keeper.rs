@@ -157,10 +157,14 @@ impl Keeper {
     /// Takes all away, or, where nobody said so and others go on with the file system, those that are not there.
     fn end(&self, is_over: bool) {
         let stays = |host: &Host| !is_over && self.0.order.outlives && host.came;
-        let due: Vec<_> = {
-            let hosts = self.hosts();
-            hosts.iter().filter(|(_, host)| !stays(host)).map(|(name, _)| name.clone()).collect()
-        };
+        let mut due = Vec::new();
+        for (name, host) in &mut *self.hosts() {
+            match stays(host) {
+                // What provides it goes on when this process has ended.
+                true => host.run.take().into_iter().for_each(std::mem::forget),
+                false => due.push(name.clone()),
+            }
+        }
         due.into_iter().for_each(|name| self.remove(name));
         loop {
             let leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).pop();

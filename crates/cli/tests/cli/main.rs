@@ -15,6 +15,7 @@ mod fsck;
 mod handed_over;
 mod hostile;
 mod joining;
+mod keeper;
 mod kept;
 mod killed;
 mod lend;

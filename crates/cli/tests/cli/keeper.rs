@@ -1,0 +1,103 @@
+//! The process that runs a provision command, told by these tests what whoever has a file system would tell it.
+
+use std::fs;
+use std::io::Write;
+use std::process::{ChildStdin, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, Running, World};
+
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// It, as long as it is told something.
+struct Keeper {
+    running: Running,
+    input: ChildStdin,
+}
+
+impl Keeper {
+    /// The program is a shell, which takes the word for the name of a script.
+    fn start(world: &World, outlives: bool, add: &str, remove: &str) -> Keeper {
+        fs::write(world.work().join("add"), add).unwrap();
+        fs::write(world.work().join("remove"), remove).unwrap();
+        let mut running = world.start(world.tidefs(["keeper"]).stdin(Stdio::piped()));
+        let input = running.child.stdin.take().unwrap();
+        let mut keeper = Keeper { running, input };
+        keeper.tell(&[json!({
+            "program": "/bin/sh",
+            "environment": [],
+            "limit": { "secs": 60, "nanos": 0 },
+            "outlives": outlives,
+        })]);
+        keeper
+    }
+
+    /// All at once.
+    fn tell(&mut self, words: &[Value]) {
+        let lines: String = words.iter().map(|word| format!("{word}\n")).collect();
+        self.input.write_all(lines.as_bytes()).unwrap();
+    }
+
+    fn adds(&mut self, name: &str) {
+        self.tell(&[json!({ "add": name })]);
+        self.running.says(&format!("{{\"added\":{{\"name\":\"{name}\",\"failed\":null}}}}"));
+    }
+
+    fn removes(&mut self, name: &str) {
+        self.running.says(&format!("{{\"removed\":{{\"name\":\"{name}\",\"failed\":null}}}}"));
+    }
+
+    /// Nobody tells it anything any more.
+    fn end(self) -> Ran {
+        drop(self.input);
+        self.running.end().succeeded()
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < WAIT_MAX, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn noted(world: &World, file: &str) -> String {
+    fs::read_to_string(world.work().join(file)).unwrap_or_default()
+}
+
+/// Of the process with the number that is noted there; none where it is in the table no more.
+fn state(world: &World, file: &str) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", noted(world, file).trim())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn is_over(mut world: World) {
+    world.note();
+    world.is_as_before();
+}
+
+#[test]
+fn hosts_that_are_there_stay_where_others_go_on_with_the_file_system() {
+    let Some(world) = World::new() else { return };
+    let mut keeper = Keeper::start(
+        &world,
+        true,
+        "sleep 600 > /dev/null 2>&1 & echo $! > pid-$1",
+        "echo $1 >> removed",
+    );
+    keeper.adds("there");
+    keeper.tell(&[json!({ "came": "there" })]);
+    keeper.adds("coming");
+    keeper.end();
+    assert_eq!(noted(&world, "removed"), "coming\n");
+    let state_of = |name: &str| state(&world, &format!("pid-{name}"));
+    assert!(state_of("there").is_some_and(|state| state != 'Z'), "what runs its agent was ended");
+    until("what was to provide the other one has ended", || {
+        state_of("coming").is_none_or(|state| state == 'Z')
+    });
+    world.shell("kill $(cat pid-there)").succeeded();
+    is_over(world);
+}
