@@ -43,7 +43,7 @@ pub fn keeper() -> anyhow::Result<ExitCode> {
         match serde_json::from_str(&said).context("no word of the file system's")? {
             ToKeeper::Add(name) => keeper.add(name),
             ToKeeper::Came(name) => keeper.host(&name, |host| host.came = true),
-            ToKeeper::Remove(name) => keeper.remove(name),
+            ToKeeper::Remove(name) => keeper.remove(name, false),
             ToKeeper::End => is_over = true,
         }
     }
@@ -66,7 +66,12 @@ struct Host {
     /// That is to provide it, or has.
     run: Option<Arc<Run>>,
     came: bool,
+    /// It is taken away, or could not be: it is not asked for any more.
+    is_due: bool,
+    /// It is being taken away.
     leaves: bool,
+    /// Once more, should that fail.
+    again: bool,
 }
 
 impl Keeper {
@@ -106,32 +111,58 @@ impl Keeper {
     }
 
     fn provide(&self, name: &str) -> Result<(), String> {
-        let run = Arc::new(self.run("add", name)?);
-        let kept = Arc::clone(&run);
-        self.host(name, |host| host.run = Some(kept));
-        let ended = run.ends();
+        let run = {
+            let mut hosts = self.hosts();
+            // Whoever takes it away finds what is to provide it, or it is not begun.
+            let host = hosts.get_mut(name).filter(|host| !host.is_due);
+            let host = host.ok_or("the host was given up before the program was run")?;
+            let run = Arc::new(self.run("add", name)?);
+            host.run = Some(Arc::clone(&run));
+            run
+        };
         // The group is kept until the host is taken away.
-        ended
+        run.ends()
     }
 
-    fn remove(&self, name: String) {
-        let mut is_due = false;
-        self.host(&name, |host| is_due = !std::mem::replace(&mut host.leaves, true));
-        if !is_due {
+    /// `is_last`: what fails while this is asked is tried once more, since nobody asks again.
+    fn remove(&self, name: String, is_last: bool) {
+        let mut is_new = false;
+        self.host(&name, |host| {
+            is_new = !std::mem::replace(&mut host.leaves, true);
+            host.is_due = true;
+            host.again |= is_last && !is_new;
+        });
+        if !is_new {
             return;
         }
         let (keeper, of) = (self.clone(), name.clone());
         let remove = move || {
-            let failed = keeper.take_away(&of).err();
-            // It is tried once more in the end.
-            keeper.host(&of, |host| host.leaves = false);
+            let failed = keeper.taken_away(&of).err();
             keeper.tell(&FromKeeper::Removed { name: of, failed });
         };
         let mut leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|thread| !thread.is_finished());
         match Builder::new().spawn(remove) {
             Ok(thread) => leaving.push(thread),
-            Err(error) => self.tell(&FromKeeper::Removed { name, failed: Some(error.to_string()) }),
+            Err(error) => {
+                self.host(&name, |host| host.leaves = false);
+                self.tell(&FromKeeper::Removed { name, failed: Some(error.to_string()) });
+            }
+        }
+    }
+
+    /// What fails is tried once more in the end.
+    fn taken_away(&self, name: &str) -> Result<(), String> {
+        loop {
+            let taken = self.take_away(name);
+            let mut again = false;
+            self.host(name, |host| {
+                again = std::mem::take(&mut host.again);
+                host.leaves = again;
+            });
+            if !again {
+                return taken;
+            }
         }
     }
 
@@ -140,10 +171,11 @@ impl Keeper {
             Some(host) => (host.run.take(), host.came),
             None => (None, false),
         };
-        if let Some(run) = &run {
+        if let Some(run) = run {
             let within = if came { AGENTS_END_WITHIN } else { Duration::ZERO };
-            if run.ends_within(within).is_none() {
-                run.stop();
+            match run.ends_within(within) {
+                Some(_) => run.end_rest(),
+                None => run.stop(),
             }
         }
         let removal = self.run("remove", name)?;
@@ -156,7 +188,7 @@ impl Keeper {
 
     /// Takes all away, or, where nobody said so and others go on with the file system, those that are not there.
     fn end(&self, is_over: bool) {
-        let stays = |host: &Host| !is_over && self.0.order.outlives && host.came;
+        let stays = |host: &Host| !is_over && self.0.order.outlives && host.came && !host.is_due;
         let mut due = Vec::new();
         for (name, host) in &mut *self.hosts() {
             match stays(host) {
@@ -165,7 +197,7 @@ impl Keeper {
                 false => due.push(name.clone()),
             }
         }
-        due.into_iter().for_each(|name| self.remove(name));
+        due.into_iter().for_each(|name| self.remove(name, true));
         loop {
             let leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).pop();
             // One that panicked has said so.

@@ -115,20 +115,26 @@ impl Run {
         if last.is_empty() { String::new() } else { format!(": {last}") }
     }
 
-    /// Ends it, in order where it ends soon.
+    /// Ends it with what it has started, in order where it ends soon.
     pub fn stop(&self) {
         for signal in [Signal::TERM, Signal::KILL] {
             let _ = kill_process_group(self.group, signal);
             if self.ends_within(GRACE).is_some() {
-                return;
+                break;
             }
         }
+        self.end_rest();
+    }
+
+    /// Ends what is left of its group.
+    pub fn end_rest(&self) {
+        let _ = kill_process_group(self.group, Signal::KILL);
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = kill_process_group(self.group, Signal::KILL);
+        self.end_rest();
         let _ = self.child.wait();
     }
 }

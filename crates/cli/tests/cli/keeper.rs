@@ -101,3 +101,38 @@ fn hosts_that_are_there_stay_where_others_go_on_with_the_file_system() {
     world.shell("kill $(cat pid-there)").succeeded();
     is_over(world);
 }
+
+#[test]
+fn a_host_that_is_given_up_at_once_is_not_asked_for_after_it_was_taken_away() {
+    let Some(world) = World::new() else { return };
+    let mut keeper = Keeper::start(&world, false, "mkdir has-$1; exec sleep 600", "rm -rf has-$1");
+    let names: Vec<_> = (0..40).map(|number| format!("host-{number}")).collect();
+    let words: Vec<_> =
+        names.iter().flat_map(|name| [json!({ "add": name }), json!({ "remove": name })]).collect();
+    keeper.tell(&words);
+    names.iter().for_each(|name| keeper.removes(name));
+    keeper.tell(&[json!("end")]);
+    keeper.end();
+    assert_eq!(world.shell("ls -d has-* 2> /dev/null; true").stdout, "", "they are still had");
+    is_over(world);
+}
+
+#[test]
+fn what_fails_to_be_taken_away_while_all_ends_is_tried_once_more() {
+    let Some(world) = World::new() else { return };
+    let remove = "if mkdir tried 2> /dev/null; then\n\
+                  until test -e go; do sleep 0.01; done; exit 1\n\
+                  fi\n\
+                  echo $1 >> removed";
+    let mut keeper = Keeper::start(&world, false, "exit 0", remove);
+    keeper.adds("host");
+    keeper.tell(&[json!({ "remove": "host" })]);
+    until("it is being taken away", || world.work().join("tried").exists());
+    keeper.tell(&[json!("end")]);
+    // Were it told so only afterwards, all would be tried once more anyway.
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(world.work().join("go"), "").unwrap();
+    let said = keeper.end().stdout;
+    assert_eq!(noted(&world, "removed"), "host\n", "{said}");
+    is_over(world);
+}
