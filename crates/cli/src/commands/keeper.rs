@@ -7,17 +7,20 @@ use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::process::ProcessId;
 use crate::provision::{FromKeeper, Order, Run, ToKeeper, line, say};
 use crate::signals::Signals;
 use crate::supervise;
 
 /// For a program that goes on as long as its host's agent, which has gone.
 const AGENTS_END_WITHIN: Duration = Duration::from_secs(1);
+/// Between two looks at what programs have left and has ended since.
+const COLLECT_EVERY: Duration = Duration::from_secs(30);
 
 /// Until whoever has the file system says so, or has ended.
 pub fn keeper() -> anyhow::Result<ExitCode> {
@@ -34,8 +37,16 @@ pub fn keeper() -> anyhow::Result<ExitCode> {
         order,
         hosts: Mutex::default(),
         leaving: Mutex::default(),
+        leaders: Mutex::default(),
         output: Mutex::new(io::stdout()),
     }));
+    let collects = keeper.clone();
+    Builder::new().name("collects".to_owned()).spawn(move || {
+        loop {
+            sleep(COLLECT_EVERY);
+            collects.collect();
+        }
+    })?;
     let mut is_over = false;
     while let Ok(Some(said)) = line(&mut input)
         && !is_over
@@ -58,6 +69,8 @@ struct Inner {
     order: Order,
     hosts: Mutex<BTreeMap<String, Host>>,
     leaving: Mutex<Vec<JoinHandle<()>>>,
+    /// The first processes of runs, which know themselves when they have ended.
+    leaders: Mutex<Vec<ProcessId>>,
     output: Mutex<io::Stdout>,
 }
 
@@ -91,11 +104,26 @@ impl Keeper {
         let _ = say(&mut *output, word);
     }
 
+    fn leaders(&self) -> MutexGuard<'_, Vec<ProcessId>> {
+        self.0.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self, word: &str, name: &str) -> Result<Run, String> {
         let (keeper, of) = (self.clone(), name.to_owned());
         let said = move |line| keeper.tell(&FromKeeper::Said { name: of.clone(), line });
-        Run::start(&self.0.order, word, name, said)
-            .map_err(|error| format!("it cannot be run: {error}"))
+        // It is no orphan, however soon it ends.
+        let mut leaders = self.leaders();
+        let run = Run::start(&self.0.order, word, name, said)
+            .map_err(|error| format!("it cannot be run: {error}"))?;
+        leaders.extend(run.leader());
+        Ok(run)
+    }
+
+    /// Takes what programs left in the background, and has ended, out of the table of processes.
+    fn collect(&self) {
+        let mut leaders = self.leaders();
+        leaders.retain(|leader| ProcessId::of(leader.pid) == Some(*leader));
+        supervise::collect_orphans(&leaders);
     }
 
     fn add(&self, name: String) {
@@ -155,6 +183,7 @@ impl Keeper {
     fn taken_away(&self, name: &str) -> Result<(), String> {
         loop {
             let taken = self.take_away(name);
+            self.collect();
             let mut again = false;
             self.host(name, |host| {
                 again = std::mem::take(&mut host.again);

@@ -15,6 +15,7 @@ use rustix::process::{
 };
 
 use super::words::{Order, line};
+use crate::process::ProcessId;
 
 /// For a program that was asked to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -129,6 +130,11 @@ impl Run {
     /// Ends what is left of its group.
     pub fn end_rest(&self) {
         let _ = kill_process_group(self.group, Signal::KILL);
+    }
+
+    /// The first process; it is in the table as long as this value is there.
+    pub fn leader(&self) -> Option<ProcessId> {
+        ProcessId::of(self.group.as_raw_nonzero().get())
     }
 }
 

@@ -136,3 +136,17 @@ fn what_fails_to_be_taken_away_while_all_ends_is_tried_once_more() {
     assert_eq!(noted(&world, "removed"), "host\n", "{said}");
     is_over(world);
 }
+
+#[test]
+fn what_a_program_leaves_in_the_background_is_collected_when_it_has_ended() {
+    let Some(world) = World::new() else { return };
+    let mut keeper = Keeper::start(&world, false, "true & echo $! > pid", "exit 0");
+    keeper.adds("host");
+    until("it has ended", || state(&world, "pid").is_none_or(|state| state == 'Z'));
+    keeper.tell(&[json!({ "remove": "host" })]);
+    keeper.removes("host");
+    assert_eq!(state(&world, "pid"), None);
+    keeper.tell(&[json!("end")]);
+    keeper.end();
+    is_over(world);
+}
