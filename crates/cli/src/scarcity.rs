@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::sync::OnceLock;
 
 use tidefs_model::ByteSize;
 
@@ -15,6 +16,8 @@ const SERVING: i32 = -800;
 /// By which the command is above a full node: what a node has beside its data.
 const MARGIN: i32 = 100;
 const SCORE_MAX: i32 = 1_000;
+
+static BEFORE: OnceLock<i32> = OnceLock::new();
 
 /// The score of this process. It stays open, since a process that guards its memory from others may not
 /// open this file of its own any more.
@@ -33,6 +36,7 @@ impl Score {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let before = text.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+        BEFORE.get_or_init(|| before);
         let mut score = Score { file, before, is_lowered: before <= SERVING };
         if !score.is_lowered {
             score.is_lowered = score.set(SERVING).is_ok();
@@ -70,6 +74,11 @@ fn of_a_command(before: i32, node: ByteSize, machine: ByteSize) -> i32 {
     let thousandths = node.0.saturating_mul(1_000).div_ceil(machine.0.max(1));
     let thousandths = i32::try_from(thousandths).unwrap_or(SCORE_MAX).min(SCORE_MAX);
     before.saturating_add(thousandths).saturating_add(MARGIN).min(SCORE_MAX)
+}
+
+/// As this process found its own, where it has changed it.
+pub fn before() -> Option<i32> {
+    BEFORE.get().copied()
 }
 
 /// For whoever serves and starts no command.

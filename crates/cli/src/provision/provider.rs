@@ -17,6 +17,7 @@ use super::Provision;
 use super::book::{Book, Entrance, ProvidedHost};
 use super::words::{FromKeeper, Order, ToKeeper, line, say};
 use crate::process::ProcessId;
+use crate::{limits, scarcity};
 
 /// Between two looks at whether anybody is late, at most.
 const LOOK: Duration = Duration::from_secs(5);
@@ -80,9 +81,11 @@ impl Provider {
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let (program, limit) = (provision.program.clone(), provision.limit);
-        let order = Order { program, environment, limit, outlives: place.outlives };
+        let (open_files, memory_score) = (limits::open_files_before().current, scarcity::before());
+        let outlives = place.outlives;
+        let order = Order { program, environment, limit, open_files, memory_score, outlives };
         let log = File::options().create(true).append(true).mode(0o600).open(place.log).ok();
-        let child = keeper().context("cannot start what runs the provision command")?;
+        let child = keeper(log.as_ref()).context("cannot start what runs the provision command")?;
         Provider::told_to(child, &order, log, Box::new(is_rivalled))
     }
 
@@ -329,10 +332,13 @@ impl Provider {
     }
 }
 
-/// In a session of its own: what the terminal sends, and what ends this process, is not for it.
-fn keeper() -> std::io::Result<Child> {
+/// In a session of its own: what the terminal sends, and what ends this process, is not for it. Nor has it what this
+/// process writes to, since whoever reads that would wait for it: its own words are among the program's.
+fn keeper(log: Option<&File>) -> std::io::Result<Child> {
+    let words = log.map(File::try_clone).transpose()?.map_or_else(Stdio::null, Stdio::from);
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("tidefs").arg("keeper").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.arg0("tidefs").arg("keeper");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
     // SAFETY: the closure makes one plain system call, which is allowed after a fork.
     unsafe {
         command.pre_exec(|| {

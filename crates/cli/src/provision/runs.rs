@@ -10,8 +10,10 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit,
+    kill_process_group, pidfd_open, setrlimit, waitid,
 };
 
 use super::words::{Order, line};
@@ -48,6 +50,7 @@ impl Run {
         let mut command = Command::new(&order.program);
         command.args([word, name]).envs(order.environment.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
+        as_the_user_has_it(&mut command, order);
         if !order.outlives {
             with_its_starter(&mut command);
         }
@@ -157,6 +160,27 @@ fn hear(output: PipeReader, last: &Mutex<String>, say: impl Fn(String)) {
     }
 }
 
+/// With the limits that this process's starter found, who serves and has others.
+fn as_the_user_has_it(command: &mut Command, order: &Order) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let files = Rlimit { current: order.open_files.or(maximum), maximum };
+    let score = order.memory_score.map(|score| score.to_string());
+    // SAFETY: the closure makes plain system calls only, which is allowed after a fork.
+    unsafe {
+        command.pre_exec(move || {
+            setrlimit(Resource::Nofile, files)?;
+            let file = c"/proc/self/oom_score_adj";
+            if let Some(score) = &score
+                && let Ok(file) = rustix::fs::open(file, OFlags::WRONLY, Mode::empty())
+            {
+                // Where it may not, it is as this process.
+                let _ = rustix::io::write(&file, score.as_bytes());
+            }
+            Ok(())
+        });
+    }
+}
+
 /// It is told to end when whoever started it ends.
 fn with_its_starter(command: &mut Command) {
     let parent = rustix::process::getpid();
@@ -184,6 +208,8 @@ mod tests {
             program: PathBuf::from("/bin/sh"),
             environment: vec![("WHERE".to_owned(), "here".to_owned())],
             limit: Duration::from_secs(60),
+            open_files: Some(64),
+            memory_score: Some(200),
             outlives: false,
         };
         let say = move |line| drop(give.send(line));
@@ -197,6 +223,13 @@ mod tests {
         assert_eq!(said.iter().collect::<Vec<_>>(), ["one", "here"]);
         assert_eq!(failing.ends(), Err("exit status 3: here".to_owned()), "asked again");
         assert_eq!(run("exit 0").0.ends(), Ok(()));
+    }
+
+    #[test]
+    fn a_program_has_the_limits_that_the_order_names() {
+        let (ends, said) = run("ulimit -n; cat /proc/self/oom_score_adj");
+        assert_eq!(ends.ends(), Ok(()));
+        assert_eq!(said.iter().collect::<Vec<_>>(), ["64", "200"]);
     }
 
     #[test]

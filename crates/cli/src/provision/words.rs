@@ -19,6 +19,10 @@ pub struct Order {
     pub environment: Vec<(String, String)>,
     /// For the program to take a host away.
     pub limit: Duration,
+    /// As many files as the program may have open, unless there is no limit; this process may have more.
+    pub open_files: Option<u64>,
+    /// Whom the kernel ends first when memory ends: the program's score, where this process has another one.
+    pub memory_score: Option<i32>,
     /// Hosts that are there stay when whoever has the file system ends without a word: one of them has it then.
     pub outlives: bool,
 }

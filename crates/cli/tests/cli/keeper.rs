@@ -29,6 +29,8 @@ impl Keeper {
             "program": "/bin/sh",
             "environment": [],
             "limit": { "secs": 60, "nanos": 0 },
+            "open_files": null,
+            "memory_score": null,
             "outlives": outlives,
         })]);
         keeper

@@ -18,6 +18,8 @@ fn provider(folder: &tempfile::TempDir, rivalled: &Arc<AtomicBool>) -> (Provider
         program: PathBuf::from("/bin/true"),
         environment: Vec::new(),
         limit: Duration::from_secs(60),
+        open_files: None,
+        memory_score: None,
         outlives: true,
     };
     let is_rivalled = Arc::clone(rivalled);
