@@ -8,6 +8,7 @@ nothing is left on any host.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -27,7 +28,7 @@ MODE = "/home/user/mode"
 # Each call of it, with its name.
 CALLS = "/home/user/calls"
 LIMIT_SECONDS = 20
-GONE_SECONDS = 20
+GONE_SECONDS = 60
 # After a failure.
 PAUSE_SECONDS = 5
 NODE = "96MiB"
@@ -178,6 +179,9 @@ def is_killed(trial: Trial) -> None:
     """With one host there and another one on its way."""
     running = trial.begin()
     grows(trial, 1)
+    keeper = keepers(trial.owner)[0]
+    if os.path.samefile(f"/proc/{keeper}/fd/2", trial.log):
+        raise AssertionError("whoever reads what the run says has to wait for the program as well")
     trial.does("hangs")
     fills = trial.owner.start(trial.sea.scratch / "fills.log", "sh", "-c", f"head -c 200000000 /dev/zero > {MOUNT}/zero")
     until("another one is asked for", lambda: len(trial.calls("add")) == 2)
@@ -188,9 +192,20 @@ def is_killed(trial: Trial) -> None:
     trial.all_are_removed()
     fills.wait(timeout=60)
     print(f"provisioned: a killed run left nothing on others after {time.monotonic() - began:.1f} s")
+    until("what ran the program has ended", lambda: not keepers(trial.owner))
     puts_away(trial.owner)
     if hangs := hanging(trial.owner):
         raise AssertionError(f"a program that hung still runs: {hangs}")
+
+
+def keepers(host: Island) -> list[int]:
+    """Processes that run the program."""
+    found = []
+    for pid in host.pids("tidefs"):
+        with contextlib.suppress(FileNotFoundError):
+            if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
 
 
 def hanging(host: Island) -> list[int]:
