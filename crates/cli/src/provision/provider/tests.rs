@@ -49,7 +49,11 @@ fn who_gives_way_takes_no_host_away_that_may_be_the_successors() {
     let name = with_a_host(&provider);
     rivalled.store(true, Ordering::SeqCst);
     provider.left(7);
-    assert_eq!(provider.let_go(), [name.clone()], "it may have to be taken away by hand");
+    assert_eq!(
+        provider.let_go(),
+        std::slice::from_ref(&name),
+        "it may have to be taken away by hand"
+    );
     assert_eq!(provider.end(), Vec::<String>::new(), "it is over already");
     assert_eq!(words(&heard), [ToKeeper::Add(name.clone()), ToKeeper::Came(name)]);
 }
@@ -62,7 +66,7 @@ fn who_has_the_file_system_after_all_takes_away_what_has_left() {
     rivalled.store(true, Ordering::SeqCst);
     provider.left(7);
     provider.give_up_late(&mut provider.book());
-    assert_eq!(provider.book().deferred(), [name.clone()]);
+    assert_eq!(provider.book().deferred(), std::slice::from_ref(&name));
     provider.book().defer(name.clone());
     rivalled.store(false, Ordering::SeqCst);
     provider.give_up_late(&mut provider.book());
