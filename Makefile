@@ -303,14 +303,21 @@ suites:
 # The Python package, with the system's own Python; `make python`: with every version there is.
 PYTHON = python/check.py --tidefs $(TIDEFS) --ecosystem
 
-package:
+package: rescale-library
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) $(PYTHON) --python /usr/bin/python3
 
 python: ## the Python package on each Python from 3.9 to 3.13 that is installed
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
+	$(MAKE) --no-print-directory rescale-library
 	$(PYTHON)
+
+# The library for services that are not Tidefs, and examples that use it as they would.
+.PHONY: rescale-library rescaled buckets
+RESCALE := $(dir $(TIDEFS))libtidefs_rescale.so
+rescale-library:
+	cargo build --release --locked -p tidefs-rescale-c
 
 packages: ## a .deb, a wheel, an archive and a container's recipe, which need no compiler, into out/packages
 	scripts/setup packages

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the Python package with every Python from 3.9 on that is installed, each in an environment
+"""Tests the Python packages with every Python from 3.9 on that is installed, each in an environment
 of its own below --environments. Says which versions it did not find.
 
 With the newest one, or the only one given, it also tries pandas, pyarrow, dask, zarr and Parsl, the
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+RESCALE = HERE / "tidefs-rescale"
 PLUGINS = [HERE / "snakemake-storage-plugin-tidefs", HERE / "snakemake-logger-plugin-tidefs"]
 # Tests that want more than fsspec.
 ECOSYSTEM = ["test_ecosystem.py", "test_hdf5.py", "test_pages.py", "test_parsl.py"]
@@ -24,14 +25,16 @@ LIMIT_SECONDS = 600
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tidefs", required=True, type=Path, help="the program to test with")
+    parser.add_argument("--tidefs", required=True, type=Path, help="the program to test with; libtidefs_rescale.so beside it")
     parser.add_argument("--python", action="append", help="this interpreter; may be repeated (default: all found)")
     parser.add_argument("--environments", type=Path, default=HERE.parent / "target" / "python")
     parser.add_argument("--ecosystem", action="store_true", help="pandas, pyarrow, dask, zarr, Parsl and Snakemake, too")
     options = parser.parse_args()
 
     pythons = options.python or found()
-    environment = {**os.environ, "TIDEFS_BINARY": str(options.tidefs.resolve())}
+    library = options.tidefs.resolve().with_name("libtidefs_rescale.so")
+    named = {"TIDEFS_BINARY": str(options.tidefs.resolve()), "TIDEFS_RESCALE_LIBRARY": str(library)}
+    environment = {**os.environ, **named}
     for variable in ("TIDEFS_STATE", "TIDEFS_MOUNT", "PYTHONPATH"):
         environment.pop(variable, None)
     failed = []
@@ -63,12 +66,13 @@ def check(python: str, environments: Path, whole: bool, environment: dict) -> bo
     inside = place / "bin" / "python"
     if not inside.exists():
         run([python, "-m", "venv", str(place)], environment)
-    packages = [f"{HERE}[test,ecosystem]", *(f"{plugin}[test]" for plugin in PLUGINS)] if whole else [f"{HERE}[test]"]
+    packages = [f"{HERE}[test,ecosystem]" if whole else f"{HERE}[test]", f"{RESCALE}[test]"]
+    packages += [f"{plugin}[test]" for plugin in PLUGINS] if whole else []
     tools = ["mypy"] if whole else []
     editable = [word for package in packages for word in ("--editable", package)]
     quiet = ["--quiet", "--disable-pip-version-check"]
     run([str(inside), "-m", "pip", "install", *quiet, *editable, *tools], environment)
-    tested = [(HERE, [] if whole else [f"--ignore=tests/{name}" for name in ECOSYSTEM])]
+    tested = [(HERE, [] if whole else [f"--ignore=tests/{name}" for name in ECOSYSTEM]), (RESCALE, [])]
     tested += [(plugin, []) for plugin in PLUGINS] if whole else []
     good = True
     for folder, left_out in tested:
