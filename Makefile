@@ -42,7 +42,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target package workflows churn crashed lived joined inherited reached provided slurm handed
+	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached provided slurm handed
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -316,8 +316,26 @@ python: ## the Python package on each Python from 3.9 to 3.13 that is installed
 # The library for services that are not Tidefs, and examples that use it as they would.
 .PHONY: rescale-library rescaled buckets
 RESCALE := $(dir $(TIDEFS))libtidefs_rescale.so
+BUCKETS = TIDEFS_RESCALE_LIBRARY=$(abspath $(RESCALE)) PYTHONPATH=python/tidefs-rescale/src \
+  target/python/keyvalue/bin/python examples/keyvalue/run.py --tidefs $(TIDEFS)
+
 rescale-library:
 	cargo build --release --locked -p tidefs-rescale-c
+
+target/python/keyvalue/requirements.txt: examples/keyvalue/requirements.txt
+	/usr/bin/python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
+
+rescaled: rescale-library target/python/keyvalue/requirements.txt
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) /usr/bin/python3 examples/outside.py --library $(RESCALE)
+	$(LIMIT) $(BUCKETS) --buckets 600 --servers 3 --most 6 --keys 6000 --rate 500 --weigh 1 --between 0.3 --above 10
+	$(LIMIT) $(BUCKETS) --buckets 300 --servers 2 --most 5 --keys 3000 --rate 300 --weigh 1 --between 0.3 --breaking
+
+buckets: rescale-library target/python/keyvalue/requirements.txt ## key-value servers, 8 to 32 to 8, rescaled while clients use 20,000 buckets; figures beside `plan bench`
+	cargo build --release --locked -p tidefs-cli
+	$(BUCKETS) --at-once 8
 
 packages: ## a .deb, a wheel, an archive and a container's recipe, which need no compiler, into out/packages
 	scripts/setup packages
