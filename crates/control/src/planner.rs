@@ -32,7 +32,7 @@ pub use hashing::{class_of, node_of};
 pub use plan::{Move, Plan, Refusal, Step};
 pub use shares::whole_shares;
 use spread::{Item, Range};
-use steps::{Draft, Room};
+use steps::{Draft, Kind, Room};
 
 use crate::capacity::Capacity;
 use crate::inventory::{EMPTY_NODE_BYTES, Inventory};
@@ -250,7 +250,8 @@ impl<'a> Problem<'a> {
         let draft = |((item, &from), &to): ((&Item, &u16), &u16)| {
             let partition = Partition::new(item.number);
             let step = Move { partition, from: id(from), to: id(to), bytes: item.bytes };
-            (from != to).then_some(Draft { step, from: usize::from(from), to: usize::from(to) })
+            let (from, to, kind) = (usize::from(from), usize::from(to), Kind::default());
+            (from != to).then_some(Draft { step, from, to, kind })
         };
         range.items.iter().zip(owners).zip(&spread).filter_map(draft).collect()
     }
@@ -353,6 +354,6 @@ impl<'a> Problem<'a> {
         }
         room[to].used_bytes += bytes;
         let id = self.inventory.nodes()[to].id;
-        Ok(Draft { step: Move { to: id, ..draft.step }, from: draft.from, to })
+        Ok(Draft { step: Move { to: id, ..draft.step }, to, ..draft })
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tidefs_control::rescaling::Weights;
 use tidefs_control::{
     AimedPlan, Aims, Capacity, EMPTY_NODE_BYTES, Held, Inventory, Node, NodeState, Refusal,
-    Spreading, Within, check, class_of, plan_for,
+    Spreading, Within, check, class_of, node_of, plan_for,
 };
 use tidefs_model::{METADATA_PARTITIONS, NodeClass, NodeId, Partition};
 
@@ -241,6 +241,59 @@ fn bandwidth_counts_as_far_as_memory_allows() {
     assert!(held(1) > 1_000 * MIB, "{}", held(1));
     let (load, data) = (aimed.after.load_balance, aimed.after.data_balance);
     assert!(load < 1.02 && data < 1.02, "{load} {data}");
+}
+
+/// All of one size, on the first so many nodes in turn; the others are newcomers. The first `own` are own.
+fn alike(own: u8, holding: u8, all: u8) -> Inventory {
+    let bytes = MIB / 4;
+    let held = |partition: u16| {
+        let among = if partition < METADATA_PARTITIONS { own.min(holding) } else { holding };
+        let node = (partition % u16::from(among)) as u8;
+        Held { owner: Some(id(node + 1)), bytes: Some(bytes) }
+    };
+    let held: Vec<Held> = (0..PARTITIONS).map(held).collect();
+    let node = |at: u8| Node {
+        id: id(at + 1),
+        class: if at < own { NodeClass::Own } else { NodeClass::Victim },
+        state: NodeState::Serving,
+        capacity_bytes: 4_096 * MIB,
+        used_bytes: EMPTY_NODE_BYTES,
+        partitions: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
+    };
+    Inventory::new((0..all).map(node).collect(), &held).expect("a sound inventory")
+}
+
+/// Moves are joined into runs of partitions where nothing that was planned with differs, and loads do.
+#[test]
+fn load_is_even_where_all_partitions_have_one_size() {
+    let inventory = alike(3, 1, 3);
+    let loads = (0..PARTITIONS).map(f64::from).collect();
+    let aims = Aims { loads, ..Aims::default() };
+    let aimed = plan_for(&inventory, &BTreeSet::new(), &small_steps(), &aims).unwrap();
+    assert_eq!(check(&aimed.plan, &inventory), vec![]);
+    let (load, data) = (aimed.after.load_balance, aimed.after.data_balance);
+    assert!(load < 1.02 && data < 1.02, "{load} {data}");
+}
+
+#[test]
+fn a_partition_lies_where_its_class_or_its_hash_says_where_all_have_one_size() {
+    for within in [Within::Balanced, Within::Hashed] {
+        let inventory = alike(2, 1, 5);
+        let own_share = Some("0.4".parse().unwrap());
+        let aims = Aims { own_share, within, ..Aims::default() };
+        let aimed = plan_for(&inventory, &BTreeSet::new(), &small_steps(), &aims).unwrap();
+        for moved in aimed.plan.moves().filter(|it| !it.partition.is_metadata()) {
+            let class = class_of(moved.partition, aimed.own_share.unwrap());
+            let of_class = inventory.nodes().iter().filter(|node| node.class == class);
+            let ids: Vec<NodeId> = of_class.map(|node| node.id).collect();
+            assert!(ids.contains(&moved.to), "{within:?}: {moved:?} is bound to {class}");
+            if within == Within::Hashed {
+                assert_eq!(Some(moved.to), node_of(moved.partition, ids.into_iter()), "{moved:?}");
+            }
+        }
+    }
 }
 
 /// Until the leaving nodes are empty, by the moves themselves.

@@ -14,7 +14,7 @@ use tidefs_model::{NodeClass, NodeId, Partition};
 use super::deadline::soonest;
 use super::hashing::{class_of, node_of};
 use super::hosts::{hosts, own_share};
-use super::steps::Draft;
+use super::steps::{Draft, Kind};
 use super::{Move, Plan, Problem, Refusal, imbalance};
 use crate::capacity::Capacity;
 use crate::inventory::Inventory;
@@ -93,7 +93,7 @@ pub fn plan_for(
     let problem = Problem::new(inventory, leaving, spreading)?;
     let stated = Stated::new(&problem, aims)?;
     let (placement, hurried) = stated.placement(&problem, aims);
-    let drafts = stated.drafts(&problem, &placement);
+    let drafts = stated.drafts(&problem, &placement, aims.within);
     let leaves = |from: usize| !problem.stays[from];
     let (first, rest): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|draft| leaves(draft.from));
     // With a deadline, nothing else is on its way before the leaving nodes are empty.
@@ -206,13 +206,19 @@ impl Stated {
         self.rescaling.buckets().iter().zip(&self.partitions).map(hashed).collect()
     }
 
-    fn drafts(&self, problem: &Problem<'_>, placement: &[u16]) -> Vec<Draft> {
+    fn drafts(&self, problem: &Problem<'_>, placement: &[u16], within: Within) -> Vec<Draft> {
         let id = |node: u16| problem.inventory.nodes()[usize::from(node)].id;
         let buckets = self.rescaling.buckets().iter().zip(&self.partitions).zip(placement);
         let draft = |((bucket, &partition), &to): ((&Bucket, &Partition), &u16)| {
             let step = Move { partition, from: id(bucket.from), to: id(to), bytes: bucket.bytes };
             let (from, moves) = (usize::from(bucket.from), bucket.from != to);
-            moves.then_some(Draft { step, from, to: usize::from(to) })
+            let class = match bucket.home {
+                Home::Any => None,
+                Home::Only(class) => Some(class),
+            };
+            let number = (within == Within::Hashed).then_some(partition.number());
+            let kind = Kind { class, load: bucket.load.to_bits(), number };
+            moves.then_some(Draft { step, from, to: usize::from(to), kind })
         };
         buckets.filter_map(draft).collect()
     }

@@ -5,6 +5,7 @@
 
 use super::plan::{Move, Step};
 use crate::inventory::Inventory;
+use crate::rescaling::Class;
 use crate::settings::Spreading;
 
 /// A node's memory while a plan is carried out.
@@ -21,19 +22,33 @@ impl Room {
     }
 }
 
+/// What is planned with beside sizes. Moves of one kind, size and source may exchange their targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// The class that the partition is bound to.
+    pub class: Option<Class>,
+    /// The load that was planned with, as bits.
+    pub load: u64,
+    /// Set where the partition's number alone says on which node it lies: no other one is of its kind.
+    pub number: Option<u16>,
+}
+
 /// A move between nodes that are known by their index.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     pub step: Move,
     pub from: usize,
     pub to: usize,
+    pub kind: Kind,
 }
 
-/// Gives partitions of one size and range that leave one node to their targets in runs: then tables
-/// of who holds what stay short. Nothing else changes, since the sizes are the same.
+/// Gives partitions of one kind, size and range that leave one node to their targets in runs: then tables
+/// of who holds what stay short. Nothing else changes, since nothing that was planned with differs.
 pub fn join_runs(drafts: &mut [Draft], inventory: &Inventory) {
-    let kind =
-        |draft: &Draft| (inventory.is_metadata(draft.step.partition), draft.step.bytes, draft.from);
+    let kind = |draft: &Draft| {
+        let metadata = inventory.is_metadata(draft.step.partition);
+        (metadata, draft.step.bytes, draft.from, draft.kind)
+    };
     drafts.sort_unstable_by_key(|draft| (kind(draft), draft.step.partition));
     for group in drafts.chunk_by_mut(|a, b| kind(a) == kind(b)) {
         let mut targets: Vec<_> = group.iter().map(|draft| (draft.to, draft.step.to)).collect();
