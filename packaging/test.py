@@ -28,6 +28,23 @@ tar cf - etc | gzip > etc.tgz && gzip -t etc.tgz
 head -c 50000000 /dev/zero | tee zeros | sha256sum > one && sha256sum < zeros | cmp - one
 echo "$(wc -l < sums) files"
 """
+# A service in memory that is rescaled with the library of the wheel.
+RESCALED = """
+from tidefs_rescale import Bucket, Change, Inventory, Server, rescale
+class Shelves:
+    place = {f"bucket-{at}": "one" for at in range(10)}
+    servers = {"one"}
+    def inventory(self):
+        buckets = [Bucket(name, server, 100) for name, server in self.place.items()]
+        return Inventory([Server(name) for name in self.servers], buckets)
+    def start(self, server):
+        self.servers.add(server)
+    def move(self, bucket, from_server, to_server):
+        self.place[bucket] = to_server
+    def stop(self, server):
+        self.servers.remove(server)
+print("complete:", rescale(Shelves(), Change([Server("two")], ["one"])).complete, Shelves.servers)
+"""
 FIRST = 'tidefs run --quiet -- sh /workflow'
 
 
@@ -73,6 +90,9 @@ def of_deb(root: Root, packages: Path) -> float:
         "bash-completion/completions/tidefs",
         "zsh/vendor-completions/_tidefs",
         "fish/vendor_completions.d/tidefs.fish",
+        "doc/tidefs/examples/shelves.c",
+        "../include/tidefs_rescale.h",
+        "../lib/libtidefs_rescale.so",
     ):
         assert (root.path / "usr/share" / path).is_file(), path
     check_units(root)
@@ -89,7 +109,6 @@ def of_deb(root: Root, packages: Path) -> float:
 
 
 def of_wheel(root: Root, packages: Path) -> float:
-    (package,) = packages.glob("*.whl")
     wheels = root.path / "wheels"
     shutil.copytree(packages, wheels, ignore=lambda _, names: [it for it in names if not it.endswith(".whl")])
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
@@ -110,7 +129,13 @@ with tidefs.run(nodes=2, node_memory="64MiB") as fs:
         print(file.read())
 END""")
     assert "written" in said, said
-    root.offline(f"{pip} uninstall -y tidefs fsspec")
+    # The library is a wheel of its own, and needs neither the program nor anything else.
+    root.offline(f"{pip} uninstall -y tidefs fsspec && {pip} install --no-index --find-links /wheels tidefs-rescale")
+    said = root.offline(f"""/env/bin/python - <<'END'
+{RESCALED}
+END""")
+    assert "complete: True" in said, said
+    root.offline(f"{pip} uninstall -y tidefs-rescale")
     left = root.ask("find /env -iname '*tidefs*' ! -name '*.pyc'; ls -A /env/share/man/man1 2>/dev/null || true")
     assert left == "", left
     return seconds
