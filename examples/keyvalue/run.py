@@ -157,11 +157,13 @@ class Example:
         )
         held: dict[bytes, list[bytes]] = {}
         for buckets in self.service.living().values():
-            for name, _, state in buckets.listed():
-                if state != "open":
-                    self.wrong.append(f"{name} is {state}")
-                for field, value in buckets.client.hgetall(name).items():
-                    held.setdefault(bytes(field), []).append(bytes(value))
+            listed = buckets.listed()
+            self.wrong += [f"{name} is {state}" for name, _, state in listed if state != "open"]
+            whole = buckets.client.pipeline(transaction=False)
+            for name, _, _ in listed:
+                whole.hgetall(name)
+            for field, value in (pair for fields in whole.execute() for pair in fields.items()):
+                held.setdefault(bytes(field), []).append(bytes(value))
         held.pop(b"state", None)
         lost = old = 0
         for number in range(self.options.keys):

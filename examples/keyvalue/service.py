@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import tidefs_rescale as rescale
+import valkey
 from buckets import Held, name_of, number_of
 from routes import Counts, Routes
 from servers import Server
@@ -30,10 +31,17 @@ class KeyValueService:
     # What the library calls.
 
     def inventory(self) -> rescale.Inventory:
-        servers = self.living()
-        found = rescale.Inventory([rescale.Server(name) for name in servers])
-        for server, held in servers.items():
-            for name, size, _ in held.listed():
+        found = rescale.Inventory()
+        for server, held in self.living().items():
+            try:
+                listed = held.listed()
+            except valkey.exceptions.ConnectionError:
+                if server not in self.living():
+                    # It was stopped, or died, since it was looked for.
+                    continue
+                raise
+            found.servers.append(rescale.Server(server))
+            for name, size, _ in listed:
                 load = float(self.loads[number_of(name)])
                 found.buckets.append(rescale.Bucket(name, server, size, load))
         return found
