@@ -215,6 +215,12 @@ provisioned: ## hosts come from a program when they are wanted and go again, als
 slurm: ## jobs of a real Slurm on three hosts of this machine have a file system on all their nodes
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS)
+	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS)
+
+.PHONY: burst-buffer
+burst-buffer: ## jobs of a real Slurm get a file system by a line in their script; also those that are cancelled
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS) --long
 
 .PHONY: cluster vanished
 cluster: ## a Montage mosaic on four hosts that share nothing but the network, over SSH, as on the disk

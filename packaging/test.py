@@ -96,6 +96,7 @@ def of_deb(root: Root, packages: Path) -> float:
     ):
         assert (root.path / "usr/share" / path).is_file(), path
     check_units(root)
+    check_plugin(root)
     # An upgrade while a file system runs: it goes on, and is stopped with the new program.
     root.offline(f"tidefs up --nodes 1..2 --node-memory 64MiB --policy static --mount /m && echo one > /m/file "
                  f"&& {install} --reinstall >/dev/null 2>&1 && tidefs scale 2 && cat /m/file && tidefs down")
@@ -207,6 +208,12 @@ def check_settings(root: Root) -> None:
     said = root.ask("tidefs run -- true 2>&1; echo $?")
     assert "/etc/tidefs.toml, line 2: " in said and said.strip().endswith("2"), said
     settings.unlink()
+
+
+def check_plugin(root: Root) -> None:
+    """What Slurm's controller reads, and where the manual says that it is."""
+    for name in ("burst_buffer.lua", "burst_buffer.conf"):
+        assert "TIDEFS" in (root.path / "usr/share/doc/tidefs/examples/slurm" / name).read_text()
 
 
 def check_units(root: Root) -> None:

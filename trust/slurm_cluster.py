@@ -3,6 +3,7 @@
 import shlex
 
 from islands import Island, Sea, until
+from sshd import put
 
 KEY = "/home/munge.key"
 SOCKET = "/run/munge/socket"
@@ -35,10 +36,11 @@ NODE = "NodeName={name} NodeAddr={address} CPUs=2 RealMemory=2000 State=UNKNOWN"
 
 
 class Slurm:
-    def __init__(self, sea: Sea, hosts: list[Island]):
+    def __init__(self, sea: Sea, hosts: list[Island], more: str = "", beside: dict[str, str] | None = None):
+        """`more` is added to the configuration; `beside` are files, by name, that are beside it on the first host."""
         self.sea, self.hosts, self.head = sea, hosts, hosts[0]
         nodes = "\n".join(NODE.format(name=host.name, address=host.address) for host in hosts)
-        text = TEXT.format(head=self.head.name, address=self.head.address, socket=SOCKET, nodes=nodes)
+        text = TEXT.format(head=self.head.name, address=self.head.address, socket=SOCKET, nodes=nodes) + more
         key = "k" * 1024
         for host in hosts:
             host.sh("mkdir -p /run/munge /run/slurm/state /run/slurm/spool && chmod 755 / /run /run/munge")
@@ -47,6 +49,8 @@ class Slurm:
             own["log-file"] = "/run/munge/log"
             self._start(host, "munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in own.items()))
             until(f"munge of {host.name}", lambda: host.run("test", "-S", SOCKET).returncode == 0, ANSWERS_SECONDS)
+        for name, content in (beside or {}).items():
+            put(self.head, f"/home/{name}", content)
         self._start(self.head, "slurmctld", "-D", "-f", CONFIGURATION)
         for host in hosts:
             self._start(host, "slurmd", "-D", "-f", CONFIGURATION, "-N", host.name)
@@ -80,7 +84,7 @@ class Slurm:
         def state() -> str | None:
             said = self.call("scontrol", "-o", "show", "job", str(job))
             fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
-            is_over = fields["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+            is_over = fields["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "STAGE_OUT")
             return f"{fields['JobState']} {fields['ExitCode']}" if is_over else None
 
         return until(f"job {job} has ended", state, seconds)
