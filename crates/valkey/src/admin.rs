@@ -117,18 +117,13 @@ impl Admin {
         let access = Arc::new(Access { login, timeouts, connections_per_node });
         let manage = |description: &NodeDescription| Managed::new(description, &access);
         let nodes: Vec<_> = cluster.nodes.iter().map(manage).collect();
-        let mut server = Err(AdminError::NoNodes);
-        for managed in &nodes {
-            server = probe(&managed.node).map_err(AdminError::from);
-            if server.is_ok() {
-                break;
-            }
-        }
+        let asked: Vec<_> = nodes.iter().map(|managed| Arc::clone(&managed.node)).collect();
+        let server = probe(&asked, access.timeouts.reply)?;
         let admin = Admin {
             nodes: RwLock::new(nodes),
             vouched: Vouched::new(cluster),
             access,
-            server: server?,
+            server,
             paid: Arc::new(Mutex::new(Instant::now())),
             together: Together::default(),
             in_haste: Box::new(|| false),

@@ -2,11 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
+use crate::awake::Awake;
 use crate::error::ConnectError;
 use crate::fault::Fault;
 use crate::pool::Node;
 use crate::wire::{Malformed, Reply, Request};
+
+/// Before nodes that had no time are asked again; one that could not be reached is not tried sooner than after a second.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The first protocol level that has server functions and everything else that is used here.
 pub const OLDEST: Version = Version { major: 7, minor: 0, patch: 0 };
@@ -57,25 +63,46 @@ pub struct Abilities {
     pub slot_statistics: bool,
 }
 
-/// Asks a node what it is.
+/// Asks nodes in turn what they are, until one says so. Where all that are there have no time for another
+/// connection, as when many clients begin at once, they are asked again for so long.
 ///
 /// # Errors
-/// When it does not answer, or is older than the oldest server that works.
-pub fn probe(node: &Arc<Node>) -> Result<Server, ConnectError> {
-    let said = |fault: Fault| ConnectError::Store(node.store_error(fault));
-    let info = node.ask(&Request::of(&["INFO", "server"])).map_err(said)?;
-    let info = info.lossy().map_err(|malformed| said(malformed.into()))?;
-    let (name, version, level) =
-        identity(&info).ok_or_else(|| said(Malformed::Unexpected.into()))?;
+/// The last node's when none answers, or that a server is older than the oldest that works.
+pub fn probe(nodes: &[Arc<Node>], within: Duration) -> Result<Server, ConnectError> {
+    let until = Awake::now() + within;
+    loop {
+        let mut refused = Err(ConnectError::NoNodes);
+        let mut is_any_busy = false;
+        for node in nodes {
+            match ask(node) {
+                Ok(told) => return told,
+                Err(fault) => {
+                    is_any_busy |= fault.is_of_a_busy_node();
+                    refused = Err(ConnectError::Store(node.store_error(fault)));
+                }
+            }
+        }
+        if !is_any_busy || Awake::now() >= until {
+            return refused;
+        }
+        sleep(AGAIN_AFTER);
+    }
+}
+
+/// What a node says of itself; a server that is too old says so as well.
+fn ask(node: &Arc<Node>) -> Result<Result<Server, ConnectError>, Fault> {
+    let said = node.ask(&Request::of(&["INFO", "server"]))?;
+    let info = said.lossy()?;
+    let (name, version, level) = identity(&info).ok_or(Malformed::Unexpected)?;
     if level < OLDEST {
-        return Err(ConnectError::TooOld { name, version, oldest: OLDEST });
+        return Ok(Err(ConnectError::TooOld { name, version, oldest: OLDEST }));
     }
     let commands = ["cluster|migrateslots", "cluster|slot-stats"];
     let request = Request::of(&["COMMAND", "INFO", commands[0], commands[1]]);
-    let known = node.ask(&request).and_then(|reply| Ok(reply.into_array()?)).map_err(said)?;
+    let known = node.ask(&request)?.into_array()?;
     let has = |at: usize| matches!(known.get(at), Some(Reply::Array(about)) if !about.is_empty());
     let abilities = Abilities { atomic_slot_migration: has(0), slot_statistics: has(1) };
-    Ok(Server { name, version, abilities })
+    Ok(Ok(Server { name, version, abilities }))
 }
 
 /// Name, version by its own count, and the level of the protocol that it claims to speak.

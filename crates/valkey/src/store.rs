@@ -122,15 +122,10 @@ impl Valkey {
         let Options { timeouts, connections_per_node, stripe_size } = options;
         let access = Arc::new(Access { login, timeouts, connections_per_node });
         let topology = Topology::new(roster, Arc::clone(&access));
-        let nodes = topology.map();
-        let mut found = Err(ConnectError::NoNodes);
-        for Member { node, .. } in &nodes.members {
-            found = probe(node);
-            if matches!(found, Ok(_) | Err(ConnectError::TooOld { .. })) {
-                break;
-            }
-        }
-        let server = found?;
+        let known = topology.map();
+        let nodes: Vec<_> = known.members.iter().map(|it| Arc::clone(&it.node)).collect();
+        // As long as any other request may take.
+        let server = probe(&nodes, timeouts.reply)?;
         topology.refresh()?;
         let stripe_bytes = stripe_size.bytes();
         Ok(Valkey {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
 use tidefs_valkey::{
-    ClusterDescription, NodeDescription, Options, ProcessId, Secret, Timeouts, Valkey,
+    ClusterDescription, ConnectError, NodeDescription, Options, ProcessId, Secret, Timeouts, Valkey,
 };
 
 use crate::fixture::read;
@@ -75,6 +75,8 @@ struct Script {
     views_given: u32,
     /// These answer no question for a view before another node was asked.
     silent: Vec<u8>,
+    /// So many connections more get no answer, since there is no time for them.
+    left_waiting: u32,
 }
 
 struct Scripted {
@@ -91,17 +93,26 @@ impl Scripted {
 
     /// With another time-out.
     fn start_with(views: &[View], wait: Duration) -> Scripted {
+        let timeouts = Timeouts { connect: wait, reply: wait };
+        Scripted::start_busy(views, timeouts, 0).unwrap()
+    }
+
+    /// Nodes that have no time for the first connections.
+    fn start_busy(
+        views: &[View],
+        timeouts: Timeouts,
+        left_waiting: u32,
+    ) -> Result<Scripted, ConnectError> {
         let directory = tempfile::tempdir().unwrap();
         let asked = vec![0; views.len()];
-        let script = Script { views: views.to_vec(), asked, ..Script::default() };
+        let script = Script { views: views.to_vec(), asked, left_waiting, ..Script::default() };
         let script = Arc::new(Mutex::new(script));
         let numbers = 1..=views.len() as u8;
         let nodes = numbers.map(|number| start_node(number, directory.path(), &script)).collect();
-        let options =
-            Options { timeouts: Timeouts { connect: wait, reply: wait }, ..Options::default() };
+        let options = Options { timeouts, ..Options::default() };
         let description = ClusterDescription { nodes };
-        let store = Valkey::connect(&description, Secret::from_text("secret"), options).unwrap();
-        Scripted { script, store, _directory: directory }
+        let store = Valkey::connect(&description, Secret::from_text("secret"), options)?;
+        Ok(Scripted { script, store, _directory: directory })
     }
 
     fn alone() -> Scripted {
@@ -159,6 +170,17 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     let mut replies = stream;
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let is_left_waiting = {
+        let mut script = script.lock().unwrap();
+        let left = script.left_waiting;
+        script.left_waiting = left.saturating_sub(1);
+        left > 0
+    };
+    if is_left_waiting {
+        // Until the client gives it up.
+        while next_request(&mut requests).is_some() {}
+        return;
+    }
     while let Some(words) = next_request(&mut requests) {
         let mut script = script.lock().unwrap();
         let at = usize::from(number) - 1;
@@ -223,6 +245,23 @@ fn number(requests: &mut BufReader<UnixStream>, kind: char) -> Option<usize> {
     let mut line = String::new();
     requests.read_line(&mut line).ok()?;
     line.strip_prefix(kind)?.trim_end().parse().ok()
+}
+
+/// Or else some of many hosts that join at once would be told that the nodes do not answer.
+#[test]
+fn a_node_that_has_no_time_for_the_first_connections_is_asked_again() {
+    let timeouts =
+        Timeouts { connect: Duration::from_millis(50), reply: Duration::from_secs(3_600) };
+    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 2).unwrap();
+    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
+}
+
+#[test]
+fn a_node_that_never_has_time_is_told_of() {
+    let short = Duration::from_millis(50);
+    let timeouts = Timeouts { connect: short, reply: short };
+    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, u32::MAX).map(drop);
+    assert!(matches!(nodes, Err(ConnectError::Store(StoreError::Unavailable { .. }))));
 }
 
 #[test]
