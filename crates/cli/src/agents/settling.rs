@@ -13,9 +13,10 @@ use crate::failure::Failure;
 use crate::file_system::{FileSystem, Size};
 use crate::mount_point::MountPoint;
 
-/// Nodes by which a file system grows at once: where many come at the same time, each has to hear of all others before
-/// any is used, and on a loaded machine fifteen did not in a minute.
-const AT_ONCE: u16 = 4;
+/// Nodes by which a file system grows at once. In one step each new node takes its part from the first alone, in
+/// several from all that came before, and each pair of nodes is a move of its own; but each has to hear of all others
+/// that come at the same time before any is used.
+const AT_ONCE: u16 = 15;
 
 impl Agents {
     /// Has the file system be one that those who are there can join. Fewer hosts have fewer nodes.
