@@ -16,7 +16,7 @@ use rustls::{AlertDescription, ClientConfig, ClientConnection, Connection, Serve
 use sha2::{Digest as _, Sha256};
 
 use crate::awake::{Awake, LOOK_EVERY};
-use crate::certificates::{Authority, Parsed, client_config};
+use crate::certificates::{Authority, Parsed, client_config, provider};
 
 /// Of what is said on these connections: both ends must speak the same.
 const PROTOCOL: &[u8] = b"tidefs-hosts/3";
@@ -168,7 +168,7 @@ fn server_config(
 ) -> Result<ServerConfig, Box<dyn std::error::Error>> {
     let credentials = authority(purpose, secret).server(purpose);
     let Parsed { roots, certificate, key } = Parsed::of(&credentials)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -247,6 +247,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
+    use rustls::CipherSuite;
+
     use super::*;
 
     const WAIT: Duration = Duration::from_secs(10);
@@ -279,6 +281,8 @@ mod tests {
             assert_eq!(purpose, asked);
             assert_eq!(one.key(b"x"), other.key(b"x"));
             assert_ne!(one.key(b"x"), one.key(b"y"));
+            let suite = one.tls.negotiated_cipher_suite().map(|it| it.suite());
+            assert_eq!(suite, Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
             // More than one record, and more than is encrypted ahead.
             let long = vec![7; 300_000];
             let mut heard = vec![0; long.len()];
