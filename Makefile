@@ -42,7 +42,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached provided slurm handed
+	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provided slurm handed
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -199,6 +199,17 @@ heirs: ## the host that started a file system dies two hundred times at random i
 reached:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/over_ssh.py --tidefs $(TIDEFS)
+
+# Many hosts of a list, and many that join at the same time.
+.PHONY: many many-small
+many-small:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/many_hosts.py --tidefs $(TIDEFS) --hosts 6 --agents 24
+
+many: ## sixteen hosts over SSH and sixty-four agents at once: how long they take to come and to go, before all else here
+	scripts/setup test
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/many_hosts.py --tidefs $(TIDEFS) --ahead --check
 
 # Hosts that a program provides, and takes away.
 .PHONY: provided provisioned
