@@ -42,7 +42,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provided slurm handed
+	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provisioners-small provided slurm handed
 	$(MAKE) --no-print-directory killed lent suites level
 
 lint:
@@ -216,6 +216,16 @@ many: ## sixteen hosts over SSH and sixty-four agents at once: how long they tak
 provided:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/provisioned.py --tidefs $(TIDEFS)
+
+# The same scenarios over this host, SSH, Slurm and a program of the user's.
+.PHONY: provisioners provisioners-small
+provisioners-small:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/provisioners.py --tidefs $(TIDEFS) --only local --only ssh
+
+provisioners: ## nodes come, go, die and fail to come in the same way on this host, over SSH, in Slurm and by a program
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/provisioners.py --tidefs $(TIDEFS)
 
 provisioned: ## hosts come from a program when they are wanted and go again, also from programs that fail, hang and do too much
 	cargo build --release --locked -p tidefs-cli
