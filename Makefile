@@ -181,18 +181,19 @@ joined:
 inherited:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/heirs.py --tidefs $(TIDEFS) --times 1
+	$(LIMIT) trust/provided_heirs.py --tidefs $(TIDEFS)
 
 succeeded: ## whoever took a file system over leaves or dies as well, hosts come late, and a filter refuses one who lives
 	cargo build --release --locked -p tidefs-cli
 	trust/successions.py --tidefs $(TIDEFS)
 
-# Each piece takes some minutes; the file has all of them.
+# Each piece takes some minutes. The file has the deaths of all of them; those that it has are not run again.
+HEIRS ?= target/heirs.txt
+
 heirs: ## the host that started a file system dies two hundred times at random instants, and another one takes it over
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
-	rm -f target/heirs.txt
-	for seed in 1 2 3 4 5 6 7 8 9 10; do \
-	    trust/heirs.py --tidefs $(TIDEFS) --times 20 --seed $$seed --results target/heirs.txt || exit 1; done
+	trust/heirs.py --tidefs $(TIDEFS) --pieces 20 --times 10 --seed 1 --results $(HEIRS)
 
 # Hosts of a list, reached over SSH, which share nothing but the network.
 .PHONY: reached

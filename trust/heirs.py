@@ -190,10 +190,33 @@ def check(tidefs: Path, times: int, seed: int, results: Path | None) -> None:
         raise AssertionError(f"a manager was to decide within {DECIDES_SECONDS_MAX} s")
 
 
+def deaths(results: Path) -> list[tuple[int, float]]:
+    """The seed of each, and the seconds until a manager decided."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    return [(int(seed), float(took)) for seed, took in map(str.split, lines)]
+
+
+def in_pieces(options: argparse.Namespace) -> list[int]:
+    """Runs those that the results do not have yet, each with a seed of its own; one that fails is no reason to leave the
+    others out. Answers with the seeds that failed."""
+    failed = []
+    for seed in range(options.seed, options.seed + options.pieces):
+        if sum(each == seed for each, _ in deaths(options.results)) >= options.times:
+            continue
+        print(f"heirs: --times {options.times} --seed {seed}", flush=True)
+        try:
+            check(options.tidefs, options.times, seed, options.results)
+        except (AssertionError, subprocess.SubprocessError) as error:
+            failed.append(seed)
+            print(f"heirs: --seed {seed} failed: {error}", file=sys.stderr, flush=True)
+    return failed
+
+
 def sums(results: Path) -> None:
-    took = [float(line.split()[1]) for line in results.read_text().splitlines()]
-    middle = sorted(took)[len(took) // 2]
-    print(f"heirs: {len(took)} deaths in {results}: a manager decided after {middle:.1f} s in the middle, {max(took):.1f} s at most")
+    took = sorted(seconds for _, seconds in deaths(results))
+    if took:
+        middle = took[len(took) // 2]
+        print(f"heirs: {len(took)} deaths in {results}: a manager decided after {middle:.1f} s in the middle, {took[-1]:.1f} s at most")
 
 
 def main() -> None:
@@ -201,14 +224,23 @@ def main() -> None:
     parser.add_argument("--tidefs", type=Path, required=True)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--pieces", type=int, default=0, help="so many with seeds from --seed on, but for those that --results has")
     parser.add_argument("--results", type=Path, help="a file to which each death adds a line, and whose lines are summed")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("heirs: hosts with roots and networks of their own need root")
-    print(f"heirs: --times {options.times} --seed {options.seed}")
-    check(options.tidefs, options.times, options.seed, options.results)
+    if options.pieces and not options.results:
+        parser.error("--pieces needs --results")
+    failed = []
+    if options.pieces:
+        failed = in_pieces(options)
+    else:
+        print(f"heirs: --times {options.times} --seed {options.seed}")
+        check(options.tidefs, options.times, options.seed, options.results)
     if options.results:
         sums(options.results)
+    if failed:
+        sys.exit(f"heirs: these seeds failed: {failed}")
 
 
 if __name__ == "__main__":
