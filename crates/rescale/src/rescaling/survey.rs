@@ -255,6 +255,8 @@ impl Rescaling {
         if server_gone.contains(&true) {
             self.settle(bucket, to);
             self.gone(bucket, &[from, to]);
+            // A plan that was made meanwhile counted it as arrived.
+            self.plan_anew = true;
         } else {
             self.settle(bucket, to);
             self.found(bucket);

@@ -275,6 +275,23 @@ fn a_server_that_vanishes_is_planned_around() {
     assert!(held.iter().max().unwrap() - held.iter().min().unwrap() <= 2, "{held:?}");
 }
 
+/// Half of what was on it is on its way to the newcomers when it vanishes. The plan that is made then does not
+/// know yet that this will not arrive.
+#[test]
+fn what_does_not_arrive_from_a_server_that_vanished_is_not_planned_with() {
+    let mut sim = Sim::new(2, 20);
+    sim.settings.moves_per_server = 16;
+    sim.events.push((seconds(0.16), Happens::Vanishes("s1".to_owned())));
+    let mut quick = |call: &Call| match call {
+        Call::Start { .. } => (Fine, seconds(0.01)),
+        _ => well(call),
+    };
+    let outcome = sim.rescale(change(2..4, &["s0"]), &mut quick).unwrap();
+    left(&outcome, "server \"s1\" vanished");
+    let held: Vec<_> = ["s2", "s3"].map(|server| sim.servers[server].len()).into();
+    assert!(held[0].abs_diff(held[1]) <= 2, "{held:?}");
+}
+
 #[test]
 fn a_target_that_vanishes_has_its_moves_redirected() {
     let mut sim = Sim::new(3, 30);
