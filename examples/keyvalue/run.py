@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -50,6 +51,8 @@ def main() -> int:
     parser.add_argument("--breaking", action="store_true", help="some moves are broken off, and a newcomer dies")
     options = parser.parse_args()
 
+    # Whoever ends this run gets the servers ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     scratch = Path(tempfile.mkdtemp(prefix="buckets-"))
     kind = Breaking if options.breaking else KeyValueService
     service = kind(scratch, options.buckets, options.clients)
