@@ -344,7 +344,7 @@ python: ## the Python package on each Python from 3.9 to 3.13 that is installed
 # The library for services that are not Tidefs, and examples that use it as they would.
 .PHONY: rescale-library rescaled buckets
 RESCALE := $(dir $(TIDEFS))libtidefs_rescale.so
-BUCKETS = TIDEFS_RESCALE_LIBRARY=$(abspath $(RESCALE)) PYTHONPATH=python/tidefs-rescale/src \
+BUCKETS = env TIDEFS_RESCALE_LIBRARY=$(abspath $(RESCALE)) PYTHONPATH=python/tidefs-rescale/src \
   target/python/keyvalue/bin/python examples/keyvalue/run.py --tidefs $(TIDEFS)
 
 rescale-library:
