@@ -77,7 +77,8 @@ class Trial:
 
 
 def stages(trial: Trial) -> None:
-    job = trial.accepted(STAGES, USES)
+    # With -u, since the line that is put in asks for a variable that is not there yet.
+    job = trial.accepted(STAGES, USES, "#!/bin/bash -u")
     ended, said = trial.slurm.ended(job), trial.slurm.output(job)
     if ended != "FAILED 3:0":
         raise AssertionError(f"the job is {ended}: {said}")
@@ -102,6 +103,7 @@ def is_refused(trial: Trial) -> None:
     for directive, words in (
         ("#TIDEFS size=lots", "#TIDEFS size=lots: give a size such as 64GB"),
         ("#TIDEFS size=0GB", "#TIDEFS size=0GB: give a size"),
+        ("#TIDEFS size=9999999TB", "#TIDEFS size=9999999TB: that is more than there is"),
         ("#TIDEFS size=1GB colour=red", "#TIDEFS colour: there is no such key"),
         ("#TIDEFS size=1GB policy", "#TIDEFS policy: it has no value"),
         ("#TIDEFS size=1GB size=2GB", "#TIDEFS size: it is there twice"),

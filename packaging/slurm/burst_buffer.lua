@@ -26,6 +26,7 @@ local function size(text)
     if not factor or tonumber(number) == 0 then
         return nil, "give a size such as 64GB or 64GiB"
     end
+    if number * factor > POOL_BYTES then return nil, "that is more than there is" end
     return string.format("%.0f", number * factor)
 end
 
@@ -39,7 +40,7 @@ local function number(text)
     return nil, "give a whole number above 0"
 end
 
--- Within quotes of the shell nothing but these has a meaning. The job's own number is put in.
+-- Within quotes of the shell nothing but these has a meaning.
 local function pair(text)
     if not text:match("^[^:]+:[^:]+$") then return nil, "give SOURCE:DESTINATION" end
     if text:match("['\"\\`$]") then return nil, "leave quotes, backslashes and $ out" end
@@ -66,6 +67,8 @@ local KEYS = {
 local function asked_for(script)
     local asked, seen, words = false, {}, {}
     for line in script:gmatch("[^\n]+") do
+        -- Where Slurm stops to look for them.
+        if line:sub(1, 1) ~= "#" then break end
         local rest = line:match("^" .. DIRECTIVE .. "(.*)$")
         if rest and rest:match("^%S") then rest = nil end
         asked = asked or rest ~= nil
@@ -93,7 +96,8 @@ local function begins(asked)
     local part = "$(( (%s + SLURM_JOB_NUM_NODES - 1) / SLURM_JOB_NUM_NODES + %.0f ))"
     local each = part:format(asked.bytes, HEAD_ROOM)
     local run = 'tidefs run --slurm --mount "/tmp/tidefs-$SLURM_JOB_ID" --node-memory %s %s -- "$0" "$@"'
-    local begin = '[ "$%s" = "$SLURM_JOB_ID" ] || { %s="$SLURM_JOB_ID"; export %s; exec %s; }'
+    -- Also where the script is run with -u.
+    local begin = '[ "${%s-}" = "$SLURM_JOB_ID" ] || { %s="$SLURM_JOB_ID"; export %s; exec %s; }'
     return begin:format(BEGUN, BEGUN, BEGUN, run:format(each, asked.words))
 end
 
@@ -132,8 +136,8 @@ function slurm_bb_job_process(path)
     if not new then return slurm.ERROR, why end
     file = io.open(path, "wb")
     if not file then return slurm.ERROR, "cannot write the job's script" end
-    file:write(new)
-    file:close()
+    local is_written = file:write(new)
+    if not file:close() or not is_written then return slurm.ERROR, "cannot write the job's script" end
     return slurm.SUCCESS
 end
 
