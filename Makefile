@@ -43,7 +43,8 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provisioners-small provided slurm handed
-	$(MAKE) --no-print-directory killed lent suites level
+	$(MAKE) --no-print-directory -j2 --output-sync=target suites killed lent
+	$(MAKE) --no-print-directory level
 
 lint:
 	cargo fmt --all --check
