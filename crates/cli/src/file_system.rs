@@ -360,6 +360,11 @@ impl FileSystem {
         Ok(self.store()?.overview()?)
     }
 
+    fn is_sealed(&self) -> bool {
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().is_some_and(Storage::is_sealed)
+    }
+
     fn store(&self) -> anyhow::Result<AnyStore> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(storage.as_ref().context("the file system is stopping")?.store())

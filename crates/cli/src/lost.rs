@@ -86,8 +86,12 @@ impl Lost {
             let kind = entry.file_type();
             match entry.metadata() {
                 Ok(found) if found.is_dir() => later.push(entry.path()),
-                Ok(found) if found.is_file() && misses_a_stripe(&entry.path(), &found, is_gone) => {
-                    self.files.push(entry.path());
+                Ok(found) if found.is_file() => {
+                    match misses_a_stripe(&entry.path(), &found, is_gone, give_up) {
+                        Some(true) => self.files.push(entry.path()),
+                        Some(false) => {}
+                        None => self.incomplete = true,
+                    }
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -134,18 +138,31 @@ fn text(path: &Path) -> String {
     }
 }
 
+/// `None`: it was not found out in time.
 fn misses_a_stripe(
     path: &Path,
     file: &Metadata,
     is_gone: &impl Fn(&Path, StripeKey, u32) -> bool,
-) -> bool {
+    give_up: Instant,
+) -> Option<bool> {
     let stripe = u64::from(StripeSize::DEFAULT.bytes());
     let stripes = file.len().div_ceil(stripe);
     let ino = Ino(file.ino());
-    (0..u32::try_from(stripes).unwrap_or(u32::MAX)).any(|index| {
+    for index in 0..u32::try_from(stripes).unwrap_or(u32::MAX) {
         let bytes = (file.len() - u64::from(index) * stripe).min(stripe);
-        is_gone(path, StripeKey { ino, index }, bytes as u32 - 1)
-    })
+        if is_gone(path, StripeKey { ino, index }, bytes as u32 - 1) {
+            return Some(true);
+        }
+        if Instant::now() >= give_up {
+            return None;
+        }
+    }
+    Some(false)
+}
+
+/// This user may open a file, as far as can be told.
+pub fn may_be_opened(path: &Path) -> bool {
+    !fs::File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Whether all bytes of a file's stripe can be read, up to one of them. What was cut since it was lost is not
@@ -187,6 +204,25 @@ impl fmt::Display for Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_many_stripes_is_not_looked_at_for_longer_than_there_is_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sparse");
+        let file = fs::File::create(&path).expect("made");
+        file.set_len(1 << 40).expect("cut");
+        let found = file.metadata().expect("attributes");
+        let looked = std::cell::Cell::new(0);
+        let is_gone = |_: &Path, _: StripeKey, _: u32| {
+            looked.set(looked.get() + 1);
+            looked.get() > 1
+        };
+        let over = Instant::now();
+        assert_eq!(misses_a_stripe(&path, &found, &is_gone, over), None);
+        assert_eq!(looked.get(), 1);
+        let later = over + LOOK_MAX;
+        assert_eq!(misses_a_stripe(&path, &found, &is_gone, later), Some(true));
+    }
 
     #[test]
     fn files_with_a_stripe_on_a_dead_node_are_found_wherever_they_lie() {

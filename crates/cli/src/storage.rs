@@ -92,6 +92,15 @@ impl AnyStore {
         };
         matches!(done, Err(StoreError::Lost { .. }))
     }
+
+    /// Of a sealed stripe of an inode that may have lost seals: some are not there.
+    pub fn may_lack_seals(&self, key: StripeKey) -> bool {
+        let lacks = match self {
+            AnyStore::Embedded(store) => tidefs_fs::may_lack_seals(store, key),
+            AnyStore::Valkey(store) => tidefs_fs::may_lack_seals(store, key),
+        };
+        lacks.unwrap_or(false)
+    }
 }
 
 pub struct Storage {
@@ -375,6 +384,10 @@ impl Storage {
     /// What one more mount seals with, where stripes are sealed.
     pub fn sealing(&self) -> anyhow::Result<Option<Sealing>> {
         self.key.as_ref().map(SealKey::for_a_mount).transpose()
+    }
+
+    pub fn is_sealed(&self) -> bool {
+        self.key.is_some()
     }
 
     pub fn direct(&self) -> bool {

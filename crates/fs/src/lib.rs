@@ -69,7 +69,7 @@ pub use ops::{
     RenameMode, Seek, SpaceMode, Taken, XattrMode,
 };
 pub use superblock::FORMAT_VERSION;
-pub use tidefs_sealed::{Cipher, Key, Salt, Sealing};
+pub use tidefs_sealed::{Cipher, Key, Salt, Sealing, may_lack_seals, partition_of_seals};
 pub use whereabouts::WHERE;
 
 /// Longest name of a directory entry, in bytes.

@@ -21,6 +21,7 @@ mod key;
 mod keyring;
 mod layout;
 mod locks;
+mod missing;
 mod plan;
 mod read;
 mod record;
@@ -31,4 +32,5 @@ mod trim;
 mod write;
 
 pub use key::{Cipher, Key, Salt, Sealing};
+pub use missing::{may_lack_seals, partition_of_seals};
 pub use sealed::{Circumstances, Sealed};

@@ -72,6 +72,11 @@ impl Geometry {
     }
 }
 
+/// Whether the bytes of a record say that seals were lost.
+pub fn says_of_losses(record: &[u8]) -> bool {
+    record.first().is_some_and(|flags| *flags != 0)
+}
+
 /// The seals of one stripe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tidefs_fs::Format;
-use tidefs_model::{Ino, NodeId, ShardKey, StripeKey};
+use tidefs_fs::{Format, partition_of_seals};
+use tidefs_model::{Granted, Ino, NodeId, ShardKey, StripeKey};
 use tidefs_report::Losses;
 
 use super::FileSystem;
@@ -38,12 +38,24 @@ impl FileSystem {
         store.refresh();
         let losses = store.losses();
         let is_held = |partition| store.holder(partition).is_some_and(|it| alive.contains(&it));
+        let is_sealed = self.is_sealed();
+        // A file of which seals may have been lost has no holes that can be told from that, wherever they lie.
+        let lost_any = losses.values().fold(Granted::default(), |all, one| Granted {
+            inos: all.inos.max(one.inos),
+            serials: all.serials.max(one.serials),
+        });
         let is_lost = |path: &Path, stripe: StripeKey, last: u32| {
             let partition = stripe.partition();
-            let was_lost = || losses.contains_key(&partition.number());
-            let has_lost = || was_lost() && store.has_lost(stripe, last);
+            let bytes_lost =
+                || losses.contains_key(&partition.number()) && store.has_lost(stripe, last);
+            let seals_lost =
+                || is_sealed && lost_any.covers(stripe.ino) && store.may_lack_seals(stripe);
             // Whoever asks a node that died waits for long.
-            !is_held(partition) || has_lost() && !lost::is_readable(path, stripe, last)
+            !is_held(partition)
+                || is_sealed && !is_held(partition_of_seals(stripe))
+                || bytes_lost() && !lost::is_readable(path, stripe, last)
+                // Who may not open a file does not learn whether its seals are there.
+                || seals_lost() && lost::may_be_opened(path) && !lost::is_readable(path, stripe, last)
         };
         let lost_names = |directory: Ino| {
             (0..Format::default().shards).any(|index| {
