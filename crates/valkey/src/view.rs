@@ -53,6 +53,8 @@ impl ViewNode {
 pub struct Row {
     pub id: NodeId,
     pub address: Option<SocketAddr>,
+    /// As in [`ViewNode`].
+    pub bus_port: u16,
 }
 
 /// What a node answers to CLUSTER NODES.
@@ -90,7 +92,8 @@ pub fn rows(table: &[u8]) -> Vec<Row> {
     let row = |line: String| {
         let mut words = line.split(' ');
         let id = words.next()?.parse().ok()?;
-        Some(Row { id, address: words.next().and_then(|place| address(place).ok().flatten()) })
+        let place = words.next().unwrap_or_default();
+        Some(Row { id, address: address(place).ok().flatten(), bus_port: bus_port(place) })
     };
     lines(table).filter_map(row).collect()
 }

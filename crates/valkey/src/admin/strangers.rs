@@ -20,15 +20,36 @@ use crate::wire::Request;
 const CROWDED_PART: u64 = 4;
 
 /// Those that the owner has started or let in, whether they are members yet or not.
-pub struct Vouched(Mutex<BTreeMap<NodeId, SocketAddr>>);
+pub struct Vouched(Mutex<BTreeMap<NodeId, Place>>);
+
+/// Where a node is for clients, and for news between nodes.
+#[derive(Clone, Copy)]
+struct Place {
+    address: SocketAddr,
+    bus_port: u16,
+}
+
+impl Place {
+    fn of(node: &NodeDescription) -> Place {
+        Place { address: node.address, bus_port: node.bus_port }
+    }
+
+    /// Nodes that encrypt tell no port for clients to whoever asks on a socket of the machine, which is not
+    /// encrypted; there the port for news tells them apart.
+    fn is_of(self, row: &Row) -> bool {
+        let (ip, port) = (self.address.ip(), self.bus_port);
+        let by_its_news = |at: SocketAddr| at == SocketAddr::new(ip, 0) && row.bus_port == port;
+        row.address.is_some_and(|at| at == self.address || port != 0 && by_its_news(at))
+    }
+}
 
 impl Vouched {
     pub fn new(cluster: &ClusterDescription) -> Vouched {
-        let nodes = cluster.nodes.iter().map(|node| (node.id, node.address));
+        let nodes = cluster.nodes.iter().map(|node| (node.id, Place::of(node)));
         Vouched(Mutex::new(nodes.collect()))
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, SocketAddr>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Place>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -37,7 +58,7 @@ impl Vouched {
     }
 
     pub fn add(&self, node: &NodeDescription) {
-        self.all().insert(node.id, node.address);
+        self.all().insert(node.id, Place::of(node));
     }
 
     pub fn remove(&self, id: NodeId) {
@@ -47,8 +68,7 @@ impl Vouched {
     /// A node that greets or is greeted has no name of its own yet, but an address.
     fn is_stranger(&self, row: &Row) -> bool {
         let all = self.all();
-        let is_known_address = || row.address.is_some_and(|at| all.values().any(|it| *it == at));
-        !all.contains_key(&row.id) && !is_known_address()
+        !all.contains_key(&row.id) && !all.values().any(|place| place.is_of(row))
     }
 }
 
@@ -74,7 +94,7 @@ impl Admin {
         if strangers.peek().is_none() || managed.itself()?.replica_of.is_some() {
             return Ok(());
         }
-        for Row { id, address } in strangers {
+        for Row { id, address, .. } in strangers {
             if !address.is_some_and(is_predecessors) {
                 once::tell(&format!("stranger {id}"), || {
                     tracing::warn!(
@@ -108,4 +128,61 @@ fn end_connections(managed: &Managed) -> Result<(), AdminError> {
         );
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tidefs_model::{ByteSize, NodeClass};
+
+    use super::*;
+    use crate::process::ProcessId;
+    use crate::view;
+
+    const OURS: &str = "00ff10a0b0c0d0e0f00112233445566778899aab";
+    const UNKNOWN: &str = "11ff10a0b0c0d0e0f00112233445566778899aab";
+
+    fn vouched() -> Vouched {
+        let node = NodeDescription {
+            id: OURS.parse().unwrap(),
+            class: NodeClass::Own,
+            address: "10.0.0.3:7001".parse().unwrap(),
+            bus_port: 17_002,
+            socket: PathBuf::new(),
+            directory: PathBuf::new(),
+            memory: ByteSize::mib(64),
+            process: ProcessId { pid: 0, started_ticks: 0 },
+        };
+        Vouched::new(&ClusterDescription { nodes: vec![node] })
+    }
+
+    fn is_stranger(line: &str) -> bool {
+        let [row] = view::rows(line.as_bytes())[..] else { panic!("no row: {line}") };
+        vouched().is_stranger(&row)
+    }
+
+    /// A node has another name in tables until its greeting was answered.
+    #[test]
+    fn a_node_that_is_being_greeted_is_known_by_where_it_is() {
+        for place in ["10.0.0.3:7001@17002", "10.0.0.3:7001@0", "10.0.0.3:0@17002"] {
+            let line = format!("{UNKNOWN} {place} handshake - 0 0 0 disconnected");
+            assert!(!is_stranger(&line), "{place}");
+        }
+        assert!(!is_stranger(&format!("{OURS} 10.0.0.9:1@2 master - 0 0 1 connected")));
+    }
+
+    #[test]
+    fn who_is_elsewhere_is_a_stranger() {
+        for place in [
+            "10.0.0.4:0@17002",
+            "10.0.0.3:0@17003",
+            "10.0.0.3:0@0",
+            "10.0.0.3:7003@17002",
+            ":0@17002",
+        ] {
+            let line = format!("{UNKNOWN} {place} handshake - 0 0 0 disconnected");
+            assert!(is_stranger(&line), "{place}");
+        }
+    }
 }
