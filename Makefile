@@ -188,8 +188,9 @@ succeeded: ## whoever took a file system over leaves or dies as well, hosts come
 	cargo build --release --locked -p tidefs-cli
 	trust/successions.py --tidefs $(TIDEFS)
 
-# Each piece takes some minutes. The file has the deaths of all of them; those that it has are not run again.
-HEIRS ?= target/heirs.txt
+# Each piece takes some minutes. The file has what became of each; those that passed with the same program are run again
+# only when all have passed.
+HEIRS ?= target/heirs.jsonl
 
 heirs: ## the host that started a file system dies two hundred times at random instants, and another one takes it over
 	scripts/setup test

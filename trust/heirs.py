@@ -5,10 +5,15 @@ Three hosts have roots, processes and networks of their own.  The first one star
 a node and a mount.  At a random instant, sometimes while nodes come or go, every process of the first one is killed at
 once.  A program of another host that checks whatever it reads goes on, all that lay elsewhere is there, and a third host
 sees who has the file system, changes the number of nodes, and ends it.  The seed is printed; it repeats the instants.
+
+With --pieces, each piece that has ended adds a line to a file: the program that it tried, and whether it failed.  A run
+that was cut off, or of which pieces failed, goes on with those that have not passed with the same program; once all have
+passed, the next run tries all of them again.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -165,18 +170,19 @@ def ends(hosts: list[Island], agents: list[Agent]) -> None:
     puts_away(owner)
 
 
-def check(tidefs: Path, times: int, seed: int, results: Path | None) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
+def version_of(tidefs: Path) -> dict:
+    return json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
+
+
+def check(tidefs: Path, times: int, seed: int, took: list[float]) -> None:
+    """Adds to `took` the seconds of each death, also of those before one that fails."""
+    version = version_of(tidefs)
     chance = random.Random(seed)
     with Sea(tidefs, Path(version["server"]["path"])) as sea:
         hosts = [sea.island(number) for number in (1, 2, 3)]
         try:
-            took = []
             for _ in range(times):
                 took.append(once(sea, hosts, chance))
-                if results:
-                    with results.open("a") as file:
-                        file.write(f"{seed} {took[-1]:.1f}\n")
         except BaseException:
             for host in hosts:
                 with contextlib.suppress(Exception):
@@ -184,64 +190,101 @@ def check(tidefs: Path, times: int, seed: int, results: Path | None) -> None:
             for log in sorted(sea.scratch.glob("join-*.log"))[-2:]:
                 print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
             raise
-    worst = max(took)
-    print(f"heirs: {times} times, a manager decided after {worst:.1f} s at most")
-    if worst > DECIDES_SECONDS_MAX:
-        raise AssertionError(f"a manager was to decide within {DECIDES_SECONDS_MAX} s")
+    print(f"heirs: {times} times, a manager decided after {max(took):.1f} s at most")
 
 
-def deaths(results: Path) -> list[tuple[int, float]]:
-    """The seed of each, and the seconds until a manager decided."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    return [(int(seed), float(took)) for seed, took in map(str.split, lines)]
+def judge(took: list[float]) -> None:
+    if max(took) > DECIDES_SECONDS_MAX:
+        raise AssertionError(f"a manager was to decide within {DECIDES_SECONDS_MAX} s, and took {max(took):.1f} s")
 
 
-def in_pieces(options: argparse.Namespace) -> list[int]:
-    """Runs those that the results do not have yet, each with a seed of its own; one that fails is no reason to leave the
-    others out. Answers with the seeds that failed."""
-    failed = []
-    for seed in range(options.seed, options.seed + options.pieces):
-        if sum(each == seed for each, _ in deaths(options.results)) >= options.times:
-            continue
+def program_of(tidefs: Path) -> str:
+    """What tells this program from one that was built of other sources; a build may not know its commit."""
+    version = version_of(tidefs)
+    digest = hashlib.sha256(tidefs.read_bytes()).hexdigest()[:16]
+    return f"{version['version']} {version['commit'] or 'no commit'} {digest}"
+
+
+class Results:
+    """A line for each piece that has ended, of whichever program; those of this program and of as many deaths count."""
+
+    def __init__(self, path: Path, program: str, times: int):
+        self.path, self.of = path, {"program": program, "times": times}
+
+    def pieces(self) -> dict[int, dict]:
+        """By seed, what became of it at last."""
+        lines = map(json.loads, self.path.read_text().splitlines()) if self.path.exists() else []
+        return {line["seed"]: line for line in lines if self.of.items() <= line.items()}
+
+    def add(self, seed: int, took: list[float], failure: str | None) -> None:
+        line = self.of | {"seed": seed, "seconds": [round(each, 1) for each in took], "failure": failure}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def begin_anew(self) -> None:
+        """What was measured before is kept beside it."""
+        before = self.path.with_name(f"{self.path.name}.before")
+        self.path.replace(before)
+        print(f"heirs: all pieces in {before} passed with this program; they are tried again")
+
+
+def in_pieces(options: argparse.Namespace) -> int:
+    """Tries the pieces that have not passed, each with a seed of its own; one that fails is no reason to leave the others
+    out. Answers with the exit status."""
+    results = Results(options.results, program_of(options.tidefs), options.times)
+    seeds = range(options.seed, options.seed + options.pieces)
+    found = results.pieces()
+    left = [seed for seed in seeds if seed not in found or found[seed]["failure"]]
+    if not left:
+        results.begin_anew()
+    for seed in left or seeds:
         print(f"heirs: --times {options.times} --seed {seed}", flush=True)
+        took, failure = [], None
         try:
-            check(options.tidefs, options.times, seed, options.results)
-        except (AssertionError, subprocess.SubprocessError) as error:
-            failed.append(seed)
-            print(f"heirs: --seed {seed} failed: {error}", file=sys.stderr, flush=True)
-    return failed
+            check(options.tidefs, options.times, seed, took)
+            judge(took)
+        except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
+            failure = str(error)
+            print(f"heirs: --seed {seed} failed: {failure}", file=sys.stderr, flush=True)
+        results.add(seed, took, failure)
+    found = results.pieces()
+    return sums([found[seed] for seed in seeds])
 
 
-def sums(results: Path) -> None:
-    took = sorted(seconds for _, seconds in deaths(results))
+def sums(pieces: list[dict]) -> int:
+    """Of one line for each piece."""
+    took = sorted(each for piece in pieces for each in piece["seconds"])
     if took:
-        middle = took[len(took) // 2]
-        print(f"heirs: {len(took)} deaths in {results}: a manager decided after {middle:.1f} s in the middle, {took[-1]:.1f} s at most")
+        middle, worst = took[len(took) // 2], took[-1]
+        print(f"heirs: {len(took)} deaths: a manager decided after {middle:.1f} s in the middle, {worst:.1f} s at most")
+    failed = [piece["seed"] for piece in pieces if piece["failure"]]
+    if failed:
+        print(f"heirs: these seeds failed: {failed}", file=sys.stderr)
+    return 1 if failed or not took or took[-1] > DECIDES_SECONDS_MAX else 0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tidefs", type=Path, required=True)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--pieces", type=int, default=0, help="so many with seeds from --seed on, but for those that --results has")
-    parser.add_argument("--results", type=Path, help="a file to which each death adds a line, and whose lines are summed")
+    parser.add_argument("--results", type=Path, help="a file to which each piece adds a line")
+    parser.add_argument("--check", action="store_true", help="fail when a manager took too long to decide; pieces always do")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("heirs: hosts with roots and networks of their own need root")
-    if options.pieces and not options.results:
-        parser.error("--pieces needs --results")
-    failed = []
+    if bool(options.pieces) != bool(options.results):
+        parser.error("--pieces and --results need each other")
     if options.pieces:
-        failed = in_pieces(options)
-    else:
-        print(f"heirs: --times {options.times} --seed {options.seed}")
-        check(options.tidefs, options.times, options.seed, options.results)
-    if options.results:
-        sums(options.results)
-    if failed:
-        sys.exit(f"heirs: these seeds failed: {failed}")
+        return in_pieces(options)
+    print(f"heirs: --times {options.times} --seed {options.seed}")
+    took = []
+    check(options.tidefs, options.times, options.seed, took)
+    if options.check:
+        judge(took)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
