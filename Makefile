@@ -203,6 +203,9 @@ reached:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/over_ssh.py --tidefs $(TIDEFS)
 
+# What is timed comes before all else on the machine, in a control group; `make many AHEAD=` where there can be none.
+AHEAD ?= --ahead
+
 # Many hosts of a list, and many that join at the same time.
 .PHONY: many many-small
 many-small:
@@ -212,7 +215,7 @@ many-small:
 many: ## sixteen hosts over SSH and sixty-four agents at once: how long they take to come and to go, before all else here
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
-	$(LIMIT) trust/many_hosts.py --tidefs $(TIDEFS) --ahead --check
+	$(LIMIT) trust/many_hosts.py --tidefs $(TIDEFS) $(AHEAD) --check
 
 # Hosts that a program provides, and takes away.
 .PHONY: provided provisioned
@@ -411,7 +414,7 @@ uring: ## what FUSE over io_uring gains, with libfuse's file system in memory
 bench-hosts: ## what encryption between hosts costs, and what eight hosts cost beside one
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli
-	/usr/bin/python3 bench/between_hosts.py --tidefs $(TIDEFS) --ahead --check
+	/usr/bin/python3 bench/between_hosts.py --tidefs $(TIDEFS) $(AHEAD) --check
 
 rings: ## what a ring of each processor gains on a mount, beside the kernel's connection
 	scripts/setup bench
