@@ -66,10 +66,16 @@ class Server:
                     [program(), "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"],
                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 )  # fmt: skip
-            if self.answers(process, port):
+            answers = False
+            try:
+                answers = self.answers(process, port)
+            finally:
+                # Also where this program is ended meanwhile, or the server takes a connection and says nothing.
+                if not answers:
+                    process.kill()
+                    process.wait()
+            if answers:
                 return process, port
-            process.kill()
-            process.wait()
             said = (self.folder / "log").read_text(errors="replace")
         raise RuntimeError(f"server {self.name} does not start: {said[-500:]}")
 
