@@ -88,11 +88,13 @@ class Example:
             self.change(rescale.Change(stop=self.random.sample(names, len(names) - options.servers)))
             stop.set()
             seen = [results.get(timeout=END_SECONDS) for _ in processes]
-        finally:
-            stop.set()
             for process in processes:
                 process.join(END_SECONDS)
+        finally:
+            # Nobody reads what a client has to say after a failure, so it might not end by itself.
+            for process in processes:
                 process.kill()
+                process.join()
         self.judge(seen)
         for what in self.wrong:
             print(f"WRONG: {what}", file=sys.stderr)
