@@ -120,12 +120,13 @@ class Example:
         self.compare(before, outcome, change)
 
     def tell(self, before: int, after: int, outcome: rescale.Outcome) -> None:
-        closed = sorted(self.service.closed)
+        closed = self.service.closed
+        times = f"{statistics.median(closed) * 1e3:.1f} ms, at most {max(closed) * 1e3:.0f} ms" if closed else "no time"
         moved = outcome.after.buckets_moved
         print(
             f"{before} to {after} servers, {self.options.buckets} buckets: {moved} moved with "
             f"{outcome.after.bytes_moved / 1e6:.1f} MB in {outcome.seconds:.1f} s, {moved / outcome.seconds:.0f} a second; "
-            f"closed for {statistics.median(closed) * 1e3:.1f} ms, at most {closed[-1] * 1e3:.0f} ms",
+            f"closed for {times}",
             flush=True,
         )
 
