@@ -414,7 +414,7 @@ uring: ## what FUSE over io_uring gains, with libfuse's file system in memory
 bench-hosts: ## what encryption between hosts costs, and what eight hosts cost beside one
 	scripts/setup bench
 	cargo build --release --locked -p tidefs-cli
-	/usr/bin/python3 bench/between_hosts.py --tidefs $(TIDEFS) $(AHEAD) --check
+	$(LIMIT) /usr/bin/python3 bench/between_hosts.py --tidefs $(TIDEFS) $(AHEAD) --check
 
 rings: ## what a ring of each processor gains on a mount, beside the kernel's connection
 	scripts/setup bench

@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -38,6 +39,8 @@ HOSTS = 8
 MIB = 1 << 20
 # What is put off is done by then.
 SETTLES_SECONDS = 0.5
+# What takes longer hangs.
+ANSWER_SECONDS_MAX = 300
 # On a host: does what a line asks for in its directory, and says how many seconds it took.
 PROGRAM = """
 import os, sys, time
@@ -90,15 +93,21 @@ class Programs:
         words = ["/usr/bin/python3", "-c", PROGRAM]
         self.each = [subprocess.Popen(host.words(*words, f"{MOUNT}/{host.name}"), **pipes) for host in hosts]
         for it in self.each:
-            if it.stdout.readline() != "ready\n":
+            if self.says(it, "begin") != "ready\n":
                 raise SystemExit("a program of the bench does not begin")
+
+    def says(self, program: subprocess.Popen, what: str) -> str:
+        """Its next line, of which it writes one for each that it is given."""
+        if not select.select([program.stdout], [], [], ANSWER_SECONDS_MAX)[0]:
+            raise SystemExit(f"a program of the bench had not ended to {what} after {ANSWER_SECONDS_MAX} s")
+        return program.stdout.readline()
 
     def do(self, what: str, count: int, serving: list[int]) -> dict[str, float]:
         """Seconds of the slowest, and processor seconds of who serves, for each of `count`."""
         before = used(serving)
         for it in self.each:
             it.stdin.write(f"{what} {count}\n")
-        said = [it.stdout.readline() for it in self.each]
+        said = [self.says(it, what) for it in self.each]
         if not all(said):
             raise SystemExit(f"a program of the bench failed to {what}")
         time.sleep(SETTLES_SECONDS)
