@@ -196,6 +196,7 @@ heirs: ## the host that started a file system dies two hundred times at random i
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	trust/heirs.py --tidefs $(TIDEFS) --pieces 20 --times 10 --seed 1 --results $(HEIRS)
+	$(LIMIT) trust/provided_heirs.py --tidefs $(TIDEFS) --check
 
 # Hosts of a list, reached over SSH, which share nothing but the network.
 .PHONY: reached

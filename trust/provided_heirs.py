@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from heirs import DECIDES_SECONDS_MAX, Work, decides
+from heirs import Work, decides, judge
 from islands import Sea, until
 from joined import MOUNT, dies_at_once, left, puts_away, reads, status, write
 from provisioned import CALLS, Trial
@@ -40,7 +40,8 @@ def begins(trial: Trial) -> None:
         raise AssertionError(f"the nodes are on {held}")
 
 
-def is_inherited(trial: Trial) -> None:
+def is_inherited(trial: Trial) -> float:
+    """Answers after how many seconds a manager had decided again."""
     begins(trial)
     second, third = trial.others
     sums = write(third, "before")
@@ -60,8 +61,7 @@ def is_inherited(trial: Trial) -> None:
         raise AssertionError(f"nobody is told that {missing} have to be taken away by hand: {said}")
     ends(trial)
     print(f"provided_heirs: a provided host decided {took:.1f} s after the first had died, {checked} files were checked meanwhile")
-    if took > DECIDES_SECONDS_MAX:
-        raise AssertionError(f"a manager was to decide within {DECIDES_SECONDS_MAX} s")
+    return took
 
 
 def ends(trial: Trial) -> None:
@@ -71,12 +71,12 @@ def ends(trial: Trial) -> None:
     puts_away(trial.owner)
 
 
-def check(tidefs: Path) -> None:
+def check(tidefs: Path) -> float:
     version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
     with Sea(tidefs, Path(version["server"]["path"])) as sea:
         trial = Trial(sea)
         try:
-            is_inherited(trial)
+            return is_inherited(trial)
         except BaseException:
             for host in trial.all:
                 said = host.run("sh", "-c", "cat /var/tmp/tidefs-0/up/log /home/user/agent.log /home/user/calls 2> /dev/null")
@@ -87,9 +87,13 @@ def check(tidefs: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tidefs", type=Path, required=True)
+    parser.add_argument("--check", action="store_true", help="fail when a manager took too long to decide")
+    options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("provided_heirs: hosts with roots and networks of their own need root")
-    check(parser.parse_args().tidefs)
+    took = check(options.tidefs)
+    if options.check:
+        judge([took])
 
 
 if __name__ == "__main__":
