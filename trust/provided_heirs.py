@@ -31,7 +31,8 @@ def begins(trial: Trial) -> None:
     options = [word for word in trial.options() if word not in ("--quiet-period", "2")]
     trial.owner.call("tidefs", "up", *options, "--policy", "static")
     for nodes in (2, 3):
-        trial.owner.call("tidefs", "scale", nodes)
+        # On a busy machine nodes may take too long to answer for anything to be decided.
+        until(f"there are {nodes} nodes", lambda: trial.owner.run("tidefs", "scale", nodes).returncode == 0)
     for host in trial.others:
         host.sh(f"mkdir -p {MOUNT} && tidefs mount {MOUNT}")
     until("nothing lies on the first host", lambda: trial.owner.run("tidefs", "drain", "1").returncode == 0)
