@@ -2,10 +2,12 @@
 provisioners.py, which has what is tried on all of them.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from islands import Island, Sea, until
 from joined import MOUNT, PORT, dies_at_once
@@ -109,8 +111,12 @@ class Local(Kind):
 
     def nodes_elsewhere(self) -> list[int]:
         """The youngest, which is none of others."""
-        began = lambda pid: int((open(f"/proc/{pid}/stat").read()).rpartition(")")[2].split()[19])
-        return sorted(self.owner.pids("server"), key=began)[1:]
+        began = {}
+        for pid in self.owner.pids("server"):
+            # One that has ended meanwhile is none.
+            with contextlib.suppress(OSError):
+                began[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        return sorted(began, key=began.get)[1:]
 
     def has_gone(self) -> bool:
         return not self.nodes_elsewhere()
