@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,7 @@ MIB = 1 << 20
 SETTLES_SECONDS = 0.5
 # What takes longer hangs.
 ANSWER_SECONDS_MAX = 300
+ENDS_SECONDS_MAX = 60
 # On a host: does what a line asks for in its directory, and says how many seconds it took.
 PROGRAM = """
 import os, sys, time
@@ -90,7 +92,7 @@ class Programs:
 
     def __init__(self, hosts: list[Island]):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-        words = ["/usr/bin/python3", "-c", PROGRAM]
+        words, self.hosts = ["/usr/bin/python3", "-c", PROGRAM], hosts
         self.each = [subprocess.Popen(host.words(*words, f"{MOUNT}/{host.name}"), **pipes) for host in hosts]
         for it in self.each:
             if self.says(it, "begin") != "ready\n":
@@ -114,10 +116,17 @@ class Programs:
         done = count * len(self.each)
         return {"seconds": max(map(float, said)) / count, "processor_seconds": (used(serving) - before) / done}
 
-    def end(self) -> None:
+    def __enter__(self) -> "Programs":
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        """After a failure they are killed: a file system in use does not end, nor does who waits for one that hangs."""
+        for pid in [pid for host in self.hosts if failure for pid in host.pids("python3")]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for it in self.each:
             it.stdin.close()
-            it.wait(timeout=60)
+            it.wait(timeout=ENDS_SECONDS_MAX)
 
 
 def used(serving: list[int]) -> float:
@@ -152,22 +161,20 @@ def file_system(sea: Sea, hosts: list[Island], network: str, memory: str, nodes:
 
 def crossing(sea: Sea, hosts: list[Island], network: str, options) -> dict[str, dict[str, float]]:
     with file_system(sea, hosts[:2], network, "512MiB", 1) as serving:
-        programs = Programs(hosts[1:2])
-        counts = {"stored": options.stored, "write": options.mebibytes, "read": options.mebibytes}
-        found = {what: programs.do(what, count, serving) for what, count in counts.items()}
-        again = [found["read"], *(programs.do("read", options.mebibytes, serving) for _ in range(2))]
-        found["read"] = {unit: statistics.median(it[unit] for it in again) for unit in again[0]}
-        programs.end()
+        with Programs(hosts[1:2]) as programs:
+            counts = {"stored": options.stored, "write": options.mebibytes, "read": options.mebibytes}
+            found = {what: programs.do(what, count, serving) for what, count in counts.items()}
+            again = [found["read"], *(programs.do("read", options.mebibytes, serving) for _ in range(2))]
+            found["read"] = {unit: statistics.median(it[unit] for it in again) for unit in again[0]}
     return found
 
 
 def company(sea: Sea, hosts: list[Island], working: int, options) -> dict[str, dict[str, float]]:
     """So many of the hosts work."""
     with file_system(sea, hosts, "encrypted", "160MiB", len(hosts)) as serving:
-        programs = Programs(hosts[:working])
-        counts = {"create": options.files, "write": options.mebibytes // HOSTS}
-        found = {what: programs.do(what, count, serving) for what, count in counts.items()}
-        programs.end()
+        with Programs(hosts[:working]) as programs:
+            counts = {"create": options.files, "write": options.mebibytes // HOSTS}
+            found = {what: programs.do(what, count, serving) for what, count in counts.items()}
     return found
 
 
