@@ -244,8 +244,13 @@ slurm: ## jobs of a real Slurm on three hosts of this machine have a file system
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS)
 	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS)
+	$(LIMIT) trust/satellites.py --tidefs $(TIDEFS)
 
-.PHONY: burst-buffer
+.PHONY: burst-buffer satellites
+satellites: ## nodes come as jobs of a real Slurm when they are wanted; also such as are cancelled, stay pending or lose their run
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/satellites.py --tidefs $(TIDEFS) --long
+
 burst-buffer: ## jobs of a real Slurm get a file system by a line in their script; also those that are cancelled
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS) --long

@@ -58,6 +58,7 @@ local KEYS = {
     capacity = { check = size },
     pool = { check = pool },
     policy = { check = word, option = "--policy" },
+    satellites = { check = number, option = "--satellites" },
     stage_in = { check = pair, option = "--stage-in", many = true },
     stage_out = { check = pair, option = "--stage-out", many = true },
     stage_out_deadline = { check = number, option = "--stage-out-deadline" },

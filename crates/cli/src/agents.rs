@@ -25,7 +25,7 @@ use absence::Absence;
 use line::{Event, Line};
 pub use reached::Reached;
 pub use wanted::Wanted;
-pub use way::Way;
+pub use way::{Way, this_program};
 pub use words::{FromAgent, Hello, Order, Ready, STAY, Task, line, say as say_word};
 
 /// Connections that are being made at the same time.

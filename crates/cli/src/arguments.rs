@@ -10,6 +10,7 @@ pub mod placement;
 pub mod planning;
 pub mod provision;
 pub mod running;
+pub mod satellite;
 pub mod serving;
 pub mod simulation;
 pub mod stage;
@@ -137,7 +138,8 @@ pub enum Command {
         The file system was started with --listen, and keeps the secret in its state directory, in the file\n\
         join-secret; whoever has it can read and change everything. Nothing else has to be shared. While this\n\
         runs, status, mount, umount, scale, drain and fsck work on this host as well. Ctrl-C has the host\n\
-        leave: what lies here goes to other nodes first; a second one ends at once, and that is lost.")]
+        leave: what lies here goes to other nodes first; a second one ends at once, and that is lost. SIGUSR1 has it\n\
+        leave as well, as before the end of a job's time (sbatch --signal=B:USR1@120).")]
     Join(Join),
     /// Show or set where the bytes of new files in a directory go: to the node of the host that writes
     /// them, or to all nodes
@@ -202,6 +204,9 @@ pub enum Command {
     /// input.
     #[command(hide = true)]
     Keeper,
+    /// Have a host come as a job of Slurm, or take it away; a provision command.
+    #[command(hide = true)]
+    Satellite(satellite::Satellite),
     /// Write the manual pages and the completions for shells; packages have them.
     #[command(hide = true)]
     Pages(Pages),

@@ -19,6 +19,7 @@ mod pages;
 mod placement;
 mod plan;
 mod run;
+mod satellite;
 mod scale;
 mod sim;
 mod stage;
@@ -56,6 +57,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             | Command::Holder
             | Command::Task
             | Command::Keeper
+            | Command::Satellite(_)
             | Command::Manager { .. }
     );
     if !computes && !is_ours {
@@ -89,6 +91,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
         Command::Keeper => return keeper::keeper(),
+        Command::Satellite(options) => satellite::satellite(options)?,
         Command::Pages(options) => pages::pages(options)?,
         Command::Manager { .. } => return manager::manager(),
     }

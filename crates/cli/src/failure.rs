@@ -153,7 +153,12 @@ pub enum Failure {
     #[error("--provision-command: {0}")]
     NoProvision(crate::provision::Unusable),
     #[error(
-        "the other hosts do not say by which address they reach this one; give one that they do: --listen 10.0.0.1:0"
+        "--satellites: there is no {program} in the search path; have the programs of Slurm on the nodes of the job, or \
+         leave --satellites out"
+    )]
+    NoSatellites { program: &'static str },
+    #[error(
+        "nobody says by which address other hosts reach this one; give one that they do: --listen 10.0.0.1:0"
     )]
     NoAddressForHosts,
     #[error(
@@ -362,6 +367,7 @@ impl Failure {
             | Failure::HostsOfUnknownMemory
             | Failure::NowhereForHosts
             | Failure::NoProvision(_)
+            | Failure::NoSatellites { .. }
             | Failure::TooManyHosts { .. }
             | Failure::NoAllocation
             | Failure::NotOnANodeOfTheJob { .. }

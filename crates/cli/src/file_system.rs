@@ -34,7 +34,7 @@ use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, LocalNodes, Supervision};
 use crate::process::{self, ProcessId};
 use crate::provided_view::{PauseView, ProvidedView};
-use crate::provision::{ProvidedHost, Provision};
+use crate::provision::Provision;
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
@@ -43,6 +43,7 @@ use crate::view::{AbsentView, HostView, LimitsView, MetricsView, ServerView, Sta
 mod adopting;
 mod answering;
 mod losing;
+mod provided;
 
 /// For hosts to hear that the file system ends.
 const HOSTS_END_WITHIN: Duration = Duration::from_secs(3);
@@ -396,11 +397,6 @@ impl FileSystem {
         let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
         let view = StatusView { provided_hosts, provision_pause, ..view };
         Ok(StatusView { server, metrics, hosts, absent_hosts, notes, ..view })
-    }
-
-    fn provided(&self) -> (Vec<ProvidedHost>, Option<(Duration, String)>) {
-        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        storage.as_ref().map(Storage::provided).unwrap_or_default()
     }
 
     /// Other hosts that have joined.

@@ -61,7 +61,7 @@ mod rarely;
 mod remote_checks;
 mod reporting;
 mod roll;
-
+mod satellites;
 mod say;
 mod scarcity;
 mod settings;

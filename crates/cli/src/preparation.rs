@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use tidefs_control::forecast::Pace;
 use tidefs_model::ByteSize;
@@ -17,6 +18,7 @@ use crate::foresight;
 use crate::hosts::{self, HostEntry};
 use crate::memory::Memory;
 use crate::provision::{self, Provision};
+use crate::satellites::PROGRAMS;
 use crate::state::Paths;
 use crate::storage::choose_server;
 use crate::view::ServerView;
@@ -34,7 +36,8 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
     let hosts = options.host_commands.as_deref().map_or(Ok(Vec::new()), hosts::read)?;
     elasticity.several_hosts = !hosts.is_empty();
     // They come one after the other, so that there is one at first.
-    let with_others = others.map(|others| NodeRange { min: 1, max: others + 1 });
+    let satellites = options.hosts.satellites.unwrap_or(0);
+    let with_others = others.map(|others| NodeRange { min: 1, max: others + 1 + satellites });
     let nodes = options.nodes.or_else(|| one_on_each(&hosts)).or(with_others);
     let asks_for_nodes = elasticity.is_asked_for() || options.head_room.is_some();
     if nodes.is_none() && asks_for_nodes {
@@ -43,7 +46,7 @@ pub fn check(options: &StorageOptions) -> anyhow::Result<(Size, Option<Wanted>)>
     if let Some(address) = options.listen {
         listening(address, nodes)?;
     }
-    if with_others.is_some() && options.nodes.is_none() {
+    if with_others.is_some() && options.nodes.is_none() && satellites == 0 {
         elasticity.policy.get_or_insert_with(|| "static".to_owned());
     }
     let each_bytes = each(options, nodes, &hosts, wanted.as_ref())?.0;
@@ -112,9 +115,11 @@ fn each(
     }
     // What may come later must fit as well.
     let first = |nodes: NodeRange| options.elasticity.first(nodes);
-    let most = match options.provision.provision_command {
-        Some(_) => nodes.map_or(1, first),
-        None => nodes.map_or(1, |nodes| nodes.max),
+    let others_come =
+        options.provision.provision_command.is_some() || options.hosts.satellites.is_some();
+    let most = match others_come {
+        true => nodes.map_or(1, first),
+        false => nodes.map_or(1, |nodes| nodes.max),
     };
     let others = wanted.map_or(0, |wanted| wanted.others.len() as u16);
     let asked = wanted.and_then(|wanted| wanted.here_bytes).map(ByteSize).or(options.node_memory);
@@ -127,14 +132,19 @@ fn provision(
     nodes: Option<NodeRange>,
     others_join: bool,
 ) -> Result<Option<Provision>, Failure> {
-    let Some(program) = &options.provision.provision_command else { return Ok(None) };
-    let search_path = std::env::var_os("PATH");
-    let program =
-        provision::usable(program, search_path.as_deref()).map_err(Failure::NoProvision)?;
+    let satellites = options.hosts.satellites;
+    let (provision, option) = match (&options.provision.provision_command, satellites) {
+        (Some(program), _) => (program_of_the_users(program)?, "--provision-command"),
+        (None, Some(most)) => {
+            let asked = options.hosts.satellite_options.as_deref().unwrap_or_default();
+            (satellites_of_slurm(most, asked)?, "--satellites")
+        }
+        (None, None) => return Ok(None),
+    };
     let nodes = nodes.ok_or(Failure::NothingToScale)?;
     if !nodes.changes() {
         return Err(Failure::WithoutEffect(WithoutEffect {
-            option: "--provision-command".to_owned(),
+            option: option.to_owned(),
             beside: format!("with {nodes} and no more"),
             advice: "give a range, such as --nodes 1..4, or leave it out".to_owned(),
         }));
@@ -143,7 +153,28 @@ fn provision(
         return Err(Failure::NowhereForHosts);
     }
     let limit = options.provision.provision_limit.unwrap_or(provision::LIMIT_USUAL);
-    Ok(Some(Provision { program, limit }))
+    Ok(Some(Provision { limit, ..provision }))
+}
+
+fn program_of_the_users(program: &Path) -> Result<Provision, Failure> {
+    let search_path = std::env::var_os("PATH");
+    let program =
+        provision::usable(program, search_path.as_deref()).map_err(Failure::NoProvision)?;
+    Ok(Provision { program, words: Vec::new(), most: None, limit: provision::LIMIT_USUAL })
+}
+
+/// This program provides them, by those of Slurm.
+fn satellites_of_slurm(most: u16, options: &str) -> Result<Provision, Failure> {
+    let search_path = std::env::var_os("PATH");
+    let is_missing =
+        |program: &&str| provision::usable(Path::new(program), search_path.as_deref()).is_err();
+    if let Some(program) = PROGRAMS.into_iter().find(is_missing) {
+        return Err(Failure::NoSatellites { program });
+    }
+    // What runs it is this program as well.
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let words = vec!["satellite".to_owned(), format!("--options={options}")];
+    Ok(Provision { program, words, most: Some(most), limit: provision::LIMIT_USUAL })
 }
 
 fn one_on_each(hosts: &[HostEntry]) -> Option<NodeRange> {

@@ -20,7 +20,7 @@ pub struct ProvidedView {
     pub since_seconds: u64,
     /// Its node, by the number in `nodes`.
     pub node: Option<usize>,
-    /// Why it was not removed.
+    /// What the provision command said last of one that is on its way, or why one was not removed.
     pub why: Option<String>,
 }
 

@@ -27,6 +27,12 @@ pub const LIMIT_USUAL: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provision {
     pub program: PathBuf,
+    /// Before those that each call adds.
+    #[serde(default)]
+    pub words: Vec<String>,
+    /// So many hosts at a time; none: as many as there may be nodes.
+    #[serde(default)]
+    pub most: Option<u16>,
     /// For a host to come once it was asked for, and for the program to take one away.
     pub limit: Duration,
 }

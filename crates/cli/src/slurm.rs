@@ -1,6 +1,8 @@
 //! The job of Slurm that this process runs in: its nodes, and the memory that it has on each of them.
 
-use std::process::Command;
+use std::io::Write;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::process::{Command, Stdio};
 
 use tidefs_model::ByteSize;
 
@@ -73,13 +75,45 @@ fn memory(variable: &impl Fn(&str) -> Option<String>) -> Option<ByteSize> {
 
 /// The names that a list such as `n[01-16]` stands for, as Slurm reads it.
 fn names_of(list: &str) -> Result<Vec<String>, Failure> {
-    let silent = |why: String| Failure::SlurmSilent { why };
-    let asked = Command::new("scontrol").args(["show", "hostnames", list]).output();
-    let said = asked.map_err(|error| silent(error.to_string()))?;
-    if !said.status.success() {
-        return Err(silent(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
+    let said = says("scontrol", &["show", "hostnames", list], None);
+    let said = said.map_err(|why| Failure::SlurmSilent { why })?;
+    Ok(said.split_whitespace().map(str::to_owned).collect())
+}
+
+/// By which other nodes reach this one; `None` where Slurm does not say, or the name leads nowhere else.
+pub fn own_address() -> Option<IpAddr> {
+    let node = std::env::var("SLURMD_NODENAME").ok()?;
+    let said = says("scontrol", &["--oneliner", "show", "node", &node], None).ok()?;
+    let found = (address_in(&said)?, 0).to_socket_addrs().ok()?;
+    found.map(|at| at.ip().to_canonical()).find(|ip| !ip.is_loopback())
+}
+
+fn address_in(said: &str) -> Option<&str> {
+    said.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr="))
+}
+
+/// What a program of Slurm's answers, given this on its standard input.
+///
+/// # Errors
+/// What it says where it fails.
+pub fn says(program: &str, words: &[&str], input: Option<&str>) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{program}: {error}");
+    let mut command = Command::new(program);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn().map_err(failed)?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // One that does not read it says why.
+        let _ = stdin.write_all(input.as_bytes());
     }
-    Ok(String::from_utf8_lossy(&said.stdout).split_whitespace().map(str::to_owned).collect())
+    let said = child.wait_with_output().map_err(failed)?;
+    match said.status.success() {
+        true => Ok(String::from_utf8_lossy(&said.stdout).into_owned()),
+        false => Err(match String::from_utf8_lossy(&said.stderr).trim() {
+            "" => format!("{program}: {}", said.status),
+            why => why.to_owned(),
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -105,6 +139,15 @@ mod tests {
         assert!(matches!(seen(&JOB[..2]), Err(Failure::NotOnANodeOfTheJob { .. })));
         let elsewhere = [JOB[0], JOB[1], ("SLURMD_NODENAME", "login")];
         assert!(matches!(seen(&elsewhere), Err(Failure::NotOnANodeOfTheJob { .. })));
+    }
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        assert_eq!(says("cat", &[], Some("a script")), Ok("a script".to_owned()));
+        let failed = says("sh", &["-c", "echo no account >&2; exit 1"], None);
+        assert_eq!(failed, Err("no account".to_owned()));
+        assert!(says("sh", &["-c", "exit 3"], None).unwrap_err().contains("exit status: 3"));
+        assert_eq!(address_in("NodeName=n1 NodeAddr=10.0.0.1 NodeHostName=n1"), Some("10.0.0.1"));
     }
 
     #[test]

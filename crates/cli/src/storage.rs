@@ -283,6 +283,11 @@ impl Storage {
         (seen, provider.and_then(Provider::pause))
     }
 
+    /// From now on hosts are asked for when nodes are wanted.
+    pub fn ask_for_hosts(&self) {
+        self.provider().into_iter().for_each(Provider::begin);
+    }
+
     /// None of these hosts is asked for any more, nor let in.
     pub fn ask_for_no_hosts(&self) {
         self.provider().into_iter().for_each(Provider::close);

@@ -12,6 +12,7 @@ use crate::elasticity::NodeRange;
 use crate::failure::Failure;
 use crate::file_system::{FileSystem, Size};
 use crate::mount_point::MountPoint;
+use crate::slurm;
 
 /// Nodes by which a file system grows at once. In one step each new node takes its part from the first alone, in
 /// several from all that came before, and each pair of nodes is a move of its own; but each has to hear of all others
@@ -24,14 +25,16 @@ impl Agents {
     /// # Errors
     /// When nobody says by which address this host is reached.
     pub fn fit(&self, size: &mut Size) -> Result<(), Failure> {
-        if size.listen.is_none() && self.there() > 0 {
-            let address = self.caller().ok_or(Failure::NoAddressForHosts)?;
+        let satellites = size.provision.as_ref().and_then(|it| it.most);
+        if size.listen.is_none() && (self.there() > 0 || satellites.is_some()) {
+            let address = self.caller().or_else(|| satellites.and_then(|_| slurm::own_address()));
+            let address = address.ok_or(Failure::NoAddressForHosts)?;
             size.listen = Some(SocketAddr::new(address, 0));
         }
         let here = size.nodes_here.unwrap_or(1);
         let most = here + u16::try_from(self.there()).unwrap_or(u16::MAX);
         size.nodes = size.nodes.map(|NodeRange { min, max }| match self.wanted.one_each {
-            true => NodeRange { min, max: most },
+            true => NodeRange { min, max: most + satellites.unwrap_or(0) },
             false => NodeRange { min: min.min(most), max },
         });
         Ok(())

@@ -112,7 +112,7 @@ impl Way {
 
 /// For a shell of another host, without quotes: the program in the same place as here, where there is one, and
 /// otherwise the one on the search path.
-fn this_program(words: &str) -> String {
+pub fn this_program(words: &str) -> String {
     let here = std::env::current_exe().ok();
     let here = here.as_deref().and_then(Path::to_str).filter(|path| is_plain(path));
     let same = here.map(|here| format!("if test -x {here}; then exec {here} {words}; fi; "));

@@ -19,6 +19,22 @@ pub struct Hosts {
     #[arg(long, conflicts_with_all = ["hosts", "host_commands"])]
     pub slurm: bool,
 
+    /// With --slurm, have up to N nodes more than the job has hosts: when they are wanted, each comes as a job of Slurm
+    /// of its own, which ends once its node was emptied. Without --nodes there is a node on each host of the job at first
+    #[arg(long, value_name = "N", value_parser = within(1..=64_u16), requires = "slurm", group = "provisioner",
+        help_heading = "Growing and shrinking")]
+    pub satellites: Option<u16>,
+
+    /// Options of sbatch for those jobs, separated by spaces, such as "-A account -p short -t 1:00:00"
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        requires = "satellites",
+        allow_hyphen_values = true,
+        help_heading = "Growing and shrinking"
+    )]
+    pub satellite_options: Option<String>,
+
     /// Start when at least so many hosts are there, this one counted, and leave the others out
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = within(1..=u16::MAX))]

@@ -14,11 +14,11 @@ pub struct Options {
     /// once the host has left. `add` has the host run: tidefs join $TIDEFS_JOIN_ADDRESS --secret-file FILE --memory
     /// $TIDEFS_JOIN_MEMORY --provided NAME, where FILE holds what $TIDEFS_JOIN_SECRET_FILE does. This host has the nodes
     /// that it starts with, and no more. Needs --listen or a list of hosts
-    #[arg(long, value_name = "PROGRAM", conflicts_with = "host_commands")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "host_commands", group = "provisioner")]
     pub provision_command: Option<PathBuf>,
 
-    /// For a host to come once it was asked for, and for `remove` to end, in seconds [default: 300]
-    #[arg(long, value_name = "SECONDS", value_parser = limit, requires = "provision_command")]
+    /// For a host or satellite to come once it was asked for, and to be taken away, in seconds [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = limit, requires = "provisioner")]
     pub provision_limit: Option<Duration>,
 }
 

@@ -35,7 +35,7 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
         Ok(host) => {
             let (directory, mount) = (host.directory().to_owned(), order.mount.clone());
             tell(&FromAgent::Ready(Ready { mount, directory }))?;
-            let ended = host.serve(&signals, || is_over.load(Ordering::Relaxed));
+            let ended = host.serve(&signals, None, || is_over.load(Ordering::Relaxed));
             if let Err(error) = &ended {
                 // Whoever is told may be gone, too.
                 let _ = tell(&FromAgent::Failed(format!("{error:#}")));

@@ -83,7 +83,9 @@ fn start(order: &mut Order) -> anyhow::Result<Started> {
     let settled = agents.map(|agents| {
         agents.settle(&file_system, &order.size, &order.point, order.serving, goes_on)
     });
-    Ok((file_system, metrics, settled.transpose()?))
+    let agents = settled.transpose()?;
+    file_system.asks_for_hosts();
+    Ok((file_system, metrics, agents))
 }
 
 /// Until a signal asks to stop, or `wanted` says no; it is asked every second.

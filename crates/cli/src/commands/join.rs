@@ -7,6 +7,7 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use anyhow::Context;
+use rustix::process::Signal;
 
 use crate::arguments::join::Join;
 use crate::commands::lend::read_secret;
@@ -44,7 +45,8 @@ pub fn join(options: &Join, state: Option<&Path>) -> anyhow::Result<()> {
         say::answer(format!("mounted on {shown}"));
     }
     say::note(format!("this host belongs to the file system at {address}; Ctrl-C has it leave"));
-    host.serve(&signals, || false)
+    // As Slurm has it before the time of a job ends, where it is asked to.
+    host.serve(&signals, Some(Signal::USR1), || false)
 }
 
 /// From a file, or from the first line of standard input.

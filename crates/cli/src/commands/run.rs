@@ -65,6 +65,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let serving = options.storage.serving;
     let settle = |agents: Agents| agents.settle(&file_system, &size, &point, serving, goes_on);
     let agents = agents.map(settle).transpose()?;
+    file_system.asks_for_hosts();
     uninterrupted(&signals)?;
     if !options.quiet {
         agents

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::process::Signal;
 use tidefs_model::ByteSize;
 use tidefs_valkey::NODE_MEMORY_MIN;
 
@@ -27,6 +28,9 @@ use crate::{preparation, say};
 const LOOK: Duration = Duration::from_millis(250);
 /// The same while the node is being emptied.
 const QUICK_LOOK: Duration = Duration::from_millis(20);
+
+const LEAVING: &str =
+    "leaving the file system; asked to once more it ends at once, and what only lies here is lost";
 
 /// What a node offers here, and the server that it runs.
 pub fn node_wanted(memory: Option<ByteSize>) -> anyhow::Result<(ByteSize, ServerView)> {
@@ -134,25 +138,34 @@ impl Host {
     }
 
     /// Until a signal comes, or the file system has gone. Where it `is_over` when a signal comes, nothing is
-    /// given back.
-    pub fn serve(mut self, signals: &Signals, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
-        let mut leaving = false;
+    /// given back. `notice`: a signal that says that this host's time ends, and is no wish that all ends at once.
+    pub fn serve(
+        mut self,
+        signals: &Signals,
+        notice: Option<Signal>,
+        is_over: impl Fn() -> bool,
+    ) -> anyhow::Result<()> {
+        let (mut leaving, mut asked) = (false, false);
         let mut beat = Instant::now();
         loop {
             let wait = if leaving { QUICK_LOOK } else { LOOK };
-            if signals.wait(None, wait).is_some_and(|signal| signal.asks_to_stop()) {
-                if is_over() {
-                    self.end_now();
-                    return Ok(());
-                }
-                if leaving {
-                    self.end_now();
-                    return Err(Failure::EndedEarly.into());
-                }
+            let received = signals.wait(None, wait);
+            let is_asked = received.is_some_and(|it| it.asks_to_stop());
+            let is_told = received.is_some_and(|it| notice.map(Signal::as_raw) == Some(it.signal));
+            if is_asked && is_over() {
+                self.end_now();
+                return Ok(());
+            }
+            if is_asked && asked {
+                self.end_now();
+                return Err(Failure::EndedEarly.into());
+            }
+            asked |= is_asked;
+            if is_asked || is_told && !leaving {
+                say::note(LEAVING);
+            }
+            if (is_asked || is_told) && !leaving {
                 leaving = true;
-                say::note(
-                    "leaving the file system; once more ends at once, and what only lies here is lost",
-                );
                 self.unmount();
             }
             if let Some(ended) = self.session.ended() {

@@ -15,6 +15,8 @@ const STUCK_MOST: usize = 64;
 #[derive(Debug)]
 pub struct Book {
     limit: Duration,
+    /// At the same time.
+    most: usize,
     /// What names begin with; no other file system has the same.
     stem: String,
     given: u64,
@@ -28,6 +30,8 @@ pub struct Book {
     took: Option<Duration>,
     /// Left, or were given up, while somebody else may have had the file system.
     deferred: Vec<String>,
+    /// Hosts that are there anyway have joined.
+    is_open: bool,
     is_closed: bool,
 }
 
@@ -37,6 +41,8 @@ struct Host {
     state: State,
     asked: Duration,
     since: Duration,
+    /// By the program, last.
+    said: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +88,7 @@ pub struct ProvidedHost {
     /// For how long.
     pub since: Duration,
     pub node: Option<NodeId>,
+    /// What the program said last of one that is on its way, or why one was not removed.
     pub why: Option<String>,
 }
 
@@ -89,6 +96,7 @@ impl Book {
     pub fn new(stem: String, limit: Duration) -> Book {
         Book {
             limit,
+            most: usize::MAX,
             stem,
             given: 0,
             hosts: Vec::new(),
@@ -97,7 +105,24 @@ impl Book {
             failed: None,
             took: None,
             deferred: Vec::new(),
+            is_open: false,
             is_closed: false,
+        }
+    }
+
+    pub fn have_at_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// From now on hosts are asked for.
+    pub fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// The program says something of a host.
+    pub fn said(&mut self, name: &str, line: String) {
+        if let Some(host) = self.host(name) {
+            host.said = Some(line);
         }
     }
 
@@ -128,8 +153,15 @@ impl Book {
         if self.is_closed {
             return Err("the file system is stopping".to_owned());
         }
+        if !self.is_open {
+            return Err("the hosts that the file system starts with are joining".to_owned());
+        }
         if self.on_their_way(now) >= self.waiting {
             return Ok(None);
+        }
+        let most = self.most;
+        if self.hosts.iter().filter(|host| host.is_had()).count() >= most {
+            return Err(format!("no more hosts than {most} are asked for at the same time"));
         }
         if let Some((left, why)) = self.pause(now) {
             let seconds = left.as_secs_f64().ceil();
@@ -137,7 +169,8 @@ impl Book {
         }
         self.given += 1;
         let name = format!("{}-{}", self.stem, self.given);
-        self.hosts.push(Host { name: name.clone(), state: State::Asked, asked: now, since: now });
+        let (asked, since) = (now, now);
+        self.hosts.push(Host { name: name.clone(), state: State::Asked, asked, since, said: None });
         Ok(Some(name))
     }
 
@@ -189,12 +222,14 @@ impl Book {
         let limit = self.limit;
         let is_late = |host: &&Host| host.late_at(limit).is_some_and(|at| now >= at);
         let did_not = |host: &Host| match host.state {
-            State::There { .. } => (host.name.clone(), "offer a node"),
-            _ => (host.name.clone(), "come"),
+            State::There { .. } => (host.name.clone(), "offer a node", None),
+            _ => (host.name.clone(), "come", host.said.clone()),
         };
         let late: Vec<_> = self.hosts.iter().filter(is_late).map(did_not).collect();
-        let given_up = late.into_iter().map(|(name, what)| {
-            let why = format!("the host {name} did not {what} within {} s", limit.as_secs_f64());
+        let given_up = late.into_iter().map(|(name, what, said)| {
+            let said = said.map(|said| format!(" ({said})")).unwrap_or_default();
+            let seconds = limit.as_secs_f64();
+            let why = format!("the host {name} did not {what} within {seconds} s{said}");
             self.give_up(&name, why.clone(), now);
             (name, why)
         });
@@ -330,6 +365,11 @@ impl Book {
 }
 
 impl Host {
+    /// Asked for, or there.
+    fn is_had(&self) -> bool {
+        matches!(self.state, State::Asked | State::Coming | State::There { .. })
+    }
+
     /// From when on it is given up, where it is waited for.
     fn late_at(&self, limit: Duration) -> Option<Duration> {
         // Once it is there, it has as long for its node as it had to come.
@@ -342,8 +382,8 @@ impl Host {
 
     fn seen(&self, now: Duration) -> ProvidedHost {
         let (state, node, why) = match &self.state {
-            State::Asked => ("asked for", None, None),
-            State::Coming => ("coming", None, None),
+            State::Asked => ("asked for", None, self.said.clone()),
+            State::Coming => ("coming", None, self.said.clone()),
             State::There { node, .. } => ("there", *node, None),
             State::Leaving => ("leaving", None, None),
             State::Stuck(why) => ("not removed", None, Some(why.clone())),

@@ -81,12 +81,16 @@ impl Provider {
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value)).to_vec();
         let (program, limit) = (provision.program.clone(), provision.limit);
+        let words = provision.words.clone();
         let (open_files, memory_score) = (limits::open_files_before().current, scarcity::before());
         let outlives = place.outlives;
-        let order = Order { program, environment, limit, open_files, memory_score, outlives };
+        let order =
+            Order { program, words, environment, limit, open_files, memory_score, outlives };
         let log = File::options().create(true).append(true).mode(0o600).open(place.log).ok();
         let child = keeper(log.as_ref()).context("cannot start what runs the provision command")?;
-        Provider::told_to(child, &order, log, Box::new(is_rivalled))
+        let provider = Provider::told_to(child, &order, log, Box::new(is_rivalled))?;
+        provider.book().have_at_most(provision.most.map_or(usize::MAX, usize::from));
+        Ok(provider)
     }
 
     fn told_to(
@@ -141,6 +145,11 @@ impl Provider {
     pub fn waits(&self) -> Waiting<'_> {
         self.book().waits();
         Waiting(self)
+    }
+
+    /// From now on hosts are asked for.
+    pub fn begin(&self) {
+        self.book().open();
     }
 
     /// Has as many hosts on their way as starts of nodes wait for.
@@ -281,7 +290,10 @@ impl Provider {
                     }
                     self.book().removed(&name, failed, self.now());
                 }
-                Ok(FromKeeper::Said { name, line }) => self.log(&name, &line),
+                Ok(FromKeeper::Said { name, line }) => {
+                    self.log(&name, &line);
+                    self.book().said(&name, line);
+                }
                 Err(error) => tracing::warn!("what runs the provision command says: {error}"),
             }
         }

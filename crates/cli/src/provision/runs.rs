@@ -48,7 +48,10 @@ impl Run {
     ) -> io::Result<Run> {
         let (output, input) = io::pipe()?;
         let mut command = Command::new(&order.program);
-        command.args([word, name]).envs(order.environment.iter().map(|(key, value)| (key, value)));
+        command
+            .args(&order.words)
+            .args([word, name])
+            .envs(order.environment.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
         as_the_user_has_it(&mut command, order);
         if !order.outlives {
@@ -206,6 +209,7 @@ mod tests {
         let (give, said) = channel();
         let order = Order {
             program: PathBuf::from("/bin/sh"),
+            words: Vec::new(),
             environment: vec![("WHERE".to_owned(), "here".to_owned())],
             limit: Duration::from_secs(60),
             open_files: Some(64),

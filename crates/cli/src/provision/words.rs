@@ -15,6 +15,8 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub program: PathBuf,
+    /// Before those that each call adds.
+    pub words: Vec<String>,
     /// That the program finds beside this process's own.
     pub environment: Vec<(String, String)>,
     /// For the program to take a host away.

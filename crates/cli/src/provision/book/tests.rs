@@ -15,6 +15,7 @@ fn node(byte: u8) -> NodeId {
 /// With so many starts that wait.
 fn book(waiting: usize) -> Book {
     let mut book = Book::new("t".to_owned(), LIMIT);
+    book.open();
     (0..waiting).for_each(|_| book.waits());
     book
 }
@@ -127,4 +128,33 @@ fn none_comes_to_a_file_system_that_stops() {
     book.close();
     assert_eq!(book.came(&name, 7, at(1)), Entrance::TooLate);
     assert!(book.have_enough(at(1)).unwrap_err().contains("stopping"));
+}
+
+#[test]
+fn no_more_hosts_are_asked_for_than_may_be_and_none_before_those_of_the_start_are_there() {
+    let mut book = Book::new("t".to_owned(), LIMIT);
+    book.have_at_most(1);
+    (0..2).for_each(|_| book.waits());
+    assert!(book.have_enough(at(0)).unwrap_err().contains("are joining"));
+    book.open();
+    let name = book.have_enough(at(0)).unwrap().unwrap();
+    assert!(book.have_enough(at(0)).unwrap_err().contains("no more hosts than 1"));
+    book.came(&name, 7, at(1));
+    book.offers(&name, node(1), |_| false);
+    book.in_use(node(1), at(1));
+    assert!(book.have_enough(at(1)).is_err(), "it is there");
+    book.left(7, at(2));
+    assert_eq!(book.have_enough(at(2)), Ok(Some("t-2".to_owned())), "it leaves");
+}
+
+#[test]
+fn what_the_program_says_of_a_host_is_why_it_does_not_come() {
+    let mut book = book(1);
+    let name = book.have_enough(at(0)).unwrap().unwrap();
+    book.said(&name, "the queue is long".to_owned());
+    assert_eq!(book.seen(at(1))[0].why.as_deref(), Some("the queue is long"));
+    book.give_up_late(LIMIT);
+    let why = book.have_enough(LIMIT).unwrap_err();
+    assert!(why.contains("within 60 s (the queue is long); none"), "{why}");
+    book.said("t-9", "of none".to_owned());
 }

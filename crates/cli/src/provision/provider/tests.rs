@@ -16,6 +16,7 @@ fn provider(folder: &tempfile::TempDir, rivalled: &Arc<AtomicBool>) -> (Provider
     child.stdout = Some(ChildStdout::from(nothing));
     let order = Order {
         program: PathBuf::from("/bin/true"),
+        words: Vec::new(),
         environment: Vec::new(),
         limit: Duration::from_secs(60),
         open_files: None,
@@ -24,7 +25,9 @@ fn provider(folder: &tempfile::TempDir, rivalled: &Arc<AtomicBool>) -> (Provider
     };
     let is_rivalled = Arc::clone(rivalled);
     let is_rivalled = Box::new(move || is_rivalled.load(Ordering::SeqCst));
-    (Provider::told_to(child, &order, None, is_rivalled).unwrap(), heard)
+    let provider = Provider::told_to(child, &order, None, is_rivalled).unwrap();
+    provider.begin();
+    (provider, heard)
 }
 
 /// With a host that is there.
