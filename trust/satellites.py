@@ -3,8 +3,8 @@
 
 Three hosts have roots, processes and networks of their own, and a Slurm has all of them.  A job has the first; a writer in
 it fills the file system until satellites have the other two, and deletes until both have left and their jobs are over.
-One that somebody else cancels, or whose time ends, leaves with nothing lost; one that stays pending is given up, and why
-is told; whatever ends the run, no job is left.
+One whose time ends leaves with nothing lost, one that somebody else cancels is a node that died; one that stays pending is
+given up, and why is told; whatever ends the run, no job is left.
 """
 
 import argparse
@@ -99,23 +99,26 @@ def ends_with_some(trial: Trial) -> None:
 
 
 def is_cut_short(trial: Trial) -> None:
-    """Somebody else cancels one, and another one's time ends: what lay there is elsewhere."""
+    """The time of one ends: what lay there is elsewhere. Somebody else cancels another one: it is a node that died."""
     trial.begin()
     sums = grows(trial, SATELLITES)
     # There has to be room where it goes.
     keep = sorted(sums)[: len(sums) // 3]
     trial.owner.sh(f"cd {MOUNT} && rm -f {' '.join(set(sums) - set(keep))}")
     sums = {name: sums[name] for name in keep}
-    for words in (["scancel"], ["scancel", "--batch", "--signal=USR1"]):
-        ours = trial.satellites()
-        if not ours:
-            raise AssertionError(f"all satellites have left by themselves: {trial.status()}")
-        trial.slurm.call(*words, str(max(ours)))
-        until("its job is over", lambda: max(ours) not in trial.jobs(), GONE_SECONDS)
-        reads(trial.owner, sums)
+    ends = max(trial.satellites())
+    trial.slurm.call("scancel", "--batch", "--signal=USR1", str(ends))
+    until("its job is over", lambda: ends not in trial.jobs(), GONE_SECONDS)
+    reads(trial.owner, sums)
     seen = trial.status()
     if seen["lost_nodes"]:
         raise AssertionError(f"something was lost: {seen}")
+    ours = trial.satellites()
+    if not ours:
+        raise AssertionError(f"all satellites have left by themselves: {seen}")
+    trial.slurm.call("scancel", str(max(ours)))
+    until("its job is over", lambda: max(ours) not in trial.jobs(), GONE_SECONDS)
+    until("its node is given up", lambda: len(trial.status()["lost_nodes"]) == 1, GONE_SECONDS)
     trial.end()
 
 
@@ -156,6 +159,11 @@ def is_killed(trial: Trial) -> None:
     trial.are_gone()
     print(f"satellites: a killed run left no job after {time.monotonic() - begun:.1f} s")
     fills.wait(timeout=60)
+
+    def remains() -> list[int]:
+        return trial.owner.pids("tidefs") + trial.owner.pids("server")
+
+    until(f"what the run began has ended: {remains()}", lambda: not remains(), GONE_SECONDS)
     puts_away(trial.owner)
     trial.slurm.call("scancel", str(trial.job))
     trial.slurm.ended(trial.job)
