@@ -27,6 +27,7 @@ impl Keeper {
         let mut keeper = Keeper { running, input };
         keeper.tell(&[json!({
             "program": "/bin/sh",
+            "words": [],
             "environment": [],
             "limit": { "secs": 60, "nanos": 0 },
             "open_files": null,
