@@ -1,6 +1,5 @@
 //! The store behind a file system, chosen once: this process's memory, or a cluster of nodes.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tidefs_fs::{Fs, Sealing};
 use tidefs_fuse::SystemClock;
-use tidefs_model::{ByteSize, Granted, NodeClass, NodeId, Partition, StripeKey, StripeSize};
-use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError, StripeRead};
+use tidefs_model::{ByteSize, NodeClass, NodeId, Partition, StripeSize};
+use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError};
 use tidefs_valkey::{
     Account, Authority, Cluster, ClusterSpec, ConnectedFrom, Host, Lifetime, Network,
     NodeDescription, Options, Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram,
@@ -29,6 +28,7 @@ use crate::provision::{Place, ProvidedHost, Provider, Provision};
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey, make_private};
 
 mod adopting;
+mod losses;
 
 /// Either store; cheap to clone.
 #[derive(Clone)]
@@ -69,37 +69,6 @@ impl AnyStore {
             AnyStore::Embedded(_) => None,
             AnyStore::Valkey(store) => store.inner().holder(partition),
         }
-    }
-}
-
-impl AnyStore {
-    /// Partitions that were lost with a node once, and are held by others now: what they held of
-    /// inodes that had been granted is gone.
-    pub fn losses(&self) -> BTreeMap<u16, Granted> {
-        match self {
-            AnyStore::Embedded(_) => BTreeMap::new(),
-            AnyStore::Valkey(store) => store.inner().losses(),
-        }
-    }
-
-    /// A byte of a stripe was lost with a node.
-    pub fn has_lost(&self, key: StripeKey, offset: u32) -> bool {
-        let mut byte = [0];
-        let mut read = [StripeRead { key, offset, buffer: &mut byte }];
-        let done = match self {
-            AnyStore::Embedded(store) => store.read(&mut read),
-            AnyStore::Valkey(store) => store.read(&mut read),
-        };
-        matches!(done, Err(StoreError::Lost { .. }))
-    }
-
-    /// Of a sealed stripe of an inode that may have lost seals: some are not there.
-    pub fn may_lack_seals(&self, key: StripeKey) -> bool {
-        let lacks = match self {
-            AnyStore::Embedded(store) => tidefs_fs::may_lack_seals(store, key),
-            AnyStore::Valkey(store) => tidefs_fs::may_lack_seals(store, key),
-        };
-        lacks.unwrap_or(false)
     }
 }
 
