@@ -17,7 +17,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
   tenants uring rings papers python package packages packaged steady level lived instances
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what the machine lacks (system packages, a Valkey 9 server)
 	scripts/setup
