@@ -7,13 +7,10 @@ vain is told when the job is submitted, and what fails later in the job's output
 """
 
 import argparse
-import json
-import os
 import subprocess
-import sys
-import time
 from pathlib import Path
 
+import fixture
 from islands import Island, Sea, until
 from slurm_cluster import CONFIGURATION, Slurm
 from sshd import put
@@ -147,34 +144,16 @@ def asks_for_none(trial: Trial) -> None:
         raise AssertionError(f"a job without a directive is {ended}: {trial.slurm.output(job)}")
 
 
-def check(tidefs: Path, is_long: bool) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+def check(options: argparse.Namespace) -> None:
+    with fixture.network(options.tidefs) as sea:
         trial = Trial(sea)
-        try:
+        with fixture.shown_on_failure([trial.head], f"tail -n 30 /run/slurm/*.log {HOME}/*.out"):
             for part in (is_refused, stages, is_told):
                 part(trial)
-            for part in (asks_for_none, is_counted, is_cancelled) if is_long else ():
+            for part in (asks_for_none, is_counted, is_cancelled) if options.long else ():
                 part(trial)
-        except BaseException:
-            for log in sea.scratch.glob("*.log"):
-                print(f"{log.name}:\n{log.read_text()[-2000:]}", file=sys.stderr)
-            said = trial.head.run("sh", "-c", f"tail -n 30 /run/slurm/*.log {HOME}/*.out")
-            print(said.stdout, file=sys.stderr)
-            raise
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--long", action="store_true", help="jobs that Slurm counts, that ask for none and are cancelled as well")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("burst_buffer: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, options.long)
-    print(f"burst_buffer: jobs had a file system by a line in their script, in {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    long = "jobs that Slurm counts, that ask for none and are cancelled as well"
+    fixture.main(__doc__, check, "jobs had a file system by a line in their script,", fixture.long(long))

@@ -14,10 +14,10 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+import fixture
 from islands import Island, Sea, until
 from joined import MOUNT, PORT, left, puts_away, reads, write
 from sshd import Shells, put
@@ -272,38 +272,20 @@ def is_refused(trial: Trial) -> None:
         raise AssertionError(f"who was refused left {remains}")
 
 
-def check(tidefs: Path, is_long: bool) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+def check(options: argparse.Namespace) -> None:
+    with fixture.network(options.tidefs) as sea:
         trial = Trial(sea)
-        try:
+        with fixture.shown_on_failure([trial.owner], f"cat {CALLS}; cat /var/tmp/tidefs-0/*/hosts/provision.log"):
             is_refused(trial)
             comes_and_goes(trial)
             is_killed(trial)
-            if is_long:
+            if options.long:
                 is_named(trial, "fails", "exit status 3: the quota is used up")
                 is_named(trial, "hangs", f"did not come within {LIMIT_SECONDS} s")
                 is_named(trial, "nothing", f"did not come within {LIMIT_SECONDS} s")
                 is_too_much(trial)
-        except BaseException:
-            for log in sea.scratch.glob("*.log"):
-                print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
-            said = trial.owner.run("sh", "-c", f"cat {CALLS}; cat /var/tmp/tidefs-0/*/hosts/provision.log")
-            print(f"the program:\n{said.stdout}", file=sys.stderr)
-            raise
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--long", action="store_true", help="programs that do not do what they should as well")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("provisioned: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, options.long)
-    print(f"provisioned: hosts came when they were wanted and went again, in {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    long = "programs that do not do what they should as well"
+    fixture.main(__doc__, check, "hosts came when they were wanted and went again,", fixture.long(long))

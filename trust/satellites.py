@@ -10,11 +10,10 @@ given up, and why is told; whatever ends the run, no job is left.
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import fixture
 from islands import Sea, until
 from joined import MOUNT, left, puts_away, reads
 from provisioned import grows
@@ -24,6 +23,8 @@ LIMIT_SECONDS = 10
 GONE_SECONDS = 60
 NODE = "96MiB"
 SATELLITES = 2
+# The job and the satellites.
+SAID = "tail -n 40 /home/user/*.out /var/tmp/tidefs-0/*/hosts/provision.log"
 WAITS = f"touch {MOUNT}/begun; until test -e {MOUNT}/go; do sleep 0.1; done; exit 7"
 RUN = (
     f"tidefs run --slurm --mount {MOUNT} --node-memory {NODE} --quiet-period 2 --provision-limit {LIMIT_SECONDS}"
@@ -181,35 +182,17 @@ def is_refused(trial: Trial) -> None:
             raise AssertionError(f"{words} is answered by {done}")
 
 
-def check(tidefs: Path, is_long: bool) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+def check(options: argparse.Namespace) -> None:
+    with fixture.network(options.tidefs) as sea:
         trial = Trial(sea)
-        try:
+        with fixture.shown_on_failure([trial.owner], SAID):
             is_refused(trial)
             comes_and_goes(trial)
             ends_with_some(trial)
-            for part in (is_cut_short, is_pending, is_killed) if is_long else ():
+            for part in (is_cut_short, is_pending, is_killed) if options.long else ():
                 part(trial)
-        except BaseException:
-            for log in sea.scratch.glob("*.log"):
-                print(f"{log.name}:\n{log.read_text()[-3000:]}", file=sys.stderr)
-            said = trial.owner.run("sh", "-c", "tail -n 40 /home/user/*.out /var/tmp/tidefs-0/*/hosts/provision.log")
-            print(f"the job and the satellites:\n{said.stdout}", file=sys.stderr)
-            raise
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--long", action="store_true", help="satellites that are cancelled, pending and left behind as well")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("satellites: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, options.long)
-    print(f"satellites: hosts came and went as jobs, in {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    long = "satellites that are cancelled, pending and left behind as well"
+    fixture.main(__doc__, check, "hosts came and went as jobs,", fixture.long(long))

@@ -8,13 +8,10 @@ Where there is no job, or one with too little memory, that is said.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-from islands import Island, Sea, until
+import fixture
+from islands import Island, until
 from joined import left
 from slurm_cluster import Slurm
 
@@ -33,7 +30,6 @@ exit 5'
 """
 # What ends it is what Slurm's warning is made of, and not that signal.
 WAITS = f"""trap : USR1; mkdir -p {MOUNT}/kept && echo result > {MOUNT}/kept/file && touch {MOUNT}/begun && while :; do sleep 0.1; done"""
-
 
 def nothing_is_left(hosts: list[Island]) -> None:
     def remains() -> dict[str, str]:
@@ -99,32 +95,14 @@ def is_refused(slurm: Slurm) -> None:
     nothing_is_left(slurm.hosts)
 
 
-def check(tidefs: Path) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    with Sea(tidefs, Path(version["server"]["path"])) as sea:
+def check(options: argparse.Namespace) -> None:
+    with fixture.network(options.tidefs) as sea:
         hosts = [sea.island(number) for number in range(1, NODES + 1)]
-        try:
+        with fixture.shown_on_failure(hosts, "tail -n 30 /run/slurm/*.log /home/user/*.out"):
             slurm = Slurm(sea, hosts)
             for part in (is_refused, shares, is_warned, is_cancelled):
                 part(slurm)
-        except BaseException:
-            for log in sea.scratch.glob("*.log"):
-                print(f"{log.name}:\n{log.read_text()[-2000:]}", file=sys.stderr)
-            for host in hosts:
-                said = host.run("sh", "-c", "tail -n 30 /run/slurm/*.log /home/user/*.out")
-                print(f"{host.name}:\n{said.stdout}", file=sys.stderr)
-            raise
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    if os.geteuid() != 0:
-        sys.exit("under_slurm: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(parser.parse_args().tidefs)
-    print(f"under_slurm: jobs had a file system on all their nodes, and left nothing, in {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    fixture.main(__doc__, check, "jobs had a file system on all their nodes, and left nothing,")
