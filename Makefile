@@ -42,7 +42,7 @@ test: ## everything: formatting, lints, all tests, small real workflows
 	cargo fmt --all --check
 	$(MAKE) --no-print-directory intruded
 	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provisioners-small provided slurm handed
+	$(MAKE) --no-print-directory -j2 --output-sync=target package rescaled workflows churn crashed lived joined inherited reached many-small provisioners-small provided slurm cluster-small handed
 	$(MAKE) --no-print-directory -j2 --output-sync=target suites killed lent
 	$(MAKE) --no-print-directory level
 
@@ -255,11 +255,20 @@ burst-buffer: ## jobs of a real Slurm get a file system by a line in their scrip
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS) --long
 
-.PHONY: cluster vanished
-cluster: ## a Montage mosaic on four hosts that share nothing but the network, over SSH, as on the disk
+# A whole workflow on hosts that share nothing but the network, over SSH and in a job of a real Slurm.
+CLUSTER = trust/cluster.py --tidefs $(TIDEFS)
+
+.PHONY: cluster cluster-small vanished
+cluster-small:
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) $(CLUSTER) --over ssh --hosts 3 --tiles 3 --changes 1
+	$(LIMIT) $(CLUSTER) --over slurm --hosts 3 --tiles 3 --changes 1
+
+cluster: ## a Montage mosaic on four hosts that share nothing but the network, over SSH and in a job of Slurm, as on the disk
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
-	$(LIMIT) trust/cluster.py --tidefs $(TIDEFS)
+	$(LIMIT) $(CLUSTER) --over ssh
+	$(LIMIT) $(CLUSTER) --over slurm
 
 vanished: ## a host vanishes with its network, and is given up; one whose cable is out for a moment is not
 	scripts/setup test

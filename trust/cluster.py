@@ -1,15 +1,14 @@
 #!/usr/bin/python3
-"""A Montage mosaic on four hosts that share nothing but the network, as one command over SSH, compared with the disk.
+"""A Montage mosaic on hosts that share nothing but the network, as one command, compared with the disk.
 
-Each host has a root, processes, a network and an `sshd` of its own.  The workflow runs on the first, and each of its
-programs on one of the four, by `tidefs exec`, in the mount that is at the same path on all.  Meanwhile the file system
-grows by the nodes of other hosts and shrinks again, one change after the other.
+Each host has a root, processes, a network and a home of its own.  The workflow runs on the first, over SSH or in a job of
+a real Slurm, and each of its programs on one of the hosts, in the mount that is at the same path on all.  Meanwhile the
+file system grows by the nodes of other hosts and shrinks again, one change after the other.
 """
 
 import argparse
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,32 +19,82 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.append(str(PROJECT / "workflows"))
 
-from islands import Island, Sea
-from over_ssh import GONE_SECONDS, until
+import fixture
+from islands import Island, Sea, until
 from joined import left
+from over_ssh import GONE_SECONDS
 from run import make_input
-from scenario import SCENARIOS, compare_mosaics
+from scenario import Scenario, compare_mosaics, montage
+from slurm_cluster import Slurm
 from sshd import Shells, put
 
-HOSTS = 4
 LIST = "/home/user/hosts"
 MOUNT = "/mnt/tide"
 PROGRAMS = (
     *("mAdd", "mBackground", "mBgModel", "mConcatFit", "mDiff", "mFitplane"),
     *("mImgtbl", "mMakeHdr", "mOverlaps", "mProjectPP", "mShrink", "mViewer"),
 )
-# On the host that the number of the process falls on.
-ELSEWHERE = """#!/bin/sh
-case $(($$ % {hosts})) in
-0) exec /usr/bin/{program} "$@" ;;
-*) exec tidefs exec --host host$(($$ % {hosts} + 1)) -- /usr/bin/{program} "$@" ;;
-esac
+# On a host that is drawn; what ran somewhere is written there.
+ANYWHERE = """#!/bin/sh
+host=host$(($(od -An -N2 -tu2 /dev/urandom) % {hosts} + 1))
+[ $host = host1 ] && there= || there="{reaches}"
+exec $there sh -c 'touch /home/user/has-run && exec /usr/bin/{program} "$@"' {program} "$@"
 """
-# Of nodes, one after the other, for as long as the workflow runs; two hold all of it.
-COUNTS = (4, 2, 3, 2)
+TILE_SIDE = 256
+# One after the other, for as long as the workflow runs.
 BETWEEN_SECONDS = 1.0
-CHANGES_MIN = 2
 WORKFLOW_SECONDS_MAX = 600
+PACE_SECONDS = 0.5
+
+
+class OverSsh:
+    """The command is given to a shell of the first host, and finds the others in a list."""
+
+    OPTIONS = ("--hosts", LIST)
+    REACHES = "tidefs exec --host $host --"
+
+    def __init__(self, sea: Sea, hosts: list[Island]):
+        self.head, self.log = hosts[0], sea.scratch / "run.log"
+        shells = Shells(self.head)
+        for host in hosts[1:]:
+            shells.serve(host, sea.scratch / f"sshd-{host.name}.log")
+        put(self.head, LIST, "".join(f"{host.name}\n" for host in hosts))
+
+    def begin(self, script: str) -> None:
+        self.running = self.head.start(self.log, "sh", "-c", script)
+
+    def ended(self) -> str | None:
+        status = self.running.poll()
+        return None if status is None else f"exit status {status}"
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    WELL = "exit status 0"
+
+
+class InAJob:
+    """The command is in the script of a job, which has all hosts."""
+
+    OPTIONS = ("--slurm",)
+    REACHES = "srun --overlap --quiet --input=none -N1 -n1 -w $host"
+    WELL = "COMPLETED 0:0"
+
+    def __init__(self, sea: Sea, hosts: list[Island]):
+        self.slurm, self.count = Slurm(sea, hosts), len(hosts)
+
+    def begin(self, script: str) -> None:
+        of_all = ("-N", str(self.count), "-n", str(self.count), "--mem=1000")
+        self.job = self.slurm.submit(script, *of_all)
+
+    def ended(self) -> str | None:
+        return self.slurm.state_at_end(self.job)
+
+    def said(self) -> str:
+        return self.slurm.output(self.job)
+
+
+WAYS = {"ssh": OverSsh, "slurm": InAJob}
 
 
 def carried(host: Island, folder: Path, name: str) -> None:
@@ -60,54 +109,49 @@ def fetched(host: Island, name: str, folder: Path) -> None:
     subprocess.run(["tar", "-C", folder, "-xf", "-"], input=packed.stdout, check=True)
 
 
-def hosts_of(sea: Sea) -> list[Island]:
-    hosts = [sea.island(number) for number in range(1, HOSTS + 1)]
-    shells = Shells(hosts[0])
-    for host in hosts[1:]:
-        shells.serve(host, sea.scratch / f"sshd-{host.name}.log")
-    put(hosts[0], LIST, "".join(f"{host.name}\n" for host in hosts))
-    for program in PROGRAMS:
-        put(hosts[0], f"/home/user/{program}", ELSEWHERE.format(program=program, hosts=HOSTS))
-        hosts[0].call("chmod", "+x", f"/home/user/{program}")
-    return hosts
+def script_of(way: OverSsh | InAJob, hosts: int, memory: str) -> str:
+    options = [*way.OPTIONS, "--nodes", f"1..{hosts}", "--policy", "static", "--node-memory", memory, "--mount", MOUNT]
+    program = ["/home/user/workflows/montage/montage.py", "--delete-dead", "--input", "/home/user/input"]
+    words = ["exec", "env", "PATH=/home/user:/opt:/usr/bin:/bin", "tidefs", "run", *options, "--report", "/home/user/report"]
+    words += ["--", "/usr/bin/python3", *program, "--output", "/home/user/results", "--jobs", str(hosts)]
+    return " ".join(words)
 
 
-def on_the_hosts(sea: Sea, memory: str, results: Path) -> dict:
+def on_the_hosts(sea: Sea, options: argparse.Namespace, scenario: Scenario, results: Path) -> dict:
     """Runs the workflow; what the report says of it."""
-    head, *others = hosts_of(sea)
-    scenario = SCENARIOS["montage", "small"]
+    head, *others = hosts = [sea.island(number) for number in range(1, options.hosts + 1)]
+    way = WAYS[options.over](sea, hosts)
+    for program in PROGRAMS:
+        put(head, f"/home/user/{program}", ANYWHERE.format(program=program, reaches=way.REACHES, hosts=len(hosts)))
+        head.call("chmod", "+x", f"/home/user/{program}")
     carried(head, PROJECT / "workflows", "workflows")
     carried(head, make_input(scenario), "input")
-    options = ["--hosts", LIST, "--nodes", f"2..{HOSTS}", "--policy", "static", "--node-memory", memory, "--mount", MOUNT]
-    program = ["/home/user/workflows/montage/montage.py", "--delete-dead", "--input", "/home/user/input"]
-    words = ["env", "PATH=/home/user:/opt:/usr/bin:/bin", "tidefs", "run", *options, "--report", "/home/user/report", "--"]
-    words += ["/usr/bin/python3", *program, "--output", "/home/user/results", "--jobs", str(HOSTS)]
-    log = sea.scratch / "run.log"
-    running = head.start(log, *words)
-    changes = threading.Thread(target=changes_nodes, args=(head, running), daemon=True)
+    way.begin(script_of(way, len(hosts), options.node_memory))
+    over = threading.Event()
+    changes = threading.Thread(target=changes_nodes, args=(head, len(hosts), over), daemon=True)
     changes.start()
-    on_each = set()
     end = time.monotonic() + WORKFLOW_SECONDS_MAX
-    while running.poll() is None and time.monotonic() < end:
-        on_each |= {host.name for host in others if any(host.pids(program) for program in PROGRAMS)}
-        time.sleep(0.05)
-    print(log.read_text(), flush=True)
-    if running.wait(timeout=1) != 0:
-        raise AssertionError(f"the workflow ended with {running.returncode}")
-    if on_each != {host.name for host in others}:
-        raise AssertionError(f"programs were seen on {sorted(on_each)} alone")
-    until("nothing is left", lambda: not any(left(host) for host in [head, *others]), GONE_SECONDS)
+    while not (ended := way.ended()) and time.monotonic() < end:
+        time.sleep(PACE_SECONDS)
+    over.set()
+    print(way.said(), flush=True)
+    if ended != way.WELL:
+        raise AssertionError(f"the workflow is {ended or 'not over'}")
+    changes.join()
+    if idle := [host.name for host in hosts if host.run("test", "-e", "/home/user/has-run").returncode]:
+        raise AssertionError(f"no program ran on {idle}")
+    remains = lambda: {host.name: kept for host in hosts if (kept := left(host))}
+    until("nothing is left", lambda: not remains(), GONE_SECONDS)
     fetched(head, "results", results)
     return json.loads(head.sh("cat /home/user/report/report.json"))
 
 
-def changes_nodes(head: Island, running: subprocess.Popen) -> None:
+def changes_nodes(head: Island, most: int, over: threading.Event) -> None:
     """Some are refused while the file system starts or ends; the report says which came to something."""
-    for count in itertools.cycle(COUNTS):
-        if running.poll() is not None:
+    for count in itertools.cycle((most, most - 1, most, most - 2)):
+        if over.wait(BETWEEN_SECONDS):
             return
         head.run("tidefs", "scale", count)
-        time.sleep(BETWEEN_SECONDS)
 
 
 def changed(report: dict) -> tuple[int, int]:
@@ -120,31 +164,28 @@ def changed(report: dict) -> tuple[int, int]:
     return kinds.count("commission"), kinds.count("decommission")
 
 
-def check(tidefs: Path, memory: str) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    with tempfile.TemporaryDirectory(prefix="tc") as scratch, Sea(tidefs, Path(version["server"]["path"])) as sea:
+def check(options: argparse.Namespace) -> None:
+    scenario = montage(options.tiles, TILE_SIDE, f"1..{options.hosts}", options.node_memory, disk_bytes=100_000_000)
+    with tempfile.TemporaryDirectory(prefix="tc") as scratch, fixture.network(options.tidefs) as sea:
         on_hosts, on_disk = Path(scratch, "hosts"), Path(scratch, "disk")
         on_hosts.mkdir()
-        report = on_the_hosts(sea, memory, on_hosts)
-        program = [PROJECT / "workflows/montage/montage.py", "--input", make_input(SCENARIOS["montage", "small"])]
+        report = on_the_hosts(sea, options, scenario, on_hosts)
+        program = [PROJECT / "workflows/montage/montage.py", "--input", make_input(scenario)]
         subprocess.run(["/usr/bin/python3", *program, "--output", on_disk, "--work", Path(scratch, "work")], check=True)
         print(compare_mosaics(on_hosts, on_disk).splitlines()[0])
         grown, shrunk = changed(report)
-        if min(grown, shrunk) < CHANGES_MIN:
+        if min(grown, shrunk) < options.changes:
             raise AssertionError(f"the file system grew {grown} times and shrank {shrunk} times")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--node-memory", default="96MiB")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("cluster: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, options.node_memory)
-    print(f"cluster: one mosaic on {HOSTS} hosts, as on the disk, in {time.monotonic() - begun:.0f} s")
-
-
 if __name__ == "__main__":
-    main()
+    fixture.main(
+        __doc__,
+        check,
+        "one mosaic, as on the disk,",
+        ("--over", {"choices": WAYS, "required": True, "help": "how the hosts are reached"}),
+        ("--hosts", {"type": int, "default": 4}),
+        ("--tiles", {"type": int, "default": 6, "help": "so many by so many"}),
+        ("--changes", {"type": int, "default": 2, "help": "how often nodes come and go at least"}),
+        ("--node-memory", {"default": "128MiB"}),
+    )

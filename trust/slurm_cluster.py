@@ -78,16 +78,16 @@ class Slurm:
         options = ["--parsable", "--chdir=/home/user", "--output=/home/user/job-%j.out", *options]
         return int(self.call("sbatch", *options, "/home/user/job.sh").strip())
 
+    def state_at_end(self, job: int) -> str | None:
+        """The state and exit code of a job that is over."""
+        said = self.call("scontrol", "-o", "show", "job", str(job))
+        fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
+        is_over = fields["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "STAGE_OUT")
+        return f"{fields['JobState']} {fields['ExitCode']}" if is_over else None
+
     def ended(self, job: int, seconds: float = 90) -> str:
         """Waits for the end of a job; its state and exit code."""
-
-        def state() -> str | None:
-            said = self.call("scontrol", "-o", "show", "job", str(job))
-            fields = dict(word.split("=", 1) for word in said.split() if "=" in word)
-            is_over = fields["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "STAGE_OUT")
-            return f"{fields['JobState']} {fields['ExitCode']}" if is_over else None
-
-        return until(f"job {job} has ended", state, seconds)
+        return until(f"job {job} has ended", lambda: self.state_at_end(job), seconds)
 
     def output(self, job: int) -> str:
         return self.head.sh(f"cat /home/user/job-{job}.out")
