@@ -18,6 +18,7 @@ mod certificates;
 mod client;
 mod cluster;
 mod connection;
+mod down;
 mod endpoint;
 mod error;
 mod exchange;

@@ -18,14 +18,12 @@ use tidefs_store::StoreError;
 
 use crate::awake::{Awake, LOOK_EVERY, Last};
 use crate::connection::Connection;
+use crate::down::{DOWN_FOR, Down};
 use crate::endpoint::{Endpoint, Timeouts};
 use crate::fault::Fault;
 use crate::inbound::Inbound;
 use crate::login::Login;
 use crate::wire::{Reply, Request};
-
-/// How long a node that could not be reached is left alone.
-const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// How soon a crowded node is asked again by who has no connection.
 const CROWDED_LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,14 +76,6 @@ struct Gate {
     crowded_until: Option<Instant>,
     /// When it last had no room.
     full: Option<Instant>,
-}
-
-/// The node could not be reached.
-struct Down {
-    fault: Fault,
-    since: Instant,
-    /// Nobody needs to try again before.
-    until: Instant,
 }
 
 impl Node {
@@ -271,12 +261,11 @@ impl Node {
     }
 
     fn connect(self: &Arc<Node>, mut gate: MutexGuard<'_, Gate>) -> Result<Lease, Fault> {
-        let now = Instant::now();
-        match &mut gate.down {
-            Some(down) if now < down.until => return Err(down.fault.clone()),
-            // This caller tries; the others go on being told that the node is down.
-            Some(down) => down.until = now + self.access.timeouts.connect + DOWN_FOR,
-            None => {}
+        let Timeouts { connect, reply, .. } = self.access.timeouts;
+        if let Some(down) = &mut gate.down
+            && !down.is_tried(Instant::now(), connect, reply)
+        {
+            return Err(down.fault.clone());
         }
         gate.open += 1;
         let generation = gate.generation;
@@ -290,8 +279,6 @@ impl Node {
             }
             Err(fault) => {
                 gate.open -= 1;
-                let now = Instant::now();
-                let since = gate.down.as_ref().map_or(now, |down| down.since);
                 let is_of_a_term = matches!(fault, Fault::Expelled | Fault::Outside);
                 // Where others get through, there was no room on the link; a crowded node is there.
                 let others_do = match fault {
@@ -300,7 +287,7 @@ impl Node {
                     _ => fault.is_of_a_busy_node() && self.is_heard(Awake::now()),
                 };
                 if !(is_of_a_term || others_do) {
-                    gate.down = Some(Down { fault: fault.clone(), since, until: now + DOWN_FOR });
+                    gate.down = Some(Down::new(fault.clone(), gate.down.as_ref()));
                 }
                 self.tell_a_waiter(gate);
                 tracing::debug!(node = %self.id, endpoint = %self.endpoint, %fault, "cannot connect");
@@ -373,9 +360,9 @@ impl Node {
         self.heard.is_within(self.access.timeouts.reply, now)
     }
 
-    /// Since when the node cannot be reached.
-    pub fn down_since(&self) -> Option<Instant> {
-        self.gate().down.as_ref().map(|down| down.since)
+    /// Since when the node cannot be reached and answers nobody.
+    pub fn down_since(&self) -> Option<Awake> {
+        self.gate().down.as_ref().and_then(|down| down.since)
     }
 
     /// It had no room for something just now.
@@ -462,6 +449,9 @@ impl Lease {
             self.hear(Awake::now());
         }
         let mut gate = self.node.gate();
+        if let Some(down) = &mut gate.down {
+            down.since = None;
+        }
         if gate.generation == self.generation {
             gate.idle.push(connection);
         } else {

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use tidefs_store::StoreError;
 
+use crate::awake::Awake;
 use crate::client::Client;
 use crate::connection::refusal;
 use crate::fault::Fault;
@@ -90,7 +91,8 @@ impl Client {
             return NOW;
         }
         // One that is there and busy lets nobody in for a moment; a program need not hear of that.
-        let is_new = since.is_none_or(|since| since.elapsed() < self.access.timeouts.reply);
+        let reply = self.access.timeouts.reply;
+        let is_new = since.is_none_or(|since| Awake::now().since(since) < reply);
         if is_new && fault.is_of_a_busy_node() { LATER } else { failed(job, fault) }
     }
 

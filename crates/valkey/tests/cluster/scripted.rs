@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidefs_model::{ByteSize, Ino, NodeClass, NodeId, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
@@ -28,6 +28,8 @@ const APPLIED: &str = "*2\r\n:-1\r\n:0\r\n";
 #[derive(Clone, Debug)]
 enum Turn {
     Say(String),
+    /// It is answered well once there was no time for so many connections as are to be left waiting.
+    Hold,
     HangUp,
     /// All have these views from now on, and the node hangs up.
     GiveAway(Vec<View>),
@@ -132,6 +134,23 @@ impl Scripted {
         self.script.lock().unwrap().asked.clone()
     }
 
+    /// Reads while another reader has the only connection and the node has no time for one more.
+    fn read_beside_another(&self) -> Result<Vec<u8>, StoreError> {
+        self.will(&[Turn::Hold]);
+        self.script.lock().unwrap().left_waiting = 1;
+        thread::scope(|scope| {
+            let other = scope.spawn(|| read(&self.store, STRIPE, 4));
+            while !self.is_through() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let found = read(&self.store, STRIPE, 4);
+            // Or else the other one would wait for it.
+            self.script.lock().unwrap().left_waiting = 0;
+            assert_eq!(other.join().unwrap().unwrap(), b"kept");
+            found
+        })
+    }
+
     fn update(&self) -> Result<(), StoreError> {
         let outcome = self.store.batch(SHARD, &Batch::new().add("n", 0, 1))?;
         assert!(outcome.applied());
@@ -182,9 +201,10 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
         return;
     }
     while let Some(words) = next_request(&mut requests) {
+        let script_of_all = script;
         let mut script = script.lock().unwrap();
         let at = usize::from(number) - 1;
-        let mut takes = Duration::ZERO;
+        let (mut takes, mut held) = (Duration::ZERO, false);
         let said = match (words[0].as_str(), words.get(1).map_or("", String::as_str)) {
             ("CLUSTER", "MYID") => bulk(&NodeId([number; 20]).to_string()),
             ("CLUSTER", "NODES") => {
@@ -206,6 +226,10 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
                 script.asked[at] += 1;
                 takes = script.takes;
                 match script.turns.pop_front() {
+                    Some(Turn::Hold) => {
+                        held = true;
+                        bulk("kept")
+                    }
                     Some(Turn::HangUp) => return,
                     Some(Turn::GiveAway(views)) => {
                         script.views = views;
@@ -224,6 +248,9 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
         };
         drop(script);
         thread::sleep(takes);
+        while held && script_of_all.lock().unwrap().left_waiting > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         if replies.write_all(said.as_bytes()).is_err() {
             return;
         }
@@ -253,6 +280,33 @@ fn a_node_that_has_no_time_for_the_first_connections_is_asked_again() {
     let timeouts =
         Timeouts { connect: Duration::from_millis(50), reply: Duration::from_secs(3_600) };
     let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 2).unwrap();
+    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
+}
+
+/// Or else what a busy node refused once would be taken, the next time, for a death of long ago.
+#[test]
+fn a_node_that_answers_has_not_been_down_since_it_refused_a_connection() {
+    let timeouts = Timeouts { connect: Duration::from_millis(200), reply: Duration::from_secs(2) };
+    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 0).unwrap();
+    assert_eq!(nodes.read_beside_another().unwrap(), b"kept");
+    let refused = Instant::now();
+    while refused.elapsed() < timeouts.reply * 2 {
+        assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(nodes.read_beside_another().unwrap(), b"kept");
+}
+
+#[test]
+fn a_node_that_nobody_asked_for_long_has_its_time_to_answer_again() {
+    let timeouts = Timeouts { connect: Duration::from_millis(200), reply: Duration::from_secs(2) };
+    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 0).unwrap();
+    nodes.will(&[Turn::HangUp]);
+    nodes.script.lock().unwrap().left_waiting = u32::MAX;
+    assert!(matches!(read(&nodes.store, STRIPE, 4), Err(StoreError::Unavailable { .. })));
+    // More than the second for which a node that was silent is left alone, and the time that it has to answer.
+    thread::sleep(timeouts.reply * 2);
+    nodes.script.lock().unwrap().left_waiting = 1;
     assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
 }
 
