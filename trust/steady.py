@@ -16,15 +16,17 @@ Exit status 0 when nothing grew, 1 when something did, 2 for wrong usage.
 import argparse
 import csv
 import ctypes
+import errno
 import os
 import random
 import sys
 import tempfile
 import time
+import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import combinations
-from multiprocessing import Event, Process, Value
+from multiprocessing import Event, Process, Queue, Value
 from pathlib import Path
 from statistics import median
 
@@ -57,6 +59,10 @@ FILLS = {
 FILES_LIVE = 100
 SIZES = (0, 100, 1_200, 1_200, 5_000, 70_000)
 LIST_EVERY = 50
+# How long all workers may take to come to their ends, on a machine that does much else.
+END_SECONDS_MAX = 300
+# What others meet where something was removed.
+REMOVED = (errno.ENOENT, errno.ESTALE)
 # More say no more, and all pairs of them are looked at.
 SAMPLES_MAX = 600
 
@@ -99,10 +105,39 @@ def look(folder: Path, stop) -> None:
                 (folder / name).stat()
                 if not (folder / name).is_dir():
                     (folder / name).read_bytes()
-            except OSError:
-                # It was removed meanwhile.
-                pass
+            except OSError as error:
+                if error.errno not in REMOVED:
+                    raise
         stop.wait(0.2)
+
+
+def working(function, number: int, *arguments, facts) -> None:
+    """The whole of a worker's process; why it fails is told."""
+    try:
+        function(*arguments)
+    except BaseException as error:
+        facts.put((number, f"{error!r}, at {traceback.extract_tb(error.__traceback__)[-1].line}"))
+        raise
+
+
+def ended(workers: list[Process], facts) -> list[str]:
+    """Waits for them, and answers what is wrong with each that failed."""
+    end, told = time.monotonic() + END_SECONDS_MAX, {}
+    for worker in workers:
+        worker.join(max(0, end - time.monotonic()))
+    while not facts.empty():
+        number, fact = facts.get()
+        told[number] = fact
+    failed = []
+    for number, worker in enumerate(workers):
+        if worker.exitcode is None:
+            wait = Path(f"/proc/{worker.pid}/wchan").read_text()
+            failed.append(f"worker {number} did not end within {END_SECONDS_MAX} s; it waits in {wait}")
+            worker.kill()
+        elif worker.exitcode != 0:
+            fact = told.get(number, f"it ended with {worker.exitcode}")
+            failed.append(f"worker {number} failed: {fact}")
+    return failed
 
 
 def descendants() -> dict[int, str]:
@@ -173,26 +208,26 @@ def run(setup: str, options, scratch: Path) -> list[str]:
     """What grew."""
     up, mounts = SETUPS[setup]
     scratch.mkdir()
-    stop, made = Event(), Value("q", 0)
+    stop, made, facts = Event(), Value("q", 0), Queue()
     with Mounted(options.tidefs, scratch, *up, mounts=mounts) as mounted:
-        mounted.give_up_after(options.seconds + 300)
+        watch = mounted.give_up_after(options.seconds + 2 * END_SECONDS_MAX)
         folders = [mounted.mounts[at % mounts] / f"w{at}" for at in range(options.workers)]
-        workers = [Process(target=work, args=(at, n, stop, made)) for n, at in enumerate(folders)]
+        lives = [(work, n, at, n, stop, made) for n, at in enumerate(folders)]
         if mounts > 1:
             # They are made by the workers on the other mount.
             others = [mounted.mounts[(n + 1) % mounts] / f"w{n}" for n in range(options.workers)]
-            workers += [Process(target=look, args=(at, stop)) for at in others]
+            lives += [(look, n, at, stop) for n, at in enumerate(others, len(folders))]
+        workers = [Process(target=working, args=life, kwargs={"facts": facts}) for life in lives]
         for at, worker in enumerate(workers):
             worker.start()
-            while at < options.workers and not folders[at].exists():
+            while at < options.workers and worker.is_alive() and not folders[at].exists():
                 time.sleep(0.01)
         try:
             samples, filled = sample(options, workers, made)
         finally:
             stop.set()
-            for worker in workers:
-                worker.join(60)
-        broken = [f"{setup}: a worker failed" for worker in workers if worker.exitcode != 0]
+            failed = ended(workers, facts)
+            watch.cancel()
         count = len(samples)
     if options.samples:
         write(options.samples, setup, samples)
@@ -201,7 +236,10 @@ def run(setup: str, options, scratch: Path) -> list[str]:
     is_full = filled is not None and filled <= options.seconds * 2 / 3
     warm = max(options.seconds / 3, filled) if is_full else options.seconds / 3
     fills = {} if is_full else FILLS.get(setup, {})
-    return broken + [
+    if failed:
+        # What there is of samples says nothing.
+        return [f"{setup}, after {made.value} files: {fact}" for fact in failed]
+    return [
         fact for sampled in samples.values() for fact in judge(setup, sampled, warm, fills)
     ]
 
@@ -268,7 +306,7 @@ def main() -> int:
         for setup in options.setup or SETUPS:
             grown += run(setup, options, Path(scratch) / setup)
     for fact in grown:
-        print(f"GROWS: {fact}", file=sys.stderr)
+        print(f"FAILED: {fact}", file=sys.stderr)
     return 1 if grown else 0
 
 
