@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ SUITES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tid
 STORES = ("embedded", "valkey")
 # How long any command of the file system may take.
 COMMAND_SECONDS_MAX = 120
+# Where the kernel has a program wait for the answer of a mount.
+WAITS_FOR_ANSWER = "request_wait_answer"
 
 
 def is_left_out(what: str) -> bool:
@@ -29,6 +32,19 @@ def is_left_out(what: str) -> bool:
     if left_out:
         print(f"left out, as TIDEFS_TEST_WITHOUT asks: {what}", flush=True)
     return left_out
+
+
+def waiting() -> list[int]:
+    """The processes that wait for the answer of any mount: where there are none, none hangs."""
+    found = []
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*/wchan"):
+        try:
+            if task.read_text() == WAITS_FOR_ANSWER:
+                found.append(int(task.parts[2]))
+        except OSError:
+            # It has ended.
+            pass
+    return found
 
 
 @dataclass
@@ -108,11 +124,14 @@ class Mounted:
         records = Path(self.state).rglob("mounts/*.json")
         return {record: json.loads(record.read_text())["owner"]["pid"] for record in records}
 
-    def give_up_after(self, seconds: float) -> threading.Timer:
+    def give_up_after(
+        self, seconds: float, doing: Callable[[], str] = lambda: "its work"
+    ) -> threading.Timer:
         """Ends this program, whatever hangs in the mount, unless the answer is cancelled before."""
 
         def give_up() -> None:
-            said = f"FAILED: a mount hangs; {seconds:.0f} s have passed"
+            said = f"FAILED: {seconds:.0f} s have passed in {doing()}; "
+            said += f"processes that wait for a mount's answer: {waiting() or 'none'}"
             print(said, file=sys.stderr, flush=True)
             try:
                 self.call("down", check=False)

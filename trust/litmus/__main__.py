@@ -112,8 +112,13 @@ def play(store: str, chosen: dict, options) -> list[str]:
             if mounted.clocks:
                 stack.enter_context(stepping(mounted.clocks, options.seed))
             changes = stack.enter_context(churn(mounted, options.seed)) if options.churn else []
-            watch = mounted.give_up_after(options.seconds + GRACE_SECONDS)
+            under_way = ["its beginning"]
+            watch = mounted.give_up_after(
+                options.seconds + GRACE_SECONDS,
+                lambda: f"{under_way[-1]} with seed {options.seed}, number {len(under_way) - 1} of {len(chosen)}",
+            )
             for name, test in chosen.items():
+                under_way.append(name)
                 seconds, early = options.seconds / len(chosen), EARLY_NS.get(store, 0)
                 race = Race(name, mounted, seconds, options.seed, early)
                 try:
