@@ -9,7 +9,8 @@ import time
 
 from race import END_SECONDS_MAX, FORK, Broken, Race
 
-STOPPED_SECONDS = 14
+# It goes on at any time within so many seconds after it was expelled.
+STOPPED_SECONDS_MAX = 2
 # How long the others may not know that it is back, on a busy machine.
 UNKNOWN_SECONDS_MAX = 10
 FILES = 20
@@ -54,7 +55,7 @@ def play(race: Race, extra, there) -> int:
         (here / f"bytes-{number}").write_text("before" * 1000)
     for name in ("log", "lock"):
         (here / name).touch()
-    begun, still, goes_on, over, taken = flag(), flag(), flag(), flag(), flag()
+    begun, still, over, taken = flag(), flag(), flag(), flag()
 
     def resident(_) -> tuple[list[bytes], list[bytes], bool]:
         """Through the mount that is stopped: has a lock, and appends all the time. What was synced is
@@ -91,27 +92,28 @@ def play(race: Race, extra, there) -> int:
             while not over.is_set():
                 records.append(b"1 %d\n" % len(records))
                 os.write(log, records[-1])
-                if not goes_on.is_set() and not taken.is_set() and try_lock(lock):
+                if not taken.is_set() and try_lock(lock):
                     taken.set()
                 time.sleep(0.001)
         os.close(log)
         return records
 
-    def conductor(_) -> int:
+    def conductor(chance) -> int:
         try:
-            return conduct()
+            return conduct(chance)
         finally:
             over.set()
 
-    def conduct() -> int:
+    def conduct(chance) -> int:
         wait_for(begun, "began to append")
         os.kill(extra.server, signal.SIGSTOP)
         still.set()
-        time.sleep(STOPPED_SECONDS)
-        goes_on.set()
+        # However long that takes on a busy machine: a lock that is lost, and that nobody has, is one to be had.
+        wait_for(taken, "took the lock of the mount that stands still")
+        time.sleep(chance.uniform(0, STOPPED_SECONDS_MAX))
         os.kill(extra.server, signal.SIGCONT)
         looks = look(there, "after")
-        # Whoever has the lock keeps it: the program of before, or the one that took it meanwhile.
+        # Whoever took the lock keeps it.
         for view in [there, *race.views]:
             with open(view / "lock", "r+b") as lock:
                 if try_lock(lock):
@@ -121,8 +123,8 @@ def play(race: Race, extra, there) -> int:
     (appended, doubtful, is_told), others_appended, looks = race.run(resident, others, conductor)
     if not appended or not others_appended:
         raise Broken("nothing was appended")
-    if taken.is_set() != is_told:
-        raise Broken(f"whether the lock is lost: {taken.is_set()}, and told: {is_told}")
+    if not is_told:
+        raise Broken("a program is not told that its lock is lost")
     for view in [there, *race.views]:
         # The place of an append that failed reads as zeros.
         found = (view / "log").read_bytes().replace(b"\0", b"").splitlines(keepends=True)
