@@ -10,7 +10,7 @@ use super::number::within;
 pub struct Hosts {
     /// Hosts of which each has a node and a mount at the same path, this one among them or beside them;
     /// others are reached by ssh: one a line, HOST, USER@HOST or a range such as n[01-16], and behind it
-    /// memory=SIZE for its node; TIDEFS_SSH names another program than ssh
+    /// memory=SIZE for its node; slots as MPI has them mean nothing here; TIDEFS_SSH names another program than ssh
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! A plain list of hosts as MPI users write it: `host`, `user@host`, `host slots=4 memory=8GiB`, `n[01-16]`.
+//! A plain list of hosts as MPI users write it: `host`, `user@host`, `host slots=4 max_slots=8 memory=8GiB`,
+//! `host:4`, or a nodelist such as `n[01-16],login`.
 
 use std::path::Path;
 
@@ -39,9 +40,11 @@ pub enum ListError {
     #[error("line {line}: {word:?} is no range; give numbers, such as n[01-16] or n[1,4-6]")]
     Range { line: usize, word: String },
     #[error(
-        "line {line}: {word:?} is nothing that is said of a host; slots=N and memory=SIZE may follow it"
+        "line {line}: {word:?} is nothing that is said of a host; slots=N, max_slots=N and memory=SIZE may follow it"
     )]
     Word { line: usize, word: String },
+    #[error("line {line}: {word:?} has no number of slots behind its colon, such as host:4")]
+    Slots { line: usize, word: String },
     #[error("line {line}: {word:?} is in the list already")]
     Twice { line: usize, word: String },
     #[error("line {line}: these are more than {HOSTS_MOST} hosts")]
@@ -62,39 +65,78 @@ fn parse(text: &str) -> Result<Vec<Listed>, ListError> {
     for (at, text) in text.lines().enumerate() {
         let line = at + 1;
         let mut words = text.split('#').next().unwrap_or_default().split_whitespace();
-        let Some(name) = words.next() else { continue };
+        let Some(names) = words.next() else { continue };
         let mut memory = None;
         for word in words {
             let known = said(word);
             memory = known.ok_or(ListError::Word { line, word: word.to_owned() })?.or(memory);
         }
-        for word in spread(name, line)? {
-            if !is_host(&word) {
-                return Err(ListError::Host { line, word });
+        for part in apart(names) {
+            for word in spread(without_slots(part, line)?, line)? {
+                add(&mut hosts, word, memory, line)?;
             }
-            let host = SshHost(word);
-            if hosts.iter().any(|it| it.host == host) {
-                return Err(ListError::Twice { line, word: host.0 });
-            }
-            if hosts.len() == HOSTS_MOST {
-                return Err(ListError::TooMany { line });
-            }
-            hosts.push(Listed { host, memory });
         }
     }
     if hosts.is_empty() { Err(ListError::Empty) } else { Ok(hosts) }
 }
 
+fn add(
+    hosts: &mut Vec<Listed>,
+    word: String,
+    memory: Option<ByteSize>,
+    line: usize,
+) -> Result<(), ListError> {
+    if !is_host(&word) {
+        return Err(ListError::Host { line, word });
+    }
+    let host = SshHost(word);
+    if hosts.iter().any(|it| it.host == host) {
+        return Err(ListError::Twice { line, word: host.0 });
+    }
+    if hosts.len() == HOSTS_MOST {
+        return Err(ListError::TooMany { line });
+    }
+    hosts.push(Listed { host, memory });
+    Ok(())
+}
+
+/// The parts of a nodelist as Slurm writes it, between commas that are in no brackets.
+fn apart(names: &str) -> impl Iterator<Item = &str> {
+    let mut is_inside = false;
+    names.split(move |letter| {
+        is_inside = letter == '[' || is_inside && letter != ']';
+        letter == ',' && !is_inside
+    })
+}
+
+/// `host:4` says how many slots a host has; an address of version 6 has more than one colon.
+fn without_slots(word: &str, line: usize) -> Result<&str, ListError> {
+    match word.split_once(':') {
+        Some((name, slots)) if !slots.contains(':') => match is_count(slots) {
+            true => Ok(name),
+            false => Err(ListError::Slots { line, word: word.to_owned() }),
+        },
+        _ => Ok(word),
+    }
+}
+
+fn is_count(text: &str) -> bool {
+    text.bytes().all(|it| it.is_ascii_digit()) && text.parse::<u32>().is_ok_and(|it| it > 0)
+}
+
 /// A word that `ssh` could take for an option, or a shell for more than a name, is no host.
 fn is_host(word: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@:%".contains(letter);
-    !word.starts_with(['-', '@']) && !word.ends_with('@') && word.chars().all(is_plain)
+    !word.is_empty()
+        && !word.starts_with(['-', '@'])
+        && !word.ends_with('@')
+        && word.chars().all(is_plain)
 }
 
 /// The memory that a word behind a host gives it; `None` where it says nothing known. Slots are for MPI.
 fn said(word: &str) -> Option<Option<ByteSize>> {
     match word.split_once('=')? {
-        ("slots", slots) => slots.parse::<u32>().ok().filter(|slots| *slots > 0).map(|_| None),
+        ("slots" | "max_slots" | "max-slots", slots) => is_count(slots).then_some(None),
         ("memory", size) => size.parse::<ByteSize>().ok().filter(|size| size.0 > 0).map(Some),
         _ => None,
     }
@@ -136,14 +178,15 @@ mod tests {
 
     #[test]
     fn hosts_are_read_as_mpi_users_and_schedulers_write_them() {
-        let text =
-            "# ours\n\nhead\nme@login slots=4 memory=8GiB # big\nn[09-11,20]\nr[1-2]c[1-2].x\n";
+        let text = "# ours\n\nhead\nme@login slots=4 max_slots=8 memory=8GiB # big\nn[09-11,20]\nr[1-2]c[1-2].x\n\
+             a:4 max-slots=4\nme@b:2\nfe80::1\nm[1-2]:8,k,l[07]:1\n";
         let listed = parse(text).unwrap();
         assert_eq!((listed[0].memory, listed[1].memory), (None, Some(ByteSize::gib(8))));
         assert_eq!((listed[0].host.name(), listed[1].host.name()), ("head", "login"));
         let hosts: Vec<_> = listed.into_iter().map(|it| it.host.0).collect();
         let expected = [
             "head", "me@login", "n09", "n10", "n11", "n20", "r1c1.x", "r1c2.x", "r2c1.x", "r2c2.x",
+            "a", "me@b", "fe80::1", "m1", "m2", "k", "l07",
         ];
         assert_eq!(hosts, expected);
     }
@@ -157,6 +200,11 @@ mod tests {
             ("a;b\n", "is no host"),
             ("\nh1 10.0.0.1 nsenter\n", "line 2: \"10.0.0.1\" is nothing that is said"),
             ("h slots=0\n", "slots=0"),
+            ("h\nk max_slots=+1\n", "line 2: \"max_slots=+1\" is nothing that is said"),
+            ("h slots=4 cores=2\n", "line 1: \"cores=2\" is nothing that is said"),
+            ("h:0\n", "line 1: \"h:0\" has no number of slots"),
+            ("h:\n", "has no number of slots"),
+            ("h,,k\n", "\"\" is no host"),
             ("h memory=lots\n", "memory=lots"),
             ("n[3-1]\n", "is no range"),
             ("n[1-\n", "is no range"),
