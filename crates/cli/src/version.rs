@@ -11,6 +11,8 @@ use crate::view::ServerView;
 
 /// Of the source, where whoever built the program said which.
 const COMMIT: Option<&str> = option_env!("TIDEFS_COMMIT");
+/// A digest of the source, where no commit says all of it.
+const SOURCE: Option<&str> = option_env!("TIDEFS_SOURCE");
 
 /// The names of the fields are a promise to programs.
 #[derive(Debug, Serialize)]
@@ -18,6 +20,8 @@ pub struct Version {
     version: &'static str,
     /// Null where it was built by hand.
     commit: Option<&'static str>,
+    /// A digest of the source; null where it is what the commit says.
+    source: Option<&'static str>,
     /// Of the records of a file system: programs of one format can mount what the other started.
     format: u32,
     program: Option<PathBuf>,
@@ -30,6 +34,7 @@ impl Version {
         Version {
             version: env!("CARGO_PKG_VERSION"),
             commit: COMMIT,
+            source: SOURCE,
             format: tidefs_fs::FORMAT_VERSION,
             program: std::env::current_exe().ok(),
             server: choose_server(None).ok().map(ServerView::from),
@@ -37,13 +42,17 @@ impl Version {
     }
 }
 
-/// `0.1.0 (1a2b3c4)`
+/// `0.1.0 (1a2b3c4)`. Programs that say the same are of the same source.
 pub fn line() -> &'static str {
-    static LINE: LazyLock<String> = LazyLock::new(|| {
-        let commit = COMMIT.map(|commit| format!(" ({commit})")).unwrap_or_default();
-        env!("CARGO_PKG_VERSION").to_owned() + &commit
-    });
+    static LINE: LazyLock<String> =
+        LazyLock::new(|| line_of(env!("CARGO_PKG_VERSION"), COMMIT, SOURCE));
     &LINE
+}
+
+fn line_of(version: &str, commit: Option<&str>, source: Option<&str>) -> String {
+    let source = source.map(|source| format!("source {source}"));
+    let parts: Vec<_> = commit.map(str::to_owned).into_iter().chain(source).collect();
+    if parts.is_empty() { version.to_owned() } else { format!("{version} ({})", parts.join(", ")) }
 }
 
 /// The words `--version` and `--json`, and no others, which the parser would not read together: it prints the
@@ -57,6 +66,15 @@ pub fn is_asked_as_json(words: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn builds_of_different_source_say_different_things() {
+        assert!(SOURCE.is_some() || COMMIT.is_some_and(|commit| !commit.ends_with("-dirty")));
+        assert_eq!(line_of("1.0.0", Some("1a2b"), None), "1.0.0 (1a2b)");
+        assert_eq!(line_of("1.0.0", None, Some("c3d4")), "1.0.0 (source c3d4)");
+        let dirty = line_of("1.0.0", Some("1a2b-dirty"), Some("c3d4"));
+        assert_eq!(dirty, "1.0.0 (1a2b-dirty, source c3d4)");
+    }
 
     #[test]
     fn the_two_words_are_met_in_any_order_and_alone() {
