@@ -22,9 +22,10 @@ use crate::arguments::serving::Serving;
 use crate::cleanup::unmount_left;
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
+use crate::host_view::{AbsentView, HostView};
 use crate::hosts::HostEntry;
 use crate::kept_logs;
-use crate::lending::{HostSeen, Owner};
+use crate::lending::Owner;
 use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
 use crate::mount_point::MountPoint;
@@ -38,7 +39,7 @@ use crate::provision::Provision;
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{AbsentView, HostView, LimitsView, MetricsView, ServerView, StatusView};
+use crate::view::{LimitsView, MetricsView, ServerView, StatusView};
 
 mod adopting;
 mod answering;
@@ -390,7 +391,6 @@ impl FileSystem {
         let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
         let absent = absent.into_iter().filter(|(name, _)| !is_here(name));
         let absent_hosts = absent.map(AbsentView::from).collect();
-        let hosts = hosts.into_iter().map(HostView::from).collect();
         let notes = self.notes();
         let (provided, pause) = self.provided();
         let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
@@ -400,7 +400,7 @@ impl FileSystem {
     }
 
     /// Other hosts that have joined.
-    fn hosts(&self) -> Vec<HostSeen> {
+    fn hosts(&self) -> Vec<HostView> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         storage.as_ref().map(Storage::hosts).unwrap_or_default()
     }

@@ -17,7 +17,7 @@ mod words;
 
 pub use channel::{Channel, ChannelError, ChannelKey};
 pub use host_words::{Entered, FromHost, ToHost};
-pub use hosts::{HostSeen, Hosts};
+pub use hosts::Hosts;
 pub use listening::{Awaiting, Listening, Terms};
 pub use offers::Offers;
 pub use owner::{Owner, Presence};

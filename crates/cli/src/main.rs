@@ -29,6 +29,7 @@ mod foresight;
 mod fresh;
 mod hand_over;
 mod history;
+mod host_view;
 mod hosts;
 mod join;
 mod judged_file;
@@ -79,6 +80,7 @@ mod supervise;
 mod tally;
 mod version;
 mod view;
+mod wall_clock;
 mod wish;
 mod without_effect;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidefs_model::ByteSize;
 
-use crate::view::{DecisionView, HostView, LimitsView, NodeView, ShareView, StatusView};
+use crate::view::{DecisionView, LimitsView, NodeView, ShareView, StatusView};
 
 /// What the store in one process calls itself.
 const EMBEDDED: &str = "embedded";
@@ -36,8 +36,8 @@ impl StatusView {
         for mount in &self.mounts {
             text.line(format!("mount      {}", mount.display()));
         }
-        for HostView { name, address, mounts } in &self.hosts {
-            text.line(format!("host       {name} at {address}, mounts: {mounts}"));
+        for host in &self.hosts {
+            text.line(format!("host       {host}"));
         }
         for absent in &self.absent_hosts {
             text.line(format!("host       {absent}"));

@@ -19,9 +19,8 @@ use tidefs_valkey::{
 use crate::admission::{Door, Doorkeeper};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
-use crate::lending::{
-    Answers, HostSeen, Legacy, Listening, Owner, Presence, Terms, digits_of, secret_of,
-};
+use crate::host_view::HostView;
+use crate::lending::{Answers, Legacy, Listening, Owner, Presence, Terms, digits_of, secret_of};
 use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Rival, Supervision};
 use crate::process::ProcessId;
 use crate::provision::{Place, ProvidedHost, Provider, Provision};
@@ -325,7 +324,7 @@ impl Storage {
     }
 
     /// Other hosts that have joined.
-    pub fn hosts(&self) -> Vec<HostSeen> {
+    pub fn hosts(&self) -> Vec<HostView> {
         self.nodes.as_ref().map(|nodes| nodes.hosts().seen()).unwrap_or_default()
     }
 

@@ -2,7 +2,6 @@
 //! fields are a promise to programs.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +12,7 @@ use tidefs_store::{NodeOverview, Overview};
 use tidefs_valkey::ServerProgram;
 
 use crate::file_system::Size;
-use crate::lending::HostSeen;
+use crate::host_view::{AbsentView, HostView};
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -69,40 +68,6 @@ pub struct StatusView {
     /// How the file system came to whoever has it, where that was not who started it, and what to do for that.
     #[serde(default)]
     pub notes: Vec<String>,
-}
-
-/// A host that is not there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AbsentView {
-    pub name: String,
-    pub why: String,
-}
-
-impl From<(String, String)> for AbsentView {
-    fn from((name, why): (String, String)) -> AbsentView {
-        AbsentView { name, why }
-    }
-}
-
-impl fmt::Display for AbsentView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not there: {}", self.name, self.why)
-    }
-}
-
-/// A host that has joined.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostView {
-    pub name: String,
-    pub address: IpAddr,
-    /// How many mounts it has.
-    pub mounts: usize,
-}
-
-impl From<HostSeen> for HostView {
-    fn from(HostSeen { name, address, mounts }: HostSeen) -> HostView {
-        HostView { name, address, mounts }
-    }
 }
 
 /// Where programs that watch find metrics, and what lets them in.

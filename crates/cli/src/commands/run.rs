@@ -15,6 +15,7 @@ use crate::cleanup::{MARK, MOUNT, STATE};
 use crate::dead_files::Deleter;
 use crate::failure::{FAILED, Failure, LOST};
 use crate::file_system::{FileSystem, Size};
+use crate::host_view::AbsentView;
 use crate::limits;
 use crate::lost::Lost;
 use crate::memory::Memory;
@@ -31,7 +32,6 @@ use crate::signals::Signals;
 use crate::state::{Base, Kind};
 use crate::summary::Summary;
 use crate::supervise::{self, Order};
-use crate::view::AbsentView;
 
 /// What --delete-dead was worth.
 const NOTHING_TOLD: &str =

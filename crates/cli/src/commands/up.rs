@@ -13,6 +13,7 @@ use crate::mount_point::{Missing, MountPoint};
 use crate::preparation;
 use crate::say;
 use crate::state::{Base, Paths, in_the_way};
+use crate::wall_clock;
 
 pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
     // What carries a run's mark is ended with the run, whatever it serves.
@@ -48,6 +49,10 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
             .iter()
             .for_each(|it| say::answer(format!("host {} at {}", it.name, it.address)));
         status.absent_hosts.iter().for_each(say::note);
+        for (host, ahead) in status.hosts.iter().filter_map(|host| Some((host, host.clock()?))) {
+            let (name, means) = (&host.name, wall_clock::MEANS);
+            tracing::warn!("the clock of {name} is {ahead} of this host's: {means}");
+        }
     }
     say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
     Ok(())

@@ -15,6 +15,7 @@ use crate::lending::{
     Rank, ToBorrower, ToHost,
 };
 use crate::version;
+use crate::wall_clock::{self, Ahead};
 
 /// Cheap to clone; clones are one.
 #[derive(Clone)]
@@ -123,7 +124,16 @@ impl Reach {
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
         let why = match self.enter_at(address).map_err(refused)? {
-            Answered::Entered(entered) => return Ok(*entered),
+            Answered::Entered(entered) => {
+                let there = entered.1.wall_seconds;
+                if let Some(ahead) = Ahead::of(wall_clock::seconds(), there) {
+                    let means = wall_clock::MEANS;
+                    tracing::warn!(
+                        "the clock of this host is {ahead} of that of {address}: {means}"
+                    );
+                }
+                return Ok(*entered);
+            }
             Answered::Refused(why) => why,
             Answered::NotYet => {
                 "it is a host of the file system, which does not have it".to_owned()
@@ -144,7 +154,8 @@ impl Reach {
             let accounts = told.accounts.clone().into_iter().collect();
             let (port, rank) = (told.port, told.rank);
             let provided = self.provided.clone();
-            FromHost::Enter { agent, host, version, port, rank, accounts, provided }
+            let wall_seconds = Some(wall_clock::seconds());
+            FromHost::Enter { agent, host, version, port, rank, accounts, provided, wall_seconds }
         };
         let asked = SystemClock.steady();
         channel.say(&ToBorrower::Host(word))?;

@@ -33,6 +33,8 @@ pub enum FromHost {
         accounts: Vec<(u64, String)>,
         /// The name by which it was asked for, where a provision command started it.
         provided: Option<String>,
+        /// What the clock on its wall shows, in seconds since 1970.
+        wall_seconds: Option<i64>,
     },
     /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
     Watch { seen: u64 },
@@ -75,6 +77,8 @@ pub struct Entered {
     pub succession: Succession,
     /// Longer than the file system has been there; whoever takes it over counts on from that.
     pub age_ns: u64,
+    /// As in [`FromHost::Enter`], of whoever has the file system.
+    pub wall_seconds: i64,
     /// None where the file system ends with whoever started it.
     pub legacy: Option<Box<Legacy>>,
 }

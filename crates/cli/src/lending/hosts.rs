@@ -11,6 +11,8 @@ use tidefs_valkey::Awake;
 use super::owner::Owner;
 use super::succession::{Heir, Rank, Term};
 use super::words::LEASE;
+use crate::host_view::HostView;
+use crate::wall_clock::Ahead;
 
 /// Cheap to clone; clones are one list.
 #[derive(Clone, Default)]
@@ -57,6 +59,7 @@ struct Host {
     rank: Rank,
     /// Where it listens, if it does.
     listens: Option<SocketAddr>,
+    clock: Option<Ahead>,
 }
 
 /// Who enters.
@@ -68,20 +71,21 @@ pub struct Entering {
     pub port: Option<u16>,
     /// That it had in an earlier term.
     pub rank: Option<Rank>,
+    /// Its wall clock, where that is far from the one here.
+    pub clock: Option<Ahead>,
 }
 
 impl Host {
     fn is_late(&self) -> bool {
         Awake::now() > self.heard + LEASE
     }
-}
 
-/// A host as others see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostSeen {
-    pub name: String,
-    pub address: IpAddr,
-    pub mounts: usize,
+    fn view(&self) -> HostView {
+        let Host { name, address, .. } = self;
+        let clock_ahead_seconds = self.clock.map(|ahead| ahead.seconds);
+        let (name, address, mounts) = (name.clone(), *address, self.mounts.len());
+        HostView { name, address, mounts, clock_ahead_seconds }
+    }
 }
 
 impl Hosts {
@@ -102,19 +106,20 @@ impl Hosts {
 
     /// A host begins a session, or goes on with it on another connection; answers which that is, and its place.
     pub fn enter(&self, entering: Entering) -> (u64, Rank) {
-        let Entering { agent, name, address, port, rank } = entering;
+        let Entering { agent, name, address, port, rank, clock } = entering;
         let mut list = self.list();
         let heard = Awake::now();
         if let Some(host) = list.hosts.get_mut(&agent) {
-            (host.line, host.heard) = (host.line + 1, heard);
+            (host.line, host.heard, host.clock) = (host.line + 1, heard, clock);
             return (host.line, host.rank);
         }
         let new = Rank { term: list.term, number: list.came };
         list.came += u64::from(rank.is_none());
         let (rank, mounts) = (rank.unwrap_or(new), BTreeSet::new());
         let listens = port.map(|port| SocketAddr::new(address, port));
-        list.hosts
-            .insert(agent, Host { name, address, line: 0, heard, knows: 0, mounts, rank, listens });
+        let (line, knows) = (0, 0);
+        let host = Host { name, address, line, heard, knows, mounts, rank, listens, clock };
+        list.hosts.insert(agent, host);
         list.number += 1;
         drop(list);
         self.0.changed.notify_all();
@@ -282,17 +287,11 @@ impl Hosts {
     }
 
     /// Those that are there, by name.
-    pub fn seen(&self) -> Vec<HostSeen> {
+    pub fn seen(&self) -> Vec<HostView> {
         let list = self.list();
-        let mut seen: Vec<_> = list.hosts.values().map(HostSeen::from).collect();
+        let mut seen: Vec<_> = list.hosts.values().map(Host::view).collect();
         seen.sort_by(|one, other| (&one.name, one.address).cmp(&(&other.name, other.address)));
         seen
-    }
-}
-
-impl From<&Host> for HostSeen {
-    fn from(host: &Host) -> HostSeen {
-        HostSeen { name: host.name.clone(), address: host.address, mounts: host.mounts.len() }
     }
 }
 
@@ -308,8 +307,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     fn enter(hosts: &Hosts, agent: u128, name: &str) -> (u64, Rank) {
-        let (name, address) = (name.to_owned(), HERE);
-        hosts.enter(Entering { agent, name, address, port: Some(agent as u16), rank: None })
+        let (name, address, port) = (name.to_owned(), HERE, Some(agent as u16));
+        hosts.enter(Entering { agent, name, address, port, rank: None, clock: None })
     }
 
     #[test]
@@ -390,7 +389,8 @@ mod tests {
         assert!(two < newcomer);
         assert_eq!(ranks(&successor), [one, two, newcomer], "who has yet to come stands in it");
         let (name, address) = ("it".to_owned(), HERE);
-        let again = Entering { agent: 2, name, address, port: Some(2), rank: Some(two) };
+        let (port, rank, clock) = (Some(2), Some(two), None);
+        let again = Entering { agent: 2, name, address, port, rank, clock };
         assert_eq!(successor.enter(again), (0, two));
         assert_eq!(ranks(&successor), [one, two, newcomer]);
     }

@@ -13,6 +13,7 @@ use super::words::{FromBorrower, LEASE, Purpose};
 use crate::control::{Answer, Request};
 use crate::provision::Entrance;
 use crate::version;
+use crate::wall_clock::{self, Ahead};
 use tidefs_model::MountId;
 
 /// A host, and which of its connections this is.
@@ -67,8 +68,21 @@ impl Service {
         }
         Ok(match (word, *session) {
             (FromHost::Enter { .. }, Some(_)) => refused("this connection has a session already"),
-            (FromHost::Enter { agent, host, version, port, rank, accounts, provided }, None) => {
-                let entering = Entering { agent, name: host, address: peer, port, rank };
+            (
+                FromHost::Enter {
+                    agent,
+                    host,
+                    version,
+                    port,
+                    rank,
+                    accounts,
+                    provided,
+                    wall_seconds,
+                },
+                None,
+            ) => {
+                let clock = wall_seconds.and_then(|there| Ahead::of(there, wall_clock::seconds()));
+                let entering = Entering { agent, name: host, address: peer, port, rank, clock };
                 match self.entered(entering, &version, accounts, provided) {
                     Ok((line, entered)) => {
                         *session = Some(Session { agent, line });
@@ -125,7 +139,11 @@ impl Service {
         provided.map_or(Ok(()), |name| self.provided(&name, entering.agent))?;
         tracing::info!(host = entering.name, peer = %entering.address, "a host is there");
         let (hosts, agent) = (self.nodes.hosts(), entering.agent);
+        let clock = entering.clock.map(|ahead| (entering.name.clone(), ahead));
         let (line, rank) = hosts.enter(entering);
+        if let Some((name, ahead)) = clock.filter(|_| line == 0) {
+            tracing::warn!("the clock of {name} is {ahead} of this host's: {}", wall_clock::MEANS);
+        }
         // Newcomers among the nodes are to let them in as well.
         for (mount, secret) in accounts {
             hosts.note_mount(agent, mount);
@@ -142,6 +160,7 @@ impl Service {
             rank,
             succession: self.succession(),
             age_ns: self.nodes.age().now().0,
+            wall_seconds: wall_clock::seconds(),
             legacy: self.legacy.clone(),
         };
         Ok((line, entered))
