@@ -5,6 +5,7 @@
 
 mod absence;
 mod line;
+mod looking;
 mod reached;
 mod settling;
 mod wanted;
@@ -20,13 +21,16 @@ use anyhow::Context;
 
 use crate::failure::Failure;
 use crate::roll::Roll;
+use crate::wall_clock::Ahead;
 use crate::{say, version};
 use absence::Absence;
 use line::{Event, Line};
 pub use reached::Reached;
-pub use wanted::Wanted;
+pub use wanted::{Wanted, is_this_host};
 pub use way::{Way, this_program};
-pub use words::{FromAgent, Hello, Order, Ready, STAY, Task, line, say as say_word};
+pub use words::{
+    Found, FromAgent, Hello, Order, Ready, STAY, Task, ToAgent, line, say as say_word,
+};
 
 /// Connections that are being made at the same time.
 const TOGETHER: usize = 32;
@@ -55,6 +59,10 @@ struct Agent {
     state: State,
     /// When that began.
     since: Instant,
+    /// Its host's wall clock, where that is far from the one here.
+    clock: Option<Ahead>,
+    /// Why it is absent, if it is.
+    absence: Option<Absence>,
 }
 
 /// How it stands with an agent.
@@ -64,6 +72,8 @@ enum State {
     Here(Hello),
     Joins(Hello),
     Ready(Reached),
+    Looks,
+    Looked(Found),
     Absent,
 }
 
@@ -85,6 +95,8 @@ impl Agents {
             line: None,
             state: State::NotCalled,
             since: Instant::now(),
+            clock: None,
+            absence: None,
         };
         let agents = wanted.others.iter().map(|other| not_called(&other.way)).collect();
         let roll = Roll::default();
@@ -115,7 +127,8 @@ impl Agents {
             let State::Here(hello) = &agent.state else { continue };
             let hello = hello.clone();
             // What cannot be said is noticed by the end that follows.
-            let said = agent.line.as_mut().map(|line| line.say(&order(&agent.way)));
+            let order = ToAgent::Join(Box::new(order(&agent.way)));
+            let said = agent.line.as_mut().map(|line| line.say(&order));
             tracing::debug!("{} is told to join: {said:?}", agent.way.name());
             (agent.state, agent.since) = (State::Joins(hello), Instant::now());
         }
@@ -145,7 +158,7 @@ impl Agents {
                 }
                 Err(cause) => {
                     let program = agent.way.program();
-                    agent.is_absent(&self.roll, &Absence::NoWay { program, cause });
+                    agent.is_absent(&self.roll, Absence::NoWay { program, cause });
                 }
             }
         }
@@ -166,7 +179,7 @@ impl Agents {
         let late = |it: &&mut Agent| is_due(&it.state) && it.since.elapsed() >= within;
         for agent in self.agents.iter_mut().filter(late) {
             let said = agent.last_said();
-            agent.is_absent(&self.roll, &Absence::NoAnswer { seconds: within.as_secs(), said });
+            agent.is_absent(&self.roll, Absence::NoAnswer { seconds: within.as_secs(), said });
         }
     }
 
@@ -269,6 +282,10 @@ impl Agent {
             (State::Absent, _) => State::Absent,
             (State::Called, Event::Said(FromAgent::Hello(hello))) => {
                 let here = Hello::of_this_host();
+                self.clock = hello
+                    .wall_seconds
+                    .zip(here.wall_seconds)
+                    .and_then(|(there, here)| Ahead::of(there, here));
                 let absence = match &hello {
                     hello if hello.version != version::line() => Some(Absence::OtherVersion {
                         there: hello.version.clone(),
@@ -278,21 +295,23 @@ impl Agent {
                     _ => None,
                 };
                 match absence {
-                    Some(absence) => return self.is_absent(roll, &absence),
+                    Some(absence) => return self.is_absent(roll, absence),
                     None => State::Here(hello),
                 }
             }
             (State::Joins(Hello { host, .. }), Event::Said(FromAgent::Ready(ready))) => {
                 State::Ready(Reached::new(self.way.clone(), host, ready))
             }
+            (State::Looks, Event::Said(FromAgent::Found(found))) => State::Looked(found),
+            (State::Looked(found), _) => State::Looked(found),
             (_, Event::Said(FromAgent::Failed(why))) => {
-                return self.is_absent(roll, &Absence::Refuses(why));
+                return self.is_absent(roll, Absence::Refuses(why));
             }
             (state, Event::Said(_)) => state,
             (_, Event::Silent) => {
                 let status = self.line.as_mut().and_then(Line::ended);
                 let absence = Absence::of_ended(&self.way, status, &self.last_said());
-                return self.is_absent(roll, &absence);
+                return self.is_absent(roll, absence);
             }
         };
     }
@@ -302,9 +321,10 @@ impl Agent {
     }
 
     /// Its connection ends with its line.
-    fn is_absent(&mut self, roll: &Roll, why: &Absence) {
+    fn is_absent(&mut self, roll: &Roll, why: Absence) {
         self.state = State::Absent;
         roll.note_absent(self.way.name(), why.to_string());
+        self.absence = Some(why);
         self.line = None;
     }
 }

@@ -1,15 +1,14 @@
 //! What `doctor` looks at, one function each. Nothing here changes the machine.
 
-use std::borrow::Cow;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use tidefs_model::ByteSize;
 use tidefs_valkey::PrivateNetwork;
 
 use crate::failure::Failure;
+use crate::finding::Finding;
 use crate::limits;
 use crate::memory::Memory;
 use crate::preparation::FUSE_DEVICE;
@@ -18,47 +17,6 @@ use crate::scarcity::Score;
 use crate::settings::Settings;
 use crate::state::{Base, LONGEST_NAME, Paths, room};
 use crate::storage::choose_server;
-
-/// How it stands with one thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    Good,
-    /// It works, with less than it could.
-    Limited,
-    /// Something will not work.
-    Missing,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    pub subject: Cow<'static, str>,
-    pub verdict: Verdict,
-    pub detail: String,
-    /// A command, to be run as root where it says so.
-    pub fix: Option<String>,
-}
-
-impl Finding {
-    pub fn good(subject: &'static str, detail: impl Into<String>) -> Finding {
-        Finding {
-            subject: subject.into(),
-            verdict: Verdict::Good,
-            detail: detail.into(),
-            fix: None,
-        }
-    }
-
-    pub fn limited(subject: &'static str, detail: impl Into<String>, fix: Option<&str>) -> Finding {
-        let fix = fix.map(str::to_owned);
-        Finding { subject: subject.into(), verdict: Verdict::Limited, detail: detail.into(), fix }
-    }
-
-    pub fn missing(subject: &'static str, detail: impl Into<String>, fix: &str) -> Finding {
-        let fix = Some(fix.to_owned());
-        Finding { subject: subject.into(), verdict: Verdict::Missing, detail: detail.into(), fix }
-    }
-}
 
 pub fn all(state: Option<&Path>) -> Vec<Finding> {
     vec![

@@ -10,7 +10,7 @@ mod session;
 mod successor;
 
 pub use home::{Home, JOINED};
-pub use host::{Host, node_wanted};
+pub use host::{Host, holds, node_wanted};
 pub use member::{Member, Seen};
 pub use reach::Reach;
 pub use relay::Relay;

@@ -25,6 +25,7 @@ mod death;
 mod elasticity;
 mod failure;
 mod file_system;
+mod finding;
 mod foresight;
 mod fresh;
 mod hand_over;

@@ -1,20 +1,21 @@
-//! What each host of a list lacks: `doctor` is run there, over `ssh`, and its answer is told here.
+//! What each host of a list lacks: its agent is called as for a run, and asked to look instead of to join.
 
-use std::io;
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use anyhow::Context;
 use serde::Serialize;
-use serde_json::{Deserializer, Value};
+use tidefs_model::ByteSize;
+use tidefs_valkey::HEAD_ROOM;
 
-use crate::checks::{Finding, Verdict};
-use crate::ssh::{Said, SshHost, on_each};
+use crate::agents::{Agents, Found, Wanted, is_this_host};
+use crate::failure::Failure;
+use crate::finding::{Finding, Verdict};
+use crate::join::{holds, node_wanted};
+use crate::ssh::Listed;
+use crate::state::Base;
+use crate::{checks, preparation};
 
-/// The version first; what `doctor` finds missing makes it fail, and is told all the same.
-const WORDS: &str = "tidefs --version --json; tidefs doctor --json";
-const WITHIN: Duration = Duration::from_secs(30);
-/// By which a shell says that there is no such program, and `ssh` that there is no connection.
-const NO_PROGRAM: i32 = 127;
-const NO_CONNECTION: i32 = 255;
 /// Of what others say, for a line.
 const LETTERS_MOST: usize = 400;
 
@@ -25,68 +26,50 @@ pub struct HostFindings {
     pub findings: Vec<Finding>,
 }
 
-pub fn all(hosts: &[SshHost]) -> Vec<HostFindings> {
-    let said = on_each(hosts, WORDS, WITHIN);
-    let each = hosts.iter().zip(said);
-    each.map(|(host, said)| HostFindings { host: host.0.clone(), findings: found(said) }).collect()
-}
-
-fn found(said: io::Result<Said>) -> Vec<Finding> {
-    let reach = |detail: String, fix: &str| vec![Finding::missing("connection", detail, fix)];
-    let said = match said {
-        Ok(said) => said,
-        Err(error) => {
-            let program = crate::ssh::program();
-            let detail = format!("cannot run {}: {error}", program.display());
-            return reach(detail, "install an SSH client, or name one in TIDEFS_SSH");
-        }
+/// # Errors
+/// When the list has more hosts than a file system may have.
+pub fn all(listed: &[Listed], state: Option<&Path>) -> Result<Vec<HostFindings>, Failure> {
+    let agents = Agents::call(Wanted::to_look_at(listed)?, || Ok(()))?;
+    let mut others = agents.look().into_iter();
+    let findings = |it: &Listed| match is_this_host(it) {
+        true => of_this_host(it.memory, state),
+        false => others.next().unwrap_or_default().into_iter().map(Finding::plain).collect(),
     };
-    let words = plain(&said.errors);
-    match said.status.map(|status| status.code()) {
-        None => {
-            let detail = format!("no answer in {} s {words}", WITHIN.as_secs());
-            reach(detail.trim_end().to_owned(), "see that the host runs, or leave it out")
-        }
-        Some(Some(NO_CONNECTION)) => reach(
-            format!("ssh: {words}"),
-            "make `ssh -o BatchMode=yes HOST true` work, or leave the host out",
-        ),
-        Some(Some(NO_PROGRAM)) => vec![Finding::missing(
-            "tidefs",
-            format!("it is not in the PATH of programs that ssh starts: {words}"),
-            "install the package of this version there",
-        )],
-        _ => told(&said.output).unwrap_or_else(|| {
-            let detail = format!("the answer is not understood: {words} {}", plain(&said.output));
-            vec![Finding::missing("tidefs", detail, "install the package of this version there")]
-        }),
-    }
+    let findings: Vec<_> = listed.iter().map(findings).collect();
+    let named = listed.iter().map(|it| it.host.0.clone()).zip(findings);
+    Ok(named.map(|(host, findings)| HostFindings { host, findings }).collect())
 }
 
-/// Shells may have said something before it.
-fn told(output: &str) -> Option<Vec<Finding>> {
-    let from = output.find('{')?;
-    let mut answers = Deserializer::from_str(&output[from..]).into_iter::<Value>();
-    let version = answers.next()?.ok()?;
-    let findings: Vec<Finding> = serde_json::from_value(answers.next()?.ok()?).ok()?;
-    let mut all = vec![agrees(version["version"].as_str()?, version["format"].as_u64()?)];
-    all.extend(findings.into_iter().map(Finding::plain));
-    Some(all)
+/// Nobody reaches it over a connection.
+fn of_this_host(memory: Option<ByteSize>, state: Option<&Path>) -> Vec<Finding> {
+    let refused = refused(memory, state);
+    let refused = refused.map(|why| Finding::of_refusal("run --hosts", &why));
+    refused.into_iter().chain(checks::all(state)).collect()
 }
 
-/// Programs of one format mount what the others have started.
-fn agrees(version: &str, format: u64) -> Finding {
-    let (here, ours) = (env!("CARGO_PKG_VERSION"), u64::from(tidefs_fs::FORMAT_VERSION));
-    let version = plain(version);
-    if format != ours {
-        let detail = format!("version {version} has format {format}; this one, {here}, has {ours}");
-        return Finding::missing("tidefs", detail, "install the same version everywhere");
-    }
-    if version != here {
-        let detail = format!("version {version}, and {here} here; they understand each other");
-        return Finding::limited("tidefs", detail, Some("install the same version everywhere"));
-    }
-    Finding::good("tidefs", format!("version {version}"))
+/// For whoever asks from another host.
+pub fn for_another(memory_bytes: Option<u64>, state: Option<&Path>) -> anyhow::Result<Found> {
+    // This process has made itself private, which some of what is looked at would take for a lack.
+    let mut doctor = Command::new("/proc/self/exe");
+    state.iter().for_each(|state| {
+        doctor.arg("--state").arg(state);
+    });
+    doctor.args(["doctor", "--json"]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let said = doctor.output().context("cannot look at this host")?;
+    let findings = serde_json::from_slice(&said.stdout).context("cannot look at this host")?;
+    Ok(Found { findings, refused: refused(memory_bytes.map(ByteSize), state) })
+}
+
+/// Why an agent here would not do what is ordered, before it knows more than the size of its node.
+fn refused(memory: Option<ByteSize>, state: Option<&Path>) -> Option<String> {
+    let fits = || -> anyhow::Result<()> {
+        Base::named(state)?.check()?;
+        preparation::mounting()?;
+        let (memory, _) = node_wanted(memory)?;
+        holds(memory, HEAD_ROOM)?;
+        Ok(())
+    };
+    fits().err().map(|error| format!("{error:#}"))
 }
 
 impl Finding {
@@ -113,39 +96,15 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::ExitStatus;
-
-    fn said(code: i32, output: &str, errors: &str) -> Vec<Finding> {
-        let status = Some(ExitStatus::from_raw(code << 8));
-        found(Ok(Said { status, output: output.to_owned(), errors: errors.to_owned() }))
-    }
 
     #[test]
-    fn another_machines_answer_is_told_and_compared() {
-        let format = tidefs_fs::FORMAT_VERSION;
-        let version = env!("CARGO_PKG_VERSION");
-        let doctor =
-            r#"[{"subject":"server","verdict":"missing","detail":"none\u001b[2J","fix":"x"}]"#;
-        let output =
-            format!("Welcome!\n{{\"version\":\"{version}\",\"format\":{format}}}\n{doctor}");
-        let findings = said(1, &output, "");
-        assert_eq!(findings[0].verdict, Verdict::Good);
-        assert_eq!(findings[1].verdict, Verdict::Missing);
-        assert!(!findings[1].detail.contains('\u{1b}'));
-        let other = format!("{{\"version\":\"9\",\"format\":{}}}[]", format + 1);
-        assert!(said(0, &other, "")[0].detail.contains("has format"));
-        let near = format!("{{\"version\":\"9\",\"format\":{format}}}[]");
-        assert_eq!(said(0, &near, "")[0].verdict, Verdict::Limited);
-    }
-
-    #[test]
-    fn a_host_that_cannot_be_asked_is_named_with_sshs_own_words() {
-        let words = "Host key verification failed.\r\n";
-        assert_eq!(said(255, "", words)[0].detail, "ssh: Host key verification failed.");
-        assert_eq!(said(127, "", "sh: tidefs: not found")[0].subject, "tidefs");
-        assert!(said(0, "what?", "")[0].detail.contains("not understood"));
-        let silent = Said { status: None, output: String::new(), errors: String::new() };
-        assert_eq!(found(Ok(silent))[0].detail, "no answer in 30 s");
+    fn another_machines_words_do_nothing_to_this_terminal() {
+        let finding = Finding::missing("server", "none\u{1b}[2J\nat all", "x\u{7}");
+        let plain = finding.plain();
+        assert_eq!((plain.detail.as_str(), plain.fix.as_deref()), ("none [2J at all", Some("x")));
+        assert_eq!(
+            Finding::missing("x", "y".repeat(9_999), "z").plain().detail.len(),
+            LETTERS_MOST
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use super::way::Way;
+use crate::finding::Finding;
 
 /// By which a shell says that there is no such program, and `ssh` that there is no connection.
 const NO_PROGRAM: i32 = 127;
@@ -58,6 +59,25 @@ impl Absence {
             }
             _ => Absence::Ended { said },
         }
+    }
+}
+
+impl Absence {
+    /// In the same words, for whoever looks at hosts before they are wanted.
+    pub fn finding(&self) -> Finding {
+        let subject = match self {
+            Absence::NoWay { .. }
+            | Absence::NoAnswer { .. }
+            | Absence::OtherKey { .. }
+            | Absence::NoConnection { .. } => "connection",
+            Absence::NoProgram
+            | Absence::OtherVersion { .. }
+            | Absence::EarlierVersion
+            | Absence::Ended { .. } => "tidefs",
+            Absence::ThisHost => "host",
+            Absence::Refuses(_) => "run --hosts",
+        };
+        Finding::of_refusal(subject, &self.to_string())
     }
 }
 

@@ -48,14 +48,23 @@ impl Wanted {
                 None => return Ok(None),
             },
         };
-        let all = wanted.others.len() + 1;
-        if all > OTHERS_MOST + 1 {
-            return Err(Failure::TooManyHosts { hosts: all, most: OTHERS_MOST + 1 });
-        }
+        let all = wanted.within_bounds()?;
         match required {
             Some(required) if required > all => Err(Failure::MoreHostsRequired { required, all }),
             _ => Ok(Some(Wanted { required, one_each, ..wanted })),
         }
+    }
+
+    /// The others of a list, of which none has to be there.
+    pub fn to_look_at(listed: &[Listed]) -> Result<Wanted, Failure> {
+        let wanted = Wanted { required: Some(1), ..Wanted::of_list(listed.to_vec(), None) };
+        wanted.within_bounds().map(|_| wanted)
+    }
+
+    /// How many hosts they are with this one.
+    fn within_bounds(&self) -> Result<usize, Failure> {
+        let (hosts, most) = (self.others.len() + 1, OTHERS_MOST + 1);
+        if hosts > most { Err(Failure::TooManyHosts { hosts, most }) } else { Ok(hosts) }
     }
 
     fn of_list(listed: Vec<Listed>, each: Option<ByteSize>) -> Wanted {
@@ -91,7 +100,7 @@ fn without_effect(required: usize) -> Failure {
 }
 
 /// By the name that it calls itself, or by an address of its own.
-fn is_this_host(listed: &Listed) -> bool {
+pub fn is_this_host(listed: &Listed) -> bool {
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name = listed.host.name();
     match name.parse::<IpAddr>() {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::serving::Serving;
-use crate::version;
+use crate::finding::Finding;
+use crate::{version, wall_clock};
 
 /// No word is nearly as long.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -25,8 +26,29 @@ pub enum FromAgent {
     Hello(Hello),
     /// It has joined, has its mount, and its node waits.
     Ready(Ready),
+    /// What it was asked to look at.
+    Found(Found),
     /// The host is none of the file system's, for this reason.
     Failed(String),
+}
+
+/// What its host has and lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    pub findings: Vec<Finding>,
+    /// Why the host would refuse an order.
+    pub refused: Option<String>,
+}
+
+/// What an agent is told first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToAgent {
+    Join(Box<Order>),
+    /// What the host lacks for an order with a node of this size.
+    Look {
+        memory_bytes: Option<u64>,
+    },
 }
 
 /// Who an agent is, before it knows what is wanted.
@@ -39,6 +61,8 @@ pub struct Hello {
     pub machine: String,
     /// From where it was reached, as that host sees it.
     pub caller: Option<IpAddr>,
+    /// What the clock on its wall shows, in seconds since 1970.
+    pub wall_seconds: Option<i64>,
 }
 
 /// What an agent has.
@@ -79,6 +103,7 @@ impl Hello {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             machine: machine(),
             caller: caller(|name| std::env::var(name).ok()),
+            wall_seconds: Some(wall_clock::seconds()),
         }
     }
 }

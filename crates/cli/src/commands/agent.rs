@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 
 use tidefs_model::ByteSize;
 
-use crate::agents::{FromAgent, Hello, Order, Ready, STAY, line, say_word};
+use crate::agents::{FromAgent, Hello, Order, Ready, STAY, ToAgent, line, say_word};
 use crate::join::{Host, JOINED, Reach, node_wanted};
 use crate::lending::Place;
 use crate::mount_point::{Missing, MountPoint};
 use crate::signals::Signals;
 use crate::state::Base;
-use crate::{lending, limits, preparation, privacy, scarcity, signals};
+use crate::{lending, limits, preparation, privacy, remote_checks, scarcity, signals};
 
 pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     limits::raise_open_files();
@@ -27,7 +27,13 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     let mut input = BufReader::new(io::stdin());
     // Whoever asked who this is may want no more.
     let Some(order) = line(&mut input)? else { return Ok(()) };
-    let Ok(order) = serde_json::from_str::<Order>(&order) else { return Ok(()) };
+    let order = match serde_json::from_str::<ToAgent>(&order) {
+        Ok(ToAgent::Join(order)) => *order,
+        Ok(ToAgent::Look { memory_bytes }) => {
+            return tell(&FromAgent::Found(remote_checks::for_another(memory_bytes, state)?));
+        }
+        Err(_) => return Ok(()),
+    };
     let place = Place::at(order.address);
     place.bind();
     let is_over = end_with(input, place.clone());

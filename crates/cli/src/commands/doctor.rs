@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::arguments::Doctor;
-use crate::checks::{self, Finding, Verdict};
+use crate::checks;
 use crate::failure::FAILED;
+use crate::finding::{Finding, Verdict};
 use crate::remote_checks;
 use crate::say;
 use crate::ssh;
 
 pub fn doctor(options: &Doctor, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     if let Some(list) = &options.hosts {
-        return of_hosts(list, options.json);
+        return of_hosts(list, options.json, state);
     }
     let mut findings = checks::all(state);
     findings.extend(options.provision_command.as_deref().map(checks::provision));
@@ -28,9 +29,8 @@ pub fn doctor(options: &Doctor, state: Option<&Path>) -> anyhow::Result<ExitCode
 }
 
 /// Of each host what it lacks or could do better, and a line for one that has all.
-fn of_hosts(list: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
-    let hosts: Vec<_> = ssh::read(list)?.into_iter().map(|it| it.host).collect();
-    let hosts = remote_checks::all(&hosts);
+fn of_hosts(list: &Path, as_json: bool, state: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let hosts = remote_checks::all(&ssh::read(list)?, state)?;
     if as_json {
         say::answer(serde_json::to_string_pretty(&hosts).context("cannot print JSON")?);
     } else {

@@ -40,6 +40,16 @@ pub fn node_wanted(memory: Option<ByteSize>) -> anyhow::Result<(ByteSize, Server
     Ok((memory, server))
 }
 
+/// What a node holds of the memory that it has.
+pub fn holds(memory: ByteSize, head_room: ByteSize) -> Result<ByteSize, Failure> {
+    let holds = ByteSize(memory.0.saturating_sub(head_room.0));
+    if holds < NODE_MEMORY_MIN {
+        let least = ByteSize(NODE_MEMORY_MIN.0 + head_room.0);
+        return Err(Failure::NodeTooSmall { memory, head_room, least });
+    }
+    Ok(holds)
+}
+
 /// What a look found.
 enum Look {
     GoesOn,
@@ -115,12 +125,7 @@ impl Host {
         server: &ServerView,
         is_reserve: bool,
     ) -> anyhow::Result<()> {
-        let holds = ByteSize(memory.0.saturating_sub(self.head_room.0));
-        if holds < NODE_MEMORY_MIN {
-            let head_room = self.head_room;
-            let least = ByteSize(NODE_MEMORY_MIN.0 + head_room.0);
-            return Err(Failure::NodeTooSmall { memory, head_room, least }.into());
-        }
+        let holds = holds(memory, self.head_room)?;
         let (place, secret) = (self.reach.place.clone(), self.reach.secret);
         let provided = self.reach.provided().cloned();
         let path = server.path.clone();

@@ -15,6 +15,9 @@ for word; do before=$host; host=$last; last=$word; done
 case " $* " in *" BatchMode=yes "*) ;; *) echo "asks for a password" >&2; exit 255;; esac
 case $host in
   n0*) PATH=${0%/*}:$PATH sh -c "$last" ;;
+  far*) PATH=${0%/*}:$PATH sh -c "$last" | sed -u 's/"machine":"/&not /' ;;
+  late) PATH=${0%/*}:$PATH sh -c "$last" | sed -u 's/"machine":"/&not /; s/"wall_seconds":[0-9]*/"wall_seconds":7200/' ;;
+  other) PATH=${0%/*}:$PATH sh -c "$last" | sed -u 's/"version":"[^"]*"/"version":"0.0.9"/' ;;
   moved) echo "Host key verification failed." >&2; exit 255 ;;
   bare) echo "sh: 1: tidefs: not found" >&2; exit 127 ;;
   old) echo '{"version": "0.0.1", "format": 1}'; echo '[]' ;;
@@ -37,34 +40,49 @@ fn stand_in(world: &World) -> (PathBuf, PathBuf) {
 fn each_host_of_a_list_is_checked_and_what_it_lacks_is_named() {
     let Some(world) = World::new() else { return };
     let (ssh, hosts) = stand_in(&world);
-    fs::write(&hosts, "n[01-02] slots=4\nmoved\nbare # of tidefs\nold\nslow\nme@slow\n").unwrap();
+    let list = "far[01-02] slots=4\nmoved\nbare # of tidefs\nold\nslow\nme@slow\nlate\nother\nn01\nlocalhost\nfar3 memory=1MiB\n";
+    fs::write(&hosts, list).unwrap();
     let doctor = |extra: &[&str]| {
         let mut command = world.tidefs(["doctor", "--hosts"]);
         command.arg(&hosts).args(extra).env("TIDEFS_SSH", &ssh);
         world.start(&mut command).end()
     };
-    let begun = Instant::now();
     let ran = doctor(&[]).ended_with(1);
-    assert!(begun.elapsed() < Duration::from_secs(30), "it asks one after the other");
-    for says in
-        ["moved:", "ssh: Host key verification failed.", "not found", "has format", "no route"]
-    {
+    // What a run says of the same hosts.
+    for says in [
+        "moved:",
+        "no connection: Host key verification failed.",
+        "make this work: ssh -o BatchMode=yes moved true",
+        "not in the search path there",
+        "no route",
+        "tidefs 0.0.9 is there and",
+        "it is this host, under another name",
+        "too little",
+        "behind of this host's",
+    ] {
         assert!(ran.stdout.contains(says), "{says}: {}", ran.stdout);
     }
     let json = doctor(&["--json"]).ended_with(1).stdout;
     let found: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let subjects = |at: usize| {
+    let missing = |at: usize| {
         let findings = found[at]["findings"].as_array().unwrap().iter();
-        findings.map(|it| it["subject"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let missing = findings.filter(|it| it["verdict"] == "missing");
+        missing.map(|it| it["subject"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!((&found[0]["host"], &found[1]["host"]), (&"n01".into(), &"n02".into()));
+    assert_eq!((&found[0]["host"], &found[1]["host"]), (&"far01".into(), &"far02".into()));
     assert_eq!(found[0]["findings"][0]["verdict"], "good", "{json}");
-    assert!(subjects(1).contains(&"server".to_owned()), "{json}");
-    assert_eq!((subjects(2), subjects(3)), (vec!["connection".into()], vec!["tidefs".into()]));
+    let subjects: Vec<_> = (2..7).map(missing).collect();
+    let (connection, tidefs) = (["connection"], ["tidefs"]);
+    assert_eq!(subjects, [connection, tidefs, tidefs, connection, tidefs], "{json}");
+    let subjects: Vec<_> = [8, 9, 11].map(missing).into();
+    assert_eq!(subjects, [tidefs, ["host"], ["run --hosts"]], "{json}");
+    // Neither this host nor a clock is a reason to refuse.
+    assert_eq!((missing(0), missing(7), missing(10)), (vec![], vec![], vec![]), "{json}");
 
     fs::write(&hosts, "h1 10.0.0.1 nsenter\n").unwrap();
     doctor(&[]).refused(1, &["line 1", "slots=N"]);
-    fs::write(&hosts, "n01\n").unwrap();
+    fs::write(&hosts, "far01\n").unwrap();
+    doctor(&[]).succeeded();
     let mut command = world.tidefs(["doctor", "--hosts"]);
     command.arg(&hosts).env("TIDEFS_SSH", "/nowhere/ssh");
     let ran = world.start(&mut command).end().ended_with(1);
