@@ -12,6 +12,7 @@ use crate::arguments::serving::Serving;
 use crate::change_view::ChangeView;
 use crate::check_view::CheckView;
 use crate::failure::Failure;
+use crate::host_view::AbsentView;
 use crate::lines;
 use crate::live_workflow::{Telling, WorkflowView};
 use crate::mount_point::MountPoint;
@@ -23,6 +24,8 @@ use crate::view::StatusView;
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Status,
+    /// Which hosts that it was to have are not there, which no node is asked for.
+    Absent,
     Mount {
         point: MountPoint,
         serving: Serving,
@@ -58,6 +61,7 @@ pub enum Request {
 pub enum Answer {
     Done,
     Status(Box<StatusView>),
+    Absent(Vec<AbsentView>),
     /// Whether a writer that met a full node may hope for room.
     Room {
         hope: Hope,

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use tidefs_model::ByteSize;
 
+use crate::host_view::AbsentView;
+
 /// Why a command of `tidefs` failed. The cause that a text has in it is not given again as its
 /// source, which is told behind the text.
 #[derive(Debug, thiserror::Error)]
@@ -253,6 +255,8 @@ pub enum Failure {
     NoHostReached(PathBuf),
     #[error("there is no host {name}; those that there are: {}", .known.join(", "))]
     NoSuchHost { name: String, known: Vec<String> },
+    #[error("nothing is run on {0}")]
+    NotRunOn(AbsentView),
     #[error("no file system is running in {}; start one: tidefs up; those that run elsewhere: tidefs list", .0.display())]
     NotRunning(PathBuf),
     #[error(

@@ -386,17 +386,22 @@ impl FileSystem {
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
         let hosts = self.hosts();
-        // One whose connection has ended may have stayed.
-        let is_here = |name: &str| hosts.iter().any(|host| host.name == name);
-        let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
-        let absent = absent.into_iter().filter(|(name, _)| !is_here(name));
-        let absent_hosts = absent.map(AbsentView::from).collect();
+        let absent_hosts = self.absent_hosts();
         let notes = self.notes();
         let (provided, pause) = self.provided();
         let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
         let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
         let view = StatusView { provided_hosts, provision_pause, ..view };
         Ok(StatusView { server, metrics, hosts, absent_hosts, notes, ..view })
+    }
+
+    /// Those that it was started with and that are not there.
+    fn absent_hosts(&self) -> Vec<AbsentView> {
+        let hosts = self.hosts();
+        // One whose connection has ended may have stayed.
+        let is_here = |name: &str| hosts.iter().any(|host| host.name == name);
+        let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
+        absent.into_iter().filter(|(name, _)| !is_here(name)).map(AbsentView::from).collect()
     }
 
     /// Other hosts that have joined.

@@ -20,6 +20,13 @@ impl From<(String, String)> for AbsentView {
     }
 }
 
+impl AbsentView {
+    /// With a user or without.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name.rsplit_once('@').map_or(name, |(_, name)| name)
+    }
+}
+
 impl fmt::Display for AbsentView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is not there: {}", self.name, self.why)

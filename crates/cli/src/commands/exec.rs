@@ -14,8 +14,11 @@ use anyhow::Context;
 use crate::agents::{Reached, Task, say_word};
 use crate::arguments::running::Exec;
 use crate::cleanup::{MOUNT, STATE};
+use crate::control::{self, Answer, Request};
 use crate::failure::{FAILED, Failure};
+use crate::host_view::AbsentView;
 use crate::signals::Signals;
+use crate::state::Paths;
 use crate::supervise::exit_status;
 use crate::{say, state};
 
@@ -26,8 +29,12 @@ const LOOK: Duration = Duration::from_millis(20);
 
 pub fn exec(options: &Exec, asked: Option<&Path>) -> anyhow::Result<ExitCode> {
     let running = state::find(asked)?;
-    let reached = Reached::read(&running.paths)?;
-    let chosen = chosen(options, reached)?;
+    let absent = absent(&running.paths);
+    if let Some(why) = absent.iter().find(|it| options.host.iter().any(|name| it.is_called(name))) {
+        return Err(Failure::NotRunOn(why.clone()).into());
+    }
+    let (chosen, refusing) = chosen(options, Reached::read(&running.paths)?, &absent)?;
+    refusing.iter().for_each(|why| say::note(Failure::NotRunOn(why.clone())));
     let signals = Signals::catch().context("cannot catch signals")?;
     let are_named = options.all || chosen.len() > 1;
     let tasks = chosen.iter().map(|host| Running::begin(host, options, are_named));
@@ -37,7 +44,7 @@ pub fn exec(options: &Exec, asked: Option<&Path>) -> anyhow::Result<ExitCode> {
             tasks.iter_mut().for_each(|task| task.tell(signal.signal));
         }
     }
-    let mut worst = 0;
+    let mut worst = if refusing.is_empty() { 0 } else { FAILED };
     for task in tasks {
         let (host, status) = task.end();
         if status != 0 && are_named {
@@ -49,16 +56,35 @@ pub fn exec(options: &Exec, asked: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-fn chosen(options: &Exec, reached: Vec<Reached>) -> Result<Vec<Reached>, Failure> {
+/// Hosts that the file system was to have and has not, which nothing is sent to.
+fn absent(paths: &Paths) -> Vec<AbsentView> {
+    match control::ask(paths, &Request::Absent) {
+        Ok(Answer::Absent(absent)) => absent,
+        // Whoever would say so has gone; the connection says what becomes of the command.
+        _ => Vec::new(),
+    }
+}
+
+/// And those of all that are absent by now.
+fn chosen(
+    options: &Exec,
+    reached: Vec<Reached>,
+    absent: &[AbsentView],
+) -> Result<(Vec<Reached>, Vec<AbsentView>), Failure> {
+    let why = |host: &Reached| absent.iter().find(|it| it.name == host.way.name()).cloned();
     if options.all {
-        return Ok(reached);
+        let refusing = reached.iter().filter_map(why).collect();
+        return Ok((reached.into_iter().filter(|host| why(host).is_none()).collect(), refusing));
     }
     let find = |name: &String| {
         let found = reached.iter().find(|host| host.is_called(name)).cloned();
         let known = || reached.iter().map(|host| host.way.name().to_owned()).collect();
-        found.ok_or_else(|| Failure::NoSuchHost { name: name.clone(), known: known() })
+        let found =
+            found.ok_or_else(|| Failure::NoSuchHost { name: name.clone(), known: known() })?;
+        why(&found).map_or(Ok(found), |why| Err(Failure::NotRunOn(why)))
     };
-    options.host.iter().map(find).collect()
+    let found = options.host.iter().map(find).collect::<Result<_, _>>()?;
+    Ok((found, Vec::new()))
 }
 
 /// A command on a host.

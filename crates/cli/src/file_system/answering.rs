@@ -74,6 +74,7 @@ impl FileSystem {
                 Ok(status) => Answer::Status(Box::new(status)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
+            Request::Absent => Answer::Absent(self.absent_hosts()),
             Request::Join { mount } => match self.doorkeeper() {
                 Some(keeper) => match keeper.let_in(MountId(mount)) {
                     Ok(account) => Answer::Account {

@@ -211,6 +211,7 @@ impl Service {
             ),
             Request::Stop
             | Request::Status
+            | Request::Absent
             | Request::Check { .. }
             | Request::Full { .. }
             | Request::Workflow(_)
