@@ -297,6 +297,10 @@ impl Storage {
         if let Some(managed) = self.managed.take() {
             managed.stop();
         }
+        // Who watches the mounts may be about to ask a node.
+        if let (AnyStore::Valkey(store), Some(_)) = (&self.store, &self.nodes) {
+            store.inner().nodes_end();
+        }
         self.nodes.as_ref().map(LocalNodes::stop_all).unwrap_or_default()
     }
 

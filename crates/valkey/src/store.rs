@@ -60,6 +60,11 @@ impl Valkey {
         Valkey::follow(Arc::new(cluster.clone()), pass, options)
     }
 
+    /// The nodes are about to be ended by whoever has this: requests that come too late are not told of.
+    pub fn nodes_end(&self) {
+        self.client.failures.end();
+    }
+
     /// The same where nodes come and go: those on the roster are used, and no others.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub struct Failures(Mutex<Lines>);
 struct Lines {
     last: Option<Instant>,
     left_out: u64,
+    /// The nodes are being ended, and whatever asks them still is no failure of theirs.
+    is_over: bool,
 }
 
 impl Failures {
@@ -42,9 +44,17 @@ impl Failures {
         );
     }
 
+    /// There are no more lines.
+    pub fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+    }
+
     /// Whether there is to be a line now; then how many were left out before it.
     fn turn(&self, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_over {
+            return None;
+        }
         if lines.last.is_some_and(|last| now.saturating_duration_since(last) < LINE_EVERY) {
             lines.left_out += 1;
             return None;
@@ -81,5 +91,7 @@ mod tests {
             [Some(0), None, None, Some(2), None]
         );
         assert_eq!(at(5_000), Some(1));
+        failures.end();
+        assert_eq!(at(9_000), None);
     }
 }
