@@ -255,7 +255,7 @@ pub enum Failure {
     NoHostReached(PathBuf),
     #[error("there is no host {name}; those that there are: {}", .known.join(", "))]
     NoSuchHost { name: String, known: Vec<String> },
-    #[error("nothing is run on {0}")]
+    #[error("nothing is run on a host that refuses: {0}")]
     NotRunOn(AbsentView),
     #[error("no file system is running in {}; start one: tidefs up; those that run elsewhere: tidefs list", .0.display())]
     NotRunning(PathBuf),

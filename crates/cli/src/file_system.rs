@@ -22,7 +22,6 @@ use crate::arguments::serving::Serving;
 use crate::cleanup::unmount_left;
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
-use crate::host_view::{AbsentView, HostView};
 use crate::hosts::HostEntry;
 use crate::kept_logs;
 use crate::lending::Owner;
@@ -43,6 +42,7 @@ use crate::view::{LimitsView, MetricsView, ServerView, StatusView};
 
 mod adopting;
 mod answering;
+mod hosts;
 mod losing;
 mod provided;
 
@@ -386,28 +386,14 @@ impl FileSystem {
         let view = view.within(self.limits.clone()).with_lost(&dead).in_names(&names);
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
         let hosts = self.hosts();
+        let own_host = self.own_host(view.mounts.len());
         let absent_hosts = self.absent_hosts();
         let notes = self.notes();
         let (provided, pause) = self.provided();
         let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
         let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
         let view = StatusView { provided_hosts, provision_pause, ..view };
-        Ok(StatusView { server, metrics, hosts, absent_hosts, notes, ..view })
-    }
-
-    /// Those that it was started with and that are not there.
-    fn absent_hosts(&self) -> Vec<AbsentView> {
-        let hosts = self.hosts();
-        // One whose connection has ended may have stayed.
-        let is_here = |name: &str| hosts.iter().any(|host| host.name == name);
-        let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
-        absent.into_iter().filter(|(name, _)| !is_here(name)).map(AbsentView::from).collect()
-    }
-
-    /// Other hosts that have joined.
-    fn hosts(&self) -> Vec<HostView> {
-        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        storage.as_ref().map(Storage::hosts).unwrap_or_default()
+        Ok(StatusView { server, metrics, own_host, hosts, absent_hosts, notes, ..view })
     }
 
     /// Those that are there, and those that have died.

@@ -44,6 +44,9 @@ pub struct HostView {
     /// they agree.
     #[serde(default)]
     pub clock_ahead_seconds: Option<i64>,
+    /// It has the file system: its manager runs there, and it answers what others ask.
+    #[serde(default)]
+    pub has_file_system: bool,
 }
 
 impl HostView {
@@ -57,6 +60,9 @@ impl fmt::Display for HostView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HostView { name, address, mounts, .. } = self;
         write!(f, "{name} at {address}, mounts: {mounts}")?;
+        if self.has_file_system {
+            f.write_str(", has the file system")?;
+        }
         self.clock().map_or(Ok(()), |ahead| write!(f, ", its clock is {ahead}"))
     }
 }

@@ -36,7 +36,7 @@ impl StatusView {
         for mount in &self.mounts {
             text.line(format!("mount      {}", mount.display()));
         }
-        for host in &self.hosts {
+        for host in self.own_host.iter().chain(&self.hosts) {
             text.line(format!("host       {host}"));
         }
         for absent in &self.absent_hosts {
@@ -232,6 +232,7 @@ mod tests {
             limits: Some(LimitsView { nodes_min: 2, nodes_max: 8, policy: "nso+asi".to_owned() }),
             lost_nodes: Vec::new(),
             metrics: None,
+            own_host: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
             provided_hosts: Vec::new(),

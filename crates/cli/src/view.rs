@@ -53,6 +53,9 @@ pub struct StatusView {
     /// Where metrics are served; null where they are not.
     #[serde(default)]
     pub metrics: Option<MetricsView>,
+    /// The host that started the file system and has it, where others may join; null where one of `hosts` has it.
+    #[serde(default)]
+    pub own_host: Option<HostView>,
     /// Other hosts that have joined with `tidefs join`.
     #[serde(default)]
     pub hosts: Vec<HostView>,
@@ -262,6 +265,7 @@ impl StatusView {
             limits: None,
             lost_nodes: Vec::new(),
             metrics: None,
+            own_host: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
             provided_hosts: Vec::new(),

@@ -84,7 +84,7 @@ impl Host {
         let Host { name, address, .. } = self;
         let clock_ahead_seconds = self.clock.map(|ahead| ahead.seconds);
         let (name, address, mounts) = (name.clone(), *address, self.mounts.len());
-        HostView { name, address, mounts, clock_ahead_seconds }
+        HostView { name, address, mounts, clock_ahead_seconds, has_file_system: false }
     }
 }
 
@@ -289,7 +289,11 @@ impl Hosts {
     /// Those that are there, by name.
     pub fn seen(&self) -> Vec<HostView> {
         let list = self.list();
-        let mut seen: Vec<_> = list.hosts.values().map(Host::view).collect();
+        let view = |host: &Host| HostView {
+            has_file_system: list.here.is_some() && host.listens == list.here,
+            ..host.view()
+        };
+        let mut seen: Vec<_> = list.hosts.values().map(view).collect();
         seen.sort_by(|one, other| (&one.name, one.address).cmp(&(&other.name, other.address)));
         seen
     }
@@ -374,6 +378,8 @@ mod tests {
         assert!(hosts.note_mount(2, 8) && hosts.number() == before);
         assert!(hosts.note_mount(1, 7));
         assert_eq!((hosts.own_mounts(), hosts.number()), (vec![7], before + 1));
+        let seen = hosts.seen().into_iter().map(|it| (it.name, it.has_file_system));
+        assert_eq!(seen.collect::<Vec<_>>(), [("here".into(), true), ("there".into(), false)]);
     }
 
     #[test]
