@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from host_clock import HostClock
 from islands import Island, Sea, until
 from joined import PLACE, dies_at_once, left, puts_away
 from sshd import Shells, put
@@ -90,8 +91,10 @@ def shares(trial: Trial) -> None:
     seen = trial.status()
     if sorted(host["name"] for host in seen["hosts"]) != [host.name for host in trial.others]:
         raise AssertionError(f"the hosts are {seen['hosts']}")
-    if seen["absent_hosts"] or any(host["mounts"] != 1 for host in seen["hosts"]):
+    if seen["absent_hosts"] or any(host["mounts"] != 1 for host in [seen["own_host"], *seen["hosts"]]):
         raise AssertionError(f"the hosts are {seen}")
+    if f"host       {trial.owner.name} at {trial.owner.address}, mounts: 1, has the file system" not in trial.owner.call("tidefs", "status"):
+        raise AssertionError(f"the host that has the file system is {seen['own_host']}")
     is_on_no_command_line(trial)
     for writer in trial.all:
         content = os.urandom(FILE_BYTES)
@@ -108,7 +111,7 @@ def shares(trial: Trial) -> None:
     obeys(trial)
     trial.others[-1].call("touch", f"{MOUNT}/go")
     ended = running.wait(timeout=60)
-    if ended != 7:
+    if ended != 7 or "warning" in trial.log.read_text():
         raise AssertionError(f"it ended with {ended}: {trial.log.read_text()}")
     print(f"over_ssh: nothing was left {trial.nothing_is_left(trial.all):.1f} s after it had ended")
 
@@ -173,12 +176,22 @@ def dies(trial: Trial) -> None:
     absent = [it["name"] for it in until("it is missed", lambda: trial.status()["absent_hosts"])]
     if absent != [trial.others[0].name] or trial.status()["lost_nodes"]:
         raise AssertionError(f"a host whose connection ended is {trial.status()}")
+    sends_nothing_to(trial, trial.others[0].name, "its connection ended")
+    done = trial.owner.run("tidefs", "exec", "--all", "--", "hostname")
+    if done.returncode != 1 or done.stdout.split() != [f"{trial.others[1].name}:", trial.others[1].name]:
+        raise AssertionError(f"exec --all without one of them: {done}")
     (starter,) = [pid for pid in trial.owner.pids("tidefs") if b"\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(starter, signal.SIGKILL)
     running.wait(timeout=60)
     print(f"over_ssh: a killed run left nothing on others after {trial.nothing_is_left(trial.others):.1f} s")
     trial.owner.call("tidefs", "list")
     trial.nothing_is_left([trial.owner])
+
+
+def sends_nothing_to(trial: Trial, name: str, why: str) -> None:
+    done = trial.owner.run("tidefs", "exec", "--host", name, "--", "hostname")
+    if done.returncode != 1 or done.stdout or f"nothing is run on a host that refuses: {name} is not there: {why}" not in done.stderr:
+        raise AssertionError(f"exec on a host that is not there: {done}")
 
 
 def stays(trial: Trial) -> None:
@@ -219,6 +232,9 @@ def is_inherited(trial: Trial) -> None:
     subprocess.run(last.words("sh", "-c", f"cat > {MOUNT}/file"), input=content, check=True, timeout=60)
     dies_at_once(owner)
     until("somebody has it", lambda: last.run("tidefs", "scale", "2").returncode == 0, 60)
+    seen = json.loads(last.call("tidefs", "status", "--json"))
+    if seen["own_host"] or sum(host["has_file_system"] for host in seen["hosts"]) != 1:
+        raise AssertionError(f"who has it is not told: {seen}")
     for host in trial.others:
         if host.sh(f"sha256sum < {MOUNT}/file").split()[0] != hashlib.sha256(content).hexdigest():
             raise AssertionError(f"{host.name} reads something else after {owner.name} has died")
@@ -260,22 +276,58 @@ def is_named(trial: Trial) -> None:
     ):
         if words not in said:
             raise AssertionError(f"no {words!r} in {said}")
+    is_told_beforehand(trial, "it shows another host key", "no connection: ssh: connect to", "tidefs is not in the search path")
     put(odd, "/opt/tidefs", OTHER)
     odd.sh("chmod +x /opt/tidefs")
     put(owner, HOSTS, f"{list_before}{odd.name}\n")
     said = trial.refused()
     if f"{odd.name}: tidefs 0.0.9 is there" not in said:
         raise AssertionError(f"another version is not named: {said}")
+    is_told_beforehand(trial, "tidefs 0.0.9 is there")
     running = trial.run(WAITS, "--hosts-required", "3")
     trial.has_begun(running)
     seen = trial.status()
     absent = [host["name"] for host in seen["absent_hosts"]]
     if absent != [odd.name] or len(seen["nodes"]) != len(trial.all):
         raise AssertionError(f"left out: {seen}")
+    sends_nothing_to(trial, odd.name, "tidefs 0.0.9 is there")
     owner.call("touch", f"{MOUNT}/go")
     running.wait(timeout=60)
     if f"{odd.name} is not there" not in trial.log.read_text():
         raise AssertionError(f"nobody is told who was left out: {trial.log.read_text()}")
+    put(owner, HOSTS, list_before)
+
+
+def is_told_beforehand(trial: Trial, *reasons: str) -> None:
+    """In the words of a run, and by the exit status."""
+    done = trial.owner.run("tidefs", "doctor", "--hosts", HOSTS)
+    if done.returncode != 1 or not all(words in done.stdout for words in reasons):
+        raise AssertionError(f"doctor does not say what a run does: {done}")
+
+
+def is_dated(trial: Trial) -> None:
+    """The clock of a host is two hours ahead."""
+    owner, odd = trial.owner, trial.odd
+    list_before = owner.sh(f"cat {HOSTS}")
+    put(owner, HOSTS, f"{list_before}{odd.name} memory=128MiB\n")
+    program = odd.words("sh", "-c", "cat > /opt/real && chmod +x /opt/real")
+    subprocess.run(program, input=trial.sea.tidefs.read_bytes(), check=True, timeout=60)
+    clock = HostClock(trial.sea.scratch / "clock").environment | {"FAKETIME": "+2h"}
+    words = " ".join(f"{name}={value}" for name, value in clock.items() if name != "FAKETIME_TIMESTAMP_FILE")
+    put(odd, "/opt/tidefs", f'#!/bin/sh\nexec env {words} /opt/real "$@"\n')
+    odd.sh("chmod +x /opt/tidefs")
+    done = owner.run("tidefs", "doctor", "--hosts", HOSTS)
+    if done.returncode != 0 or done.stdout.count("s ahead of this host's") != 1:
+        raise AssertionError(f"doctor says nothing of the clock, or takes it for a lack: {done}")
+    running = trial.run(WAITS)
+    trial.has_begun(running)
+    ahead = {host["name"]: host["clock_ahead_seconds"] for host in trial.status()["hosts"]}
+    if not 7190 <= (ahead.pop(odd.name) or 0) <= 7210 or any(ahead.values()):
+        raise AssertionError(f"the clocks are {trial.status()['hosts']}")
+    owner.call("touch", f"{MOUNT}/go")
+    running.wait(timeout=60)
+    if (said := trial.log.read_text()).count(f"the clock of {odd.name} is ") != 1:
+        raise AssertionError(f"the clock is not told of once: {said}")
     put(owner, HOSTS, list_before)
 
 
@@ -294,7 +346,7 @@ def check(tidefs: Path) -> None:
     with Sea(tidefs, Path(version["server"]["path"])) as sea:
         trial = Trial(sea)
         try:
-            for part in (shares, dies, stays, is_inherited, is_cut_short, is_undone, is_named):
+            for part in (shares, dies, stays, is_inherited, is_cut_short, is_undone, is_named, is_dated):
                 part(trial)
         except BaseException:
             for log in sea.scratch.glob("*.log"):
