@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,13 +123,11 @@ class Mounted:
         records = Path(self.state).rglob("mounts/*.json")
         return {record: json.loads(record.read_text())["owner"]["pid"] for record in records}
 
-    def give_up_after(
-        self, seconds: float, doing: Callable[[], str] = lambda: "its work"
-    ) -> threading.Timer:
+    def give_up_after(self, seconds: float, what: str = "its work") -> threading.Timer:
         """Ends this program, whatever hangs in the mount, unless the answer is cancelled before."""
 
         def give_up() -> None:
-            said = f"FAILED: {seconds:.0f} s have passed in {doing()}; "
+            said = f"FAILED: {seconds:.0f} s have passed in {what}; "
             said += f"processes that wait for a mount's answer: {waiting() or 'none'}"
             print(said, file=sys.stderr, flush=True)
             try:

@@ -38,7 +38,7 @@ from host_clock import stepping  # noqa: E402
 from mounted import STORES, TIDEFS, Mounted  # noqa: E402
 from race import Broken, Race  # noqa: E402
 
-# What all tests on one store may take beyond their time, on a machine that does much else.
+# What each test may take beyond its time, on a machine that does much else: together they may take longer.
 GRACE_SECONDS = 300
 
 # Where the kernel writes by itself, it dates by a clock that moves on once a tick.
@@ -112,16 +112,11 @@ def play(store: str, chosen: dict, options) -> list[str]:
             if mounted.clocks:
                 stack.enter_context(stepping(mounted.clocks, options.seed))
             changes = stack.enter_context(churn(mounted, options.seed)) if options.churn else []
-            under_way = ["its beginning"]
-            watch = mounted.give_up_after(
-                options.seconds + GRACE_SECONDS,
-                lambda: f"{under_way[-1]} with seed {options.seed}, number {len(under_way) - 1} of {len(chosen)}",
-            )
             for name, test in chosen.items():
-                under_way.append(name)
                 seconds, early = options.seconds / len(chosen), EARLY_NS.get(store, 0)
-                race = Race(name, mounted, seconds, options.seed, early)
+                watch = mounted.give_up_after(seconds + GRACE_SECONDS, f"{name}, seed {options.seed}")
                 try:
+                    race = Race(name, mounted, seconds, options.seed, early)
                     count = test(race)
                     tried += count
                     if options.verbose:
@@ -130,7 +125,8 @@ def play(store: str, chosen: dict, options) -> list[str]:
                     broken.append(f"{store}, {name}: {error}")
                     if options.verbose:
                         print(f"  {name}: {error}", flush=True)
-            watch.cancel()
+                finally:
+                    watch.cancel()
     broken += [f"{store}, a change of the nodes: {what}" for what in changes if "FAILED" in what]
     if options.churn:
         print(f"litmus, {store}: {len(changes)} changes of the number of nodes", flush=True)
