@@ -256,11 +256,6 @@ impl<S: Store> Table<S> {
         is_gone
     }
 
-    /// The last handle of a node is gone: if the kernel has forgotten it too, so does the table.
-    pub fn released(&self, ino: Ino) {
-        self.forget(ino, 0);
-    }
-
     /// Some of those that the kernel could do without, where it knows more than `most`: down to a little less
     /// than that, and no more than it is told of at once. `turn`: which, another one each time.
     pub fn surplus(&self, most: usize, turn: usize) -> Vec<Ino> {

@@ -332,7 +332,7 @@ impl<S: Store> OpenFile<S> {
         }
     }
 
-    #[cfg(test)]
+    /// Its length, in bytes, with what is still to be sent.
     pub fn size(&self) -> u64 {
         match &self.0 {
             Bytes::Striped(striped) => striped.state().size(),

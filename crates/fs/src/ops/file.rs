@@ -407,11 +407,13 @@ impl<S: Store> Fs<S> {
         if !node.remove_handle(&slot) {
             return sent;
         }
-        let done = if slot.unlinked {
-            file.discard(!self.is_alone());
-            self.remove_inode(node.reference())
-        } else {
-            sent.and(file.settle(&self.membership))
+        let done = match slot.unlinked {
+            true if self.stays_for_kernel(node, file) => Ok(()),
+            true => {
+                file.discard(!self.is_alone());
+                self.remove_inode(node.reference())
+            }
+            false => sent.and(file.settle(&self.membership)),
         };
         slot.version_cached = file.version_kept();
         slot.left = file.stored();
@@ -427,7 +429,18 @@ impl<S: Store> Fs<S> {
         }
         drop(slot);
         self.opened.changed(node.ino, node.home);
-        self.table.released(node.ino);
+        self.forget(node.ino, 0);
         done
+    }
+
+    /// Keeps a file without a name until the kernel lets go of it, unless bytes of it would have to be sent first. The
+    /// kernel tells of a close when it has gone on: the file may have been closed before it was removed, and be held by
+    /// a descriptor that opens nothing.
+    fn stays_for_kernel(&self, node: &Node<S>, file: &OpenFile<S>) -> bool {
+        if node.lookups() == 0 || file.has_unsent() || file.settle(&self.membership).is_err() {
+            return false;
+        }
+        let size = file.size().max(file.residue_end());
+        self.data.keep_for_kernel(node.home, node.ino, size, !self.is_alone())
     }
 }

@@ -67,6 +67,40 @@ fn a_removed_file_stays_until_the_kernel_lets_go_of_it() {
 }
 
 #[test]
+fn a_file_that_was_closed_after_its_removal_stays_until_the_kernel_lets_go_of_it() {
+    let bed = Bed::new();
+    let fs = mounted(&bed, 1);
+    assert_eq!(fs.is_admitted(), Ok(true));
+    let open = |name: &[u8]| {
+        let (entry, opened) = fs.create(ME, Ino::ROOT, name, 0o600, WRITE).expect("made");
+        fs.write(opened.handle, 0, b"bytes", None, false).expect("written");
+        fs.flush(opened.handle).expect("stored");
+        fs.unlink(Ino::ROOT, name).expect("removed");
+        (fs.table.get(entry.attr.ino).expect("known").reference(), opened.handle)
+    };
+    let freed = |file: Reference| {
+        eventually("it is freed", || {
+            house(&bed, &[&fs]);
+            !is_there(&bed, file)
+        });
+    };
+    let (kept, handle) = open(b"closed, then forgotten");
+    fs.release(handle).expect("closed");
+    house(&bed, &[&fs]);
+    let opened = fs.open(kept.ino, WRITE).expect("opened");
+    assert_eq!(fs.read(opened.handle, 0, 100).expect("read").as_slice(), b"bytes");
+    fs.release(opened.handle).expect("closed");
+    fs.forget(kept.ino, 1);
+    freed(kept);
+    let (forgotten, handle) = open(b"forgotten, then closed");
+    fs.forget(forgotten.ino, 1);
+    house(&bed, &[&fs]);
+    assert!(is_there(&bed, forgotten), "it is open");
+    fs.release(handle).expect("closed");
+    freed(forgotten);
+}
+
+#[test]
 fn with_company_it_goes_when_the_kernel_has_let_go_and_nobody_else_can_have_found_it() {
     let bed = Bed::new();
     let (first, second) = (mounted(&bed, 1), mounted(&bed, 2));

@@ -40,8 +40,10 @@ macro_rules! claims {
             $(mod $family {
                 $(#[test]
                 fn $claim() {
-                    let claim = concat!(stringify!($family), "::", stringify!($claim));
-                    $crate::support::hold_by_rings(claim);
+                    $crate::support::hold(
+                        $crate::support::by_rings,
+                        concat!(stringify!($family), "::", stringify!($claim)),
+                    );
                 })+
             })+
         }

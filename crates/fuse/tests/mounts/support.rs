@@ -151,19 +151,6 @@ pub fn hold(mount: fn() -> Option<MountedSession>, claim: &str) {
     }
 }
 
-/// Closes and removals come by rings in either order. A file that is closed by its last user after it lost its name is gone, also
-/// for whoever holds it by a descriptor that opens nothing.
-const NOT_BY_RINGS: &str =
-    "files::a_file_without_a_name_is_opened_through_a_descriptor_that_opened_nothing";
-
-/// The same by rings, where all claims hold but one.
-pub fn hold_by_rings(claim: &str) {
-    match claim == NOT_BY_RINGS {
-        true => eprintln!("left out, as it does not hold by rings: {claim}"),
-        false => hold(by_rings, claim),
-    }
-}
-
 const CLAIM: &str = "TIDEFS_TEST_CLAIM";
 const PLACE: &str = "TIDEFS_TEST_PLACE";
 
