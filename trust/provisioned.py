@@ -179,8 +179,8 @@ def is_killed(trial: Trial) -> None:
     """With one host there and another one on its way."""
     running = trial.begin()
     grows(trial, 1)
-    keeper = keepers(trial.owner)[0]
-    if os.path.samefile(f"/proc/{keeper}/fd/2", trial.log):
+    runner = runners(trial.owner)[0]
+    if os.path.samefile(f"/proc/{runner}/fd/2", trial.log):
         raise AssertionError("whoever reads what the run says has to wait for the program as well")
     trial.does("hangs")
     fills = trial.owner.start(trial.sea.scratch / "fills.log", "sh", "-c", f"head -c 200000000 /dev/zero > {MOUNT}/zero")
@@ -192,18 +192,18 @@ def is_killed(trial: Trial) -> None:
     trial.all_are_removed()
     fills.wait(timeout=60)
     print(f"provisioned: a killed run left nothing on others after {time.monotonic() - began:.1f} s")
-    until("what ran the program has ended", lambda: not keepers(trial.owner))
+    until("what ran the program has ended", lambda: not runners(trial.owner))
     puts_away(trial.owner)
     if hangs := hanging(trial.owner):
         raise AssertionError(f"a program that hung still runs: {hangs}")
 
 
-def keepers(host: Island) -> list[int]:
+def runners(host: Island) -> list[int]:
     """Processes that run the program."""
     found = []
     for pid in host.pids("tidefs"):
         with contextlib.suppress(FileNotFoundError):
-            if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            if b"provision-runner" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 found.append(pid)
     return found
 

@@ -26,7 +26,7 @@ use crate::state::{ClusterRecord, MountRecord, Paths};
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Lets mounts in and expels them.
-pub struct Doorkeeper {
+pub struct Admissions {
     nodes: LocalNodes,
     store: Arc<Valkey>,
     list: Mutex<List>,
@@ -43,14 +43,14 @@ struct List {
     succeeds: bool,
 }
 
-impl Doorkeeper {
+impl Admissions {
     pub fn start(
         nodes: LocalNodes,
         store: Arc<Valkey>,
         paths: Paths,
-    ) -> anyhow::Result<Arc<Doorkeeper>> {
+    ) -> anyhow::Result<Arc<Admissions>> {
         let admitted = Admitted::new(Arc::clone(&store), SystemClock.steady());
-        Doorkeeper::begin(
+        Admissions::begin(
             nodes,
             store,
             List { admitted, leaving: BTreeSet::new(), succeeds: false },
@@ -64,10 +64,10 @@ impl Doorkeeper {
         store: Arc<Valkey>,
         paths: Paths,
         mounts: impl IntoIterator<Item = MountId>,
-    ) -> anyhow::Result<Arc<Doorkeeper>> {
+    ) -> anyhow::Result<Arc<Admissions>> {
         let admitted = Admitted::succeeding(Arc::clone(&store), SystemClock.steady());
         let list = List { admitted, leaving: mounts.into_iter().collect(), succeeds: true };
-        Doorkeeper::begin(nodes, store, list, paths)
+        Admissions::begin(nodes, store, list, paths)
     }
 
     fn begin(
@@ -75,12 +75,12 @@ impl Doorkeeper {
         store: Arc<Valkey>,
         list: List,
         paths: Paths,
-    ) -> anyhow::Result<Arc<Doorkeeper>> {
-        let keeper = Arc::new(Doorkeeper { nodes, store, list: Mutex::new(list), paths });
-        let watched = Arc::downgrade(&keeper);
-        let thread = std::thread::Builder::new().name("doorkeeper".to_owned());
+    ) -> anyhow::Result<Arc<Admissions>> {
+        let admission = Arc::new(Admissions { nodes, store, list: Mutex::new(list), paths });
+        let watched = Arc::downgrade(&admission);
+        let thread = std::thread::Builder::new().name("admission".to_owned());
         thread.spawn(move || watch(&watched)).context("no thread")?;
-        Ok(keeper)
+        Ok(admission)
     }
 
     /// Makes an account for a mount that is about to join.
@@ -206,10 +206,10 @@ impl Doorkeeper {
 }
 
 /// For as long as the file system is there.
-fn watch(keeper: &Weak<Doorkeeper>) {
-    while let Some(keeper) = keeper.upgrade() {
-        keeper.watch();
-        drop(keeper);
+fn watch(admission: &Weak<Admissions>) {
+    while let Some(admission) = admission.upgrade() {
+        admission.watch();
+        drop(admission);
         std::thread::sleep(WATCH_EVERY);
     }
 }
@@ -217,14 +217,14 @@ fn watch(keeper: &Weak<Doorkeeper>) {
 /// Where a mount is let in: by this process, or by the one that owns the nodes.
 #[derive(Clone)]
 pub enum Door {
-    Here(Arc<Doorkeeper>),
+    Here(Arc<Admissions>),
     Elsewhere(Paths),
 }
 
 impl Door {
     pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
         match self {
-            Door::Here(keeper) => keeper.let_in(mount),
+            Door::Here(admission) => admission.let_in(mount),
             Door::Elsewhere(paths) => match control::ask(paths, &Request::Join { mount: mount.0 })?
             {
                 Answer::Account { name, secret } => {
@@ -240,7 +240,7 @@ impl Door {
     /// Where nobody hears it any more the file system is gone.
     pub fn has_left(&self, mount: MountId) {
         match self {
-            Door::Here(keeper) => keeper.has_left(mount),
+            Door::Here(admission) => admission.has_left(mount),
             Door::Elsewhere(paths) => {
                 if let Err(error) = control::ask(paths, &Request::Left { mount: mount.0 }) {
                     tracing::debug!(%error, "nobody hears that a mount has left");

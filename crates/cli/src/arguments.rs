@@ -203,7 +203,7 @@ pub enum Command {
     /// Run the program that provides hosts; started by the process that has the file system, with its order on standard
     /// input.
     #[command(hide = true)]
-    Keeper,
+    ProvisionRunner,
     /// Have a host come as a job of Slurm, or take it away; a provision command.
     #[command(hide = true)]
     Satellite(satellite::Satellite),

@@ -10,7 +10,7 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{Clock, MountId};
 use tidefs_store::Store;
 
-use crate::admission::Doorkeeper;
+use crate::admission::Admissions;
 use crate::check_view::CheckView;
 use crate::nodes::Supervision;
 use crate::state::Paths;
@@ -20,7 +20,7 @@ use crate::storage::AnyStore;
 pub fn check(
     store: &AnyStore,
     manager: Option<Arc<Supervision>>,
-    doorkeeper: Option<&Doorkeeper>,
+    admission: Option<&Admissions>,
     paths: &Paths,
     repair: bool,
 ) -> anyhow::Result<CheckView> {
@@ -28,13 +28,13 @@ pub fn check(
     let records = paths.mount_records().into_iter().map(|(_, record)| record);
     let dead = records.filter(|record| !record.owner.is_running()).map(|record| record.name());
     // One that a node may still carry something out for is not dead yet.
-    let is_over = |mount: &MountId| doorkeeper.is_none_or(|keeper| keeper.shut_out(*mount));
+    let is_over = |mount: &MountId| admission.is_none_or(|admission| admission.shut_out(*mount));
     let dead: BTreeSet<_> = dead.filter(is_over).collect();
     // A check comes as one more mount, and others go by the list.
-    doorkeeper.map_or(Ok(()), |keeper| keeper.let_guest_in(name))?;
+    admission.map_or(Ok(()), |admission| admission.let_guest_in(name))?;
     let found = check_all(store, manager, dead.clone(), name, repair);
     let gone = dead.into_iter().filter(|_| repair).chain([name]);
-    gone.for_each(|mount| doorkeeper.iter().for_each(|keeper| keeper.has_left(mount)));
+    gone.for_each(|mount| admission.iter().for_each(|admission| admission.has_left(mount)));
     found
 }
 

@@ -9,7 +9,6 @@ mod exec;
 mod fsck;
 mod holder;
 mod join;
-mod keeper;
 mod lend;
 mod list;
 mod logs;
@@ -18,6 +17,7 @@ mod mount;
 mod pages;
 mod placement;
 mod plan;
+mod provision_runner;
 mod run;
 mod satellite;
 mod scale;
@@ -56,7 +56,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Daemon
             | Command::Holder
             | Command::Task
-            | Command::Keeper
+            | Command::ProvisionRunner
             | Command::Satellite(_)
             | Command::Manager { .. }
     );
@@ -90,7 +90,7 @@ pub fn dispatch(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Agent => agent::agent(state)?,
         Command::Daemon => return daemon::daemon(),
         Command::Holder => return holder::holder(),
-        Command::Keeper => return keeper::keeper(),
+        Command::ProvisionRunner => return provision_runner::run(),
         Command::Satellite(options) => satellite::satellite(options)?,
         Command::Pages(options) => pages::pages(options)?,
         Command::Manager { .. } => return manager::manager(),

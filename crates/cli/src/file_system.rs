@@ -17,7 +17,7 @@ use tidefs_fuse::Requests;
 use tidefs_model::ByteSize;
 use tidefs_store::Overview;
 
-use crate::admission::{Door, Doorkeeper};
+use crate::admission::{Admissions, Door};
 use crate::arguments::serving::Serving;
 use crate::cleanup::unmount_left;
 use crate::elasticity::{Elasticity, NodeRange};
@@ -118,7 +118,7 @@ pub struct FileSystem {
     server: Option<ServerView>,
     storage: Mutex<Option<Storage>>,
     /// Of the nodes, where there are any.
-    doorkeeper: Option<Weak<Doorkeeper>>,
+    admission: Option<Weak<Admissions>>,
     parts: Mutex<Parts>,
     workflow: LiveWorkflow,
     deletes_dead: bool,
@@ -223,8 +223,8 @@ impl FileSystem {
             earlier_requests: Requests::default(),
             instance: Some(instance),
         };
-        let doorkeeper = match storage.door() {
-            Some(Door::Here(keeper)) => Some(Arc::downgrade(keeper)),
+        let admission = match storage.door() {
+            Some(Door::Here(admission)) => Some(Arc::downgrade(admission)),
             _ => None,
         };
         let file_system = FileSystem {
@@ -237,7 +237,7 @@ impl FileSystem {
             roll: OnceLock::new(),
             server: size.server.clone(),
             storage: Mutex::new(Some(storage)),
-            doorkeeper,
+            admission,
             parts: Mutex::new(parts),
             workflow: LiveWorkflow::default(),
             deletes_dead: size.delete_dead,
@@ -320,8 +320,8 @@ impl FileSystem {
     }
 
     /// Asked without waiting for a mount that is being made.
-    fn doorkeeper(&self) -> Option<Arc<Doorkeeper>> {
-        self.doorkeeper.as_ref()?.upgrade()
+    fn admission(&self) -> Option<Arc<Admissions>> {
+        self.admission.as_ref()?.upgrade()
     }
 
     /// The nodes that are there, with their numbers; none once the file system stops.

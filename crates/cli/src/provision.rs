@@ -18,7 +18,7 @@ pub use book::{Entrance, ProvidedHost};
 pub use program::{Unusable, usable};
 pub use provider::{Place, Provider};
 pub use runs::Run;
-pub use words::{FromKeeper, Order, ToKeeper, line, say};
+pub use words::{FromRunner, Order, ToRunner, line, say};
 
 /// For a host to come, unless something else is asked for.
 pub const LIMIT_USUAL: Duration = Duration::from_secs(300);

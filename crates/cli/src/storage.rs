@@ -16,7 +16,7 @@ use tidefs_valkey::{
     Valkey,
 };
 
-use crate::admission::{Door, Doorkeeper};
+use crate::admission::{Admissions, Door};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
 use crate::host_view::HostView;
@@ -184,8 +184,8 @@ impl Storage {
                 .as_ref()
                 .map_or(Ok(()), |it| provided(&nodes, it, size, paths, &managed, outlives))?;
         }
-        let keeper = Doorkeeper::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
-        let door = Some(Door::Here(keeper));
+        let admission = Admissions::start(nodes.clone(), Arc::clone(&store), paths.clone())?;
+        let door = Some(Door::Here(admission));
         let room = managed.room(&store);
         let store = AnyStore::Valkey(Arc::new(Patient::new(store, room)));
         let paths = paths.clone();

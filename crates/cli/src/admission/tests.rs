@@ -28,7 +28,7 @@ fn spec(paths: &Paths) -> ClusterSpec {
     }
 }
 
-fn keeper(paths: &Paths) -> Doorkeeper {
+fn admission(paths: &Paths) -> Admissions {
     let spec = spec(paths);
     let cluster = Cluster::start(&spec).unwrap();
     let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
@@ -36,11 +36,11 @@ fn keeper(paths: &Paths) -> Doorkeeper {
     let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
     let admitted = Admitted::new(Arc::clone(&store), SystemClock.steady());
     let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: false });
-    Doorkeeper { nodes, store, list, paths: paths.clone() }
+    Admissions { nodes, store, list, paths: paths.clone() }
 }
 
 /// Of a host that takes over the nodes of `owner`, to which no host has come.
-fn successor(owner: &Doorkeeper, paths: &Paths) -> Doorkeeper {
+fn successor(owner: &Admissions, paths: &Paths) -> Admissions {
     let elsewhere = |(_, node): (usize, NodeDescription)| NodeDescription {
         socket: "".into(),
         process: ProcessId { pid: 0, started_ticks: 0 },
@@ -60,7 +60,7 @@ fn successor(owner: &Doorkeeper, paths: &Paths) -> Doorkeeper {
     let store = Arc::new(Valkey::follow(nodes.vouched(), pass, Options::default()).unwrap());
     let admitted = Admitted::succeeding(Arc::clone(&store), SystemClock.steady());
     let list = Mutex::new(List { admitted, leaving: BTreeSet::new(), succeeds: true });
-    Doorkeeper { nodes, store, list, paths: paths.clone() }
+    Admissions { nodes, store, list, paths: paths.clone() }
 }
 
 /// Hosts may come late, and bring all accounts that their mounts ever had.
@@ -71,7 +71,7 @@ fn whoever_takes_over_learns_from_nodes_who_is_let_in_and_lets_nobody_come_back(
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let owner = keeper(&Paths::new(folder.path().join("owner")));
+    let owner = admission(&Paths::new(folder.path().join("owner")));
     let mounts = [7, 8, 9].map(MountId);
     let accounts = mounts.map(|mount| owner.nodes.let_in(mount).unwrap());
     let [late, expelled, early] = mounts;
@@ -101,24 +101,24 @@ fn an_expulsion_of_which_a_node_has_yet_to_hear_goes_on() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let keeper = keeper(&Paths::new(folder.path().to_owned()));
+    let admission = admission(&Paths::new(folder.path().to_owned()));
     let mount = MountId(7);
-    let account = keeper.let_in(mount).unwrap();
+    let account = admission.let_in(mount).unwrap();
     let logs_in = || {
-        let roster = keeper.nodes.vouched();
+        let roster = admission.nodes.vouched();
         Valkey::connect_as_mount(roster, account.clone(), Options::default()).is_ok()
     };
     assert!(logs_in());
-    let pid = keeper.nodes.nodes()[0].1.process.pid as i32;
+    let pid = admission.nodes.nodes()[0].1.process.pid as i32;
     let tell = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     tell(Signal::STOP);
-    keeper.expel(vec![mount]);
+    admission.expel(vec![mount]);
     tell(Signal::CONT);
-    assert_eq!(keeper.list().leaving, BTreeSet::from([mount]));
-    keeper.watch();
-    assert_eq!(keeper.list().leaving, BTreeSet::new());
+    assert_eq!(admission.list().leaving, BTreeSet::from([mount]));
+    admission.watch();
+    assert_eq!(admission.list().leaving, BTreeSet::new());
     assert!(!logs_in());
-    keeper.nodes.stop_all();
+    admission.nodes.stop_all();
 }
 
 /// What a mount writes right after it joined must not be lost because a node does not know it yet.
@@ -129,8 +129,8 @@ fn whoever_is_let_in_is_known_to_all_nodes() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let keeper = keeper(&Paths::new(folder.path().to_owned()));
-    let node = keeper.nodes.nodes()[0].1.clone();
+    let admission = admission(&Paths::new(folder.path().to_owned()));
+    let node = admission.nodes.nodes()[0].1.clone();
     let tell = |signal| {
         kill_process(Pid::from_raw(node.process.pid as i32).unwrap(), signal).unwrap();
     };
@@ -141,9 +141,9 @@ fn whoever_is_let_in_is_known_to_all_nodes() {
             std::thread::sleep(Duration::from_secs(4));
             tell(Signal::CONT);
         });
-        keeper.nodes.let_in(MountId(7)).unwrap()
+        admission.nodes.let_in(MountId(7)).unwrap()
     });
     let roster = Arc::new(tidefs_valkey::ClusterDescription { nodes: vec![node] });
     assert!(Valkey::connect_as_mount(roster, account, Options::default()).is_ok());
-    keeper.nodes.stop_all();
+    admission.nodes.stop_all();
 }

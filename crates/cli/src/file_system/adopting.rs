@@ -34,8 +34,8 @@ impl FileSystem {
             earlier_requests: Requests::default(),
             instance: None,
         };
-        let doorkeeper = match storage.door() {
-            Some(Door::Here(keeper)) => Some(Arc::downgrade(keeper)),
+        let admission = match storage.door() {
+            Some(Door::Here(admission)) => Some(Arc::downgrade(admission)),
             _ => None,
         };
         let answers = storage.answers().cloned();
@@ -49,7 +49,7 @@ impl FileSystem {
             roll: OnceLock::new(),
             server: legacy.size.server.clone(),
             storage: Mutex::new(Some(storage)),
-            doorkeeper,
+            admission,
             parts: Mutex::new(parts),
             workflow: LiveWorkflow::default(),
             // What the owner was told of the workflow ended with it.

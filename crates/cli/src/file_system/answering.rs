@@ -75,8 +75,8 @@ impl FileSystem {
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
             Request::Absent => Answer::Absent(self.absent_hosts()),
-            Request::Join { mount } => match self.doorkeeper() {
-                Some(keeper) => match keeper.let_in(MountId(mount)) {
+            Request::Join { mount } => match self.admission() {
+                Some(admission) => match admission.let_in(MountId(mount)) {
                     Ok(account) => Answer::Account {
                         name: account.name.into_owned(),
                         secret: account.secret.reveal().to_owned(),
@@ -86,7 +86,7 @@ impl FileSystem {
                 None => Answer::Refused("there are no nodes to let anybody in to".to_owned()),
             },
             Request::Left { mount } => {
-                self.doorkeeper().iter().for_each(|keeper| keeper.has_left(MountId(mount)));
+                self.admission().iter().for_each(|admission| admission.has_left(MountId(mount)));
                 Answer::Done
             }
             Request::Mount { point, serving } => done(self.mount(point, serving)),
@@ -155,8 +155,9 @@ impl FileSystem {
             let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
             storage.as_ref().context("the file system is stopping")?.store_to_check()?
         };
-        let keeper = self.doorkeeper();
-        let found = checking::check(&store, self.manager(), keeper.as_deref(), &self.paths, repair);
+        let admission = self.admission();
+        let found =
+            checking::check(&store, self.manager(), admission.as_deref(), &self.paths, repair);
         if self.dead_nodes().is_empty() {
             return found;
         }

@@ -15,7 +15,7 @@ use tidefs_model::{ByteSize, NodeId};
 
 use super::Provision;
 use super::book::{Book, Entrance, ProvidedHost};
-use super::words::{FromKeeper, Order, ToKeeper, line, say};
+use super::words::{FromRunner, Order, ToRunner, line, say};
 use crate::process::ProcessId;
 use crate::{limits, scarcity};
 
@@ -87,7 +87,7 @@ impl Provider {
         let order =
             Order { program, words, environment, limit, open_files, memory_score, outlives };
         let log = File::options().create(true).append(true).mode(0o600).open(place.log).ok();
-        let child = keeper(log.as_ref()).context("cannot start what runs the provision command")?;
+        let child = runner(log.as_ref()).context("cannot start what runs the provision command")?;
         let provider = Provider::told_to(child, &order, log, Box::new(is_rivalled))?;
         provider.book().have_at_most(provision.most.map_or(usize::MAX, usize::from));
         Ok(provider)
@@ -136,7 +136,7 @@ impl Provider {
     }
 
     /// `false`: nobody hears it.
-    fn tell(&self, word: &ToKeeper) -> bool {
+    fn tell(&self, word: &ToRunner) -> bool {
         let mut input = self.0.input.lock().unwrap_or_else(PoisonError::into_inner);
         input.as_mut().is_some_and(|input| say(input, word).is_ok())
     }
@@ -160,7 +160,7 @@ impl Provider {
         let asked = self.book().have_enough(self.now())?;
         let Some(name) = asked else { return Ok(()) };
         tracing::info!(host = name, "a host is asked for");
-        if !self.tell(&ToKeeper::Add(name.clone())) {
+        if !self.tell(&ToRunner::Add(name.clone())) {
             let why =
                 "what runs the provision command has ended; start the file system anew".to_owned();
             self.book().asked(&name, Some(why.clone()), self.now());
@@ -178,7 +178,7 @@ impl Provider {
     pub fn came(&self, name: &str, agent: u128) -> Entrance {
         let entrance = self.book().came(name, agent, self.now());
         if entrance == Entrance::Expected {
-            self.tell(&ToKeeper::Came(name.to_owned()));
+            self.tell(&ToRunner::Came(name.to_owned()));
         }
         entrance
     }
@@ -210,7 +210,7 @@ impl Provider {
         if (self.0.is_rivalled)() {
             self.book().defer(name);
         } else {
-            self.tell(&ToKeeper::Remove(name));
+            self.tell(&ToRunner::Remove(name));
         }
     }
 
@@ -247,7 +247,7 @@ impl Provider {
     /// Has all hosts taken away; names those that were not within some seconds. Does nothing the second time.
     pub fn end(&self) -> Vec<String> {
         self.close();
-        self.tell(&ToKeeper::End);
+        self.tell(&ToRunner::End);
         self.ends()
     }
 
@@ -283,14 +283,14 @@ impl Provider {
         let mut output = BufReader::new(output);
         while let Ok(Some(said)) = line(&mut output) {
             match serde_json::from_str(&said) {
-                Ok(FromKeeper::Added { name, failed }) => self.added(&name, failed),
-                Ok(FromKeeper::Removed { name, failed }) => {
+                Ok(FromRunner::Added { name, failed }) => self.added(&name, failed),
+                Ok(FromRunner::Removed { name, failed }) => {
                     if let Some(why) = &failed {
                         tracing::warn!("the provision command did not take {name} away: {why}");
                     }
                     self.book().removed(&name, failed, self.now());
                 }
-                Ok(FromKeeper::Said { name, line }) => {
+                Ok(FromRunner::Said { name, line }) => {
                     self.log(&name, &line);
                     self.book().said(&name, line);
                 }
@@ -325,10 +325,10 @@ impl Provider {
         }
         for (name, why) in book.give_up_late(self.now()) {
             tracing::warn!("{why}, and is given up");
-            self.tell(&ToKeeper::Remove(name));
+            self.tell(&ToRunner::Remove(name));
         }
         for name in book.deferred() {
-            self.tell(&ToKeeper::Remove(name));
+            self.tell(&ToRunner::Remove(name));
         }
         book.late_at().map_or(LOOK, |at| at.saturating_sub(self.now())).min(LOOK)
     }
@@ -346,10 +346,10 @@ impl Provider {
 
 /// In a session of its own: what the terminal sends, and what ends this process, is not for it. Nor has it what this
 /// process writes to, since whoever reads that would wait for it: its own words are among the program's.
-fn keeper(log: Option<&File>) -> std::io::Result<Child> {
+fn runner(log: Option<&File>) -> std::io::Result<Child> {
     let words = log.map(File::try_clone).transpose()?.map_or_else(Stdio::null, Stdio::from);
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("tidefs").arg("keeper");
+    command.arg0("tidefs").arg("provision-runner");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
     // SAFETY: the closure makes one plain system call, which is allowed after a fork.
     unsafe {

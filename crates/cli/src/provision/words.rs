@@ -32,7 +32,7 @@ pub struct Order {
 /// A host by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToKeeper {
+pub enum ToRunner {
     Add(String),
     /// It is there.
     Came(String),
@@ -43,7 +43,7 @@ pub enum ToKeeper {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FromKeeper {
+pub enum FromRunner {
     /// The program has ended that was to provide it, and failed for this reason if it did.
     Added {
         name: String,

@@ -11,7 +11,7 @@ use tidefs_valkey::{
 };
 
 use super::{AnyStore, Storage, choose_server, seen};
-use crate::admission::{Door, Doorkeeper};
+use crate::admission::{Admissions, Door};
 use crate::age_clock::AgeClock;
 use crate::lending::{Awaiting, Legacy, Owner, Presence, Succession, Terms, secret_of};
 use crate::nodes::{LocalNodes, Managed, Rival};
@@ -64,8 +64,8 @@ impl Storage {
         let terms = Terms { nodes_max: range.max, head_room, lenders: false, legacy };
         let answers = Some(awaiting.serve(&nodes, managed.supervision(), terms));
         let (follows, paths_of) = (Arc::clone(&store), paths.clone());
-        let keeper = Doorkeeper::succeed(nodes.clone(), follows, paths_of, ended)?;
-        let door = Some(Door::Here(keeper));
+        let admission = Admissions::succeed(nodes.clone(), follows, paths_of, ended)?;
+        let door = Some(Door::Here(admission));
         let room = managed.room(&store);
         Ok(Storage {
             store: AnyStore::Valkey(Arc::new(Patient::new(store, room))),

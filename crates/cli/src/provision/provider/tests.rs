@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// One whose keeper notes what it hears, and does nothing; and where that is.
+/// One whose runner notes what it hears, and does nothing; and where that is.
 fn provider(folder: &tempfile::TempDir, rivalled: &Arc<AtomicBool>) -> (Provider, PathBuf) {
     let heard = folder.path().join("heard");
     let mut notes = Command::new("cat");
@@ -39,8 +39,8 @@ fn with_a_host(provider: &Provider) -> String {
     name
 }
 
-/// What the keeper heard after the order, once it has ended.
-fn words(heard: &Path) -> Vec<ToKeeper> {
+/// What the runner heard after the order, once it has ended.
+fn words(heard: &Path) -> Vec<ToRunner> {
     let said = std::fs::read_to_string(heard).unwrap();
     said.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -58,7 +58,7 @@ fn who_gives_way_takes_no_host_away_that_may_be_the_successors() {
         "it may have to be taken away by hand"
     );
     assert_eq!(provider.end(), Vec::<String>::new(), "it is over already");
-    assert_eq!(words(&heard), [ToKeeper::Add(name.clone()), ToKeeper::Came(name)]);
+    assert_eq!(words(&heard), [ToRunner::Add(name.clone()), ToRunner::Came(name)]);
 }
 
 #[test]
@@ -75,6 +75,6 @@ fn who_has_the_file_system_after_all_takes_away_what_has_left() {
     provider.give_up_late(&mut provider.book());
     provider.give_up_late(&mut provider.book());
     provider.end();
-    let told = [ToKeeper::Add(name.clone()), ToKeeper::Came(name.clone())];
-    assert_eq!(words(&heard), [&told[..], &[ToKeeper::Remove(name), ToKeeper::End]].concat());
+    let told = [ToRunner::Add(name.clone()), ToRunner::Came(name.clone())];
+    assert_eq!(words(&heard), [&told[..], &[ToRunner::Remove(name), ToRunner::End]].concat());
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::process::ProcessId;
-use crate::provision::{FromKeeper, Order, Run, ToKeeper, line, say};
+use crate::provision::{FromRunner, Order, Run, ToRunner, line, say};
 use crate::signals::Signals;
 use crate::supervise;
 
@@ -23,7 +23,7 @@ const AGENTS_END_WITHIN: Duration = Duration::from_secs(1);
 const COLLECT_EVERY: Duration = Duration::from_secs(30);
 
 /// Until whoever has the file system says so, or has ended.
-pub fn keeper() -> anyhow::Result<ExitCode> {
+pub fn run() -> anyhow::Result<ExitCode> {
     // It ends with its input, and not when everything of a job is asked to.
     let _signals = Signals::catch().context("cannot catch signals")?;
     // What the program leaves in the background is not the run's.
@@ -33,14 +33,14 @@ pub fn keeper() -> anyhow::Result<ExitCode> {
     let mut input = BufReader::new(File::from(input));
     let order = line(&mut input)?.unwrap_or_default();
     let order: Order = serde_json::from_str(&order).context("this command is for tidefs itself")?;
-    let keeper = Keeper(Arc::new(Inner {
+    let runner = Runner(Arc::new(Inner {
         order,
         hosts: Mutex::default(),
         leaving: Mutex::default(),
         leaders: Mutex::default(),
         output: Mutex::new(io::stdout()),
     }));
-    let collects = keeper.clone();
+    let collects = runner.clone();
     Builder::new().name("collects".to_owned()).spawn(move || {
         loop {
             sleep(COLLECT_EVERY);
@@ -52,18 +52,18 @@ pub fn keeper() -> anyhow::Result<ExitCode> {
         && !is_over
     {
         match serde_json::from_str(&said).context("no word of the file system's")? {
-            ToKeeper::Add(name) => keeper.add(name),
-            ToKeeper::Came(name) => keeper.host(&name, |host| host.came = true),
-            ToKeeper::Remove(name) => keeper.remove(name, false),
-            ToKeeper::End => is_over = true,
+            ToRunner::Add(name) => runner.add(name),
+            ToRunner::Came(name) => runner.host(&name, |host| host.came = true),
+            ToRunner::Remove(name) => runner.remove(name, false),
+            ToRunner::End => is_over = true,
         }
     }
-    keeper.end(is_over);
+    runner.end(is_over);
     Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Clone)]
-struct Keeper(Arc<Inner>);
+struct Runner(Arc<Inner>);
 
 struct Inner {
     order: Order,
@@ -87,7 +87,7 @@ struct Host {
     again: bool,
 }
 
-impl Keeper {
+impl Runner {
     fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
         self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +98,7 @@ impl Keeper {
         }
     }
 
-    fn tell(&self, word: &FromKeeper) {
+    fn tell(&self, word: &FromRunner) {
         let mut output = self.0.output.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever is told may have gone.
         let _ = say(&mut *output, word);
@@ -109,8 +109,8 @@ impl Keeper {
     }
 
     fn run(&self, word: &str, name: &str) -> Result<Run, String> {
-        let (keeper, of) = (self.clone(), name.to_owned());
-        let said = move |line| keeper.tell(&FromKeeper::Said { name: of.clone(), line });
+        let (runner, of) = (self.clone(), name.to_owned());
+        let said = move |line| runner.tell(&FromRunner::Said { name: of.clone(), line });
         // It is no orphan, however soon it ends.
         let mut leaders = self.leaders();
         let run = Run::start(&self.0.order, word, name, said)
@@ -128,13 +128,13 @@ impl Keeper {
 
     fn add(&self, name: String) {
         self.hosts().insert(name.clone(), Host::default());
-        let (keeper, of) = (self.clone(), name.clone());
+        let (runner, of) = (self.clone(), name.clone());
         let add = move || {
-            let ended = keeper.provide(&of);
-            keeper.tell(&FromKeeper::Added { name: of, failed: ended.err() });
+            let ended = runner.provide(&of);
+            runner.tell(&FromRunner::Added { name: of, failed: ended.err() });
         };
         if let Err(error) = Builder::new().spawn(add) {
-            self.tell(&FromKeeper::Added { name, failed: Some(error.to_string()) });
+            self.tell(&FromRunner::Added { name, failed: Some(error.to_string()) });
         }
     }
 
@@ -163,10 +163,10 @@ impl Keeper {
         if !is_new {
             return;
         }
-        let (keeper, of) = (self.clone(), name.clone());
+        let (runner, of) = (self.clone(), name.clone());
         let remove = move || {
-            let failed = keeper.taken_away(&of).err();
-            keeper.tell(&FromKeeper::Removed { name: of, failed });
+            let failed = runner.taken_away(&of).err();
+            runner.tell(&FromRunner::Removed { name: of, failed });
         };
         let mut leaving = self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|thread| !thread.is_finished());
@@ -174,7 +174,7 @@ impl Keeper {
             Ok(thread) => leaving.push(thread),
             Err(error) => {
                 self.host(&name, |host| host.leaves = false);
-                self.tell(&FromKeeper::Removed { name, failed: Some(error.to_string()) });
+                self.tell(&FromRunner::Removed { name, failed: Some(error.to_string()) });
             }
         }
     }

@@ -12,20 +12,20 @@ use crate::world::{Ran, Running, World};
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// It, as long as it is told something.
-struct Keeper {
+struct Runner {
     running: Running,
     input: ChildStdin,
 }
 
-impl Keeper {
+impl Runner {
     /// The program is a shell, which takes the word for the name of a script.
-    fn start(world: &World, outlives: bool, add: &str, remove: &str) -> Keeper {
+    fn start(world: &World, outlives: bool, add: &str, remove: &str) -> Runner {
         fs::write(world.work().join("add"), add).unwrap();
         fs::write(world.work().join("remove"), remove).unwrap();
-        let mut running = world.start(world.tidefs(["keeper"]).stdin(Stdio::piped()));
+        let mut running = world.start(world.tidefs(["provision-runner"]).stdin(Stdio::piped()));
         let input = running.child.stdin.take().unwrap();
-        let mut keeper = Keeper { running, input };
-        keeper.tell(&[json!({
+        let mut runner = Runner { running, input };
+        runner.tell(&[json!({
             "program": "/bin/sh",
             "words": [],
             "environment": [],
@@ -34,7 +34,7 @@ impl Keeper {
             "memory_score": null,
             "outlives": outlives,
         })]);
-        keeper
+        runner
     }
 
     /// All at once.
@@ -85,16 +85,16 @@ fn is_over(mut world: World) {
 #[test]
 fn hosts_that_are_there_stay_where_others_go_on_with_the_file_system() {
     let Some(world) = World::new() else { return };
-    let mut keeper = Keeper::start(
+    let mut runner = Runner::start(
         &world,
         true,
         "sleep 600 > /dev/null 2>&1 & echo $! > pid-$1",
         "echo $1 >> removed",
     );
-    keeper.adds("there");
-    keeper.tell(&[json!({ "came": "there" })]);
-    keeper.adds("coming");
-    keeper.end();
+    runner.adds("there");
+    runner.tell(&[json!({ "came": "there" })]);
+    runner.adds("coming");
+    runner.end();
     assert_eq!(noted(&world, "removed"), "coming\n");
     let state_of = |name: &str| state(&world, &format!("pid-{name}"));
     assert!(state_of("there").is_some_and(|state| state != 'Z'), "what runs its agent was ended");
@@ -108,14 +108,14 @@ fn hosts_that_are_there_stay_where_others_go_on_with_the_file_system() {
 #[test]
 fn a_host_that_is_given_up_at_once_is_not_asked_for_after_it_was_taken_away() {
     let Some(world) = World::new() else { return };
-    let mut keeper = Keeper::start(&world, false, "mkdir has-$1; exec sleep 600", "rm -rf has-$1");
+    let mut runner = Runner::start(&world, false, "mkdir has-$1; exec sleep 600", "rm -rf has-$1");
     let names: Vec<_> = (0..40).map(|number| format!("host-{number}")).collect();
     let words: Vec<_> =
         names.iter().flat_map(|name| [json!({ "add": name }), json!({ "remove": name })]).collect();
-    keeper.tell(&words);
-    names.iter().for_each(|name| keeper.removes(name));
-    keeper.tell(&[json!("end")]);
-    keeper.end();
+    runner.tell(&words);
+    names.iter().for_each(|name| runner.removes(name));
+    runner.tell(&[json!("end")]);
+    runner.end();
     assert_eq!(world.shell("ls -d has-* 2> /dev/null; true").stdout, "", "they are still had");
     is_over(world);
 }
@@ -127,15 +127,15 @@ fn what_fails_to_be_taken_away_while_all_ends_is_tried_once_more() {
                   until test -e go; do sleep 0.01; done; exit 1\n\
                   fi\n\
                   echo $1 >> removed";
-    let mut keeper = Keeper::start(&world, false, "exit 0", remove);
-    keeper.adds("host");
-    keeper.tell(&[json!({ "remove": "host" })]);
+    let mut runner = Runner::start(&world, false, "exit 0", remove);
+    runner.adds("host");
+    runner.tell(&[json!({ "remove": "host" })]);
     until("it is being taken away", || world.work().join("tried").exists());
-    keeper.tell(&[json!("end")]);
+    runner.tell(&[json!("end")]);
     // Were it told so only afterwards, all would be tried once more anyway.
     std::thread::sleep(Duration::from_millis(300));
     fs::write(world.work().join("go"), "").unwrap();
-    let said = keeper.end().stdout;
+    let said = runner.end().stdout;
     assert_eq!(noted(&world, "removed"), "host\n", "{said}");
     is_over(world);
 }
@@ -143,13 +143,13 @@ fn what_fails_to_be_taken_away_while_all_ends_is_tried_once_more() {
 #[test]
 fn what_a_program_leaves_in_the_background_is_collected_when_it_has_ended() {
     let Some(world) = World::new() else { return };
-    let mut keeper = Keeper::start(&world, false, "true & echo $! > pid", "exit 0");
-    keeper.adds("host");
+    let mut runner = Runner::start(&world, false, "true & echo $! > pid", "exit 0");
+    runner.adds("host");
     until("it has ended", || state(&world, "pid").is_none_or(|state| state == 'Z'));
-    keeper.tell(&[json!({ "remove": "host" })]);
-    keeper.removes("host");
+    runner.tell(&[json!({ "remove": "host" })]);
+    runner.removes("host");
     assert_eq!(state(&world, "pid"), None);
-    keeper.tell(&[json!("end")]);
-    keeper.end();
+    runner.tell(&[json!("end")]);
+    runner.end();
     is_over(world);
 }
