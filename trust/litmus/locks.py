@@ -199,14 +199,19 @@ class Alarm(Exception):
 def wait(path, lock, ends: bool) -> None:
     """Waits for a lock; ended by an alarm, or in spite of some."""
 
+    rung = False
+
     def ring(*_) -> None:
-        if ends:
+        nonlocal rung
+        # The next one may come before this one is handled.
+        if ends and not rung:
+            rung = True
             raise Alarm
 
     signal.signal(signal.SIGALRM, ring)
     with open(path, "r+b") as file:
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
             lock(file, fcntl.LOCK_EX)
         except Alarm:
             signal.setitimer(signal.ITIMER_REAL, 0)
