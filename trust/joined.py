@@ -81,9 +81,9 @@ class Agent:
 
 
 def left(host: Island) -> str:
-    """What a host has of a file system."""
+    """What a host has of a file system, the directory included that was made for a mount."""
     processes = host.pids("tidefs") + host.pids("server")
-    kept = host.sh(f"ls -A {PLACE} 2> /dev/null; grep fuse[.] /proc/mounts; true")
+    kept = host.sh(f"ls -A {PLACE} 2> /dev/null; grep fuse[.] /proc/mounts || find {MOUNT} -maxdepth 0 -empty 2> /dev/null; true")
     return f"{processes or ''}{kept}".strip()
 
 

@@ -287,8 +287,9 @@ impl ServedMount {
     /// Writes back and unmounts.
     pub fn end(self) -> anyhow::Result<()> {
         let ended = self.mount.end();
-        self.entrance.iter().for_each(|entrance| entrance.door.has_left(entrance.mount()));
+        // Whoever is told may have gone, and be waited for.
         self.point.remove();
+        self.entrance.iter().for_each(|entrance| entrance.door.has_left(entrance.mount()));
         let _ = std::fs::remove_file(self.record);
         ended
     }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::lend::Ended;
 use crate::memory::Memory;
 use crate::mount_point::MountPoint;
-use crate::mounting::ServedMount;
+use crate::mounting::{END_WAIT, ServedMount};
 use crate::signals::Signals;
 use crate::state::{Base, Paths};
 use crate::storage::{Storage, choose_server};
@@ -57,6 +57,26 @@ enum Look {
     Over(Ended),
 }
 
+struct Unmounting {
+    quit: Box<dyn Fn() + Send>,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Unmounting {
+    fn of(mount: ServedMount) -> Unmounting {
+        Unmounting { quit: mount.quitter(), thread: std::thread::spawn(|| mount.end()) }
+    }
+
+    /// What has to be stored yet is given up; the directory goes that was made for the mount.
+    fn hasten(self) {
+        (self.quit)();
+        let until = Instant::now() + END_WAIT;
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(QUICK_LOOK);
+        }
+    }
+}
+
 /// This host while it belongs to the file system.
 pub struct Host {
     reach: Reach,
@@ -65,7 +85,7 @@ pub struct Host {
     member: Option<Member>,
     mount: Arc<Mutex<Option<ServedMount>>>,
     /// While the mount is being taken away.
-    unmounting: Option<JoinHandle<anyhow::Result<()>>>,
+    unmounting: Option<Unmounting>,
     /// What it could not store; the node is emptied all the same.
     unstored: anyhow::Result<()>,
     head_room: ByteSize,
@@ -221,14 +241,14 @@ impl Host {
     /// Nobody waits here: the node has to be kept meanwhile.
     fn unmount(&mut self) {
         let mount = self.mount.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.unmounting = mount.map(|mount| std::thread::spawn(|| mount.end()));
+        self.unmounting = mount.map(Unmounting::of);
     }
 
     fn is_unmounted(&mut self) -> bool {
-        if self.unmounting.as_ref().is_some_and(|it| !it.is_finished()) {
+        if self.unmounting.as_ref().is_some_and(|it| !it.thread.is_finished()) {
             return false;
         }
-        if let Some(Ok(Err(error))) = self.unmounting.take().map(JoinHandle::join) {
+        if let Some(Ok(Err(error))) = self.unmounting.take().map(|it| it.thread.join()) {
             say::note(format!("{error:#}"));
             self.unstored = Err(error);
         }
@@ -266,6 +286,7 @@ impl Host {
             mount.give_up();
             drop(mount.end());
         }
+        self.unmounting.take().into_iter().for_each(Unmounting::hasten);
         self.member = None;
         self.successor.iter().for_each(Successor::end);
     }
