@@ -64,7 +64,10 @@ class Trial:
         def remains() -> dict[str, str]:
             return {host.name: kept for host in hosts if (kept := left(host))}
 
-        until(f"nothing is left: {remains()}", lambda: not remains(), GONE_SECONDS)
+        try:
+            until("nothing is left", lambda: not remains(), GONE_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {remains()}") from error
         return time.monotonic() - begun
 
     def has_begun(self, running: subprocess.Popen) -> None:
@@ -130,11 +133,19 @@ def obeys(trial: Trial) -> None:
     if (unknown := owner.run("tidefs", "exec", "--host", "nobody", "--", "true")).returncode != 1:
         raise AssertionError(f"a host that is not there: {unknown}")
     hears_signals(trial, names)
-    logs = owner.call("tidefs", "logs")
-    if not all(f"{name}: tidefs: the node is in use" in logs for name in names):
-        raise AssertionError(f"the logs are {logs!r}")
-    if "host" in (own := owner.call("tidefs", "logs", names[0])) or "the node is in use" not in own:
+    for host in trial.all:
+        says_all(host, f"{owner.name}: tidefs: 1 to 3 nodes", *(f"{name}: tidefs: the node is in use" for name in names))
+    if f"{owner.name}:" in (own := trial.others[1].call("tidefs", "logs", names[0])) or own.count("the node is in use") != 1:
         raise AssertionError(f"the log of a host is {own!r}")
+
+
+def says_all(host: Island, *words: str) -> None:
+    """Each once, soon after it was said."""
+
+    def logs() -> str:
+        return host.call("tidefs", "logs")
+
+    until(f"all logs on {host.name}: {logs()}", lambda: all(logs().count(line) == 1 for line in words), 10)
 
 
 TRAPS = "trap 'echo heard; exit 3' USR1; echo there; while :; do sleep 0.05; done"
@@ -232,6 +243,8 @@ def is_inherited(trial: Trial) -> None:
     subprocess.run(last.words("sh", "-c", f"cat > {MOUNT}/file"), input=content, check=True, timeout=60)
     dies_at_once(owner)
     until("somebody has it", lambda: last.run("tidefs", "scale", "2").returncode == 0, 60)
+    for host in trial.others:
+        says_all(host, *(f"{other.name}: tidefs: the node is in use" for other in trial.others), "this host takes it over")
     seen = json.loads(last.call("tidefs", "status", "--json"))
     if seen["own_host"] or sum(host["has_file_system"] for host in seen["hosts"]) != 1:
         raise AssertionError(f"who has it is not told: {seen}")

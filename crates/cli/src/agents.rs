@@ -17,8 +17,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-
 use crate::failure::Failure;
 use crate::roll::Roll;
 use crate::wall_clock::Ahead;
@@ -224,14 +222,10 @@ impl Agents {
     }
 
     /// What each says goes to a log of its own in this directory.
-    pub fn log_to(&self, directory: &Path) -> anyhow::Result<()> {
-        std::fs::create_dir_all(directory).context("cannot keep logs of hosts")?;
+    pub fn log_to(&self, directory: &Path) {
         for agent in &self.agents {
-            let log = directory.join(format!("{}.log", agent.way.name()));
-            let logged = agent.line.as_ref().map(|line| line.heard.log_to(&log));
-            logged.transpose().context("cannot keep the log of a host")?;
+            agent.line.iter().for_each(|line| line.heard.log_to(directory, agent.way.name()));
         }
-        Ok(())
     }
 
     /// They stay when this process is killed: one of them takes the file system over.

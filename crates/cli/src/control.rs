@@ -12,6 +12,7 @@ use crate::arguments::serving::Serving;
 use crate::change_view::ChangeView;
 use crate::check_view::CheckView;
 use crate::failure::Failure;
+use crate::host_logs::HostLog;
 use crate::host_view::AbsentView;
 use crate::lines;
 use crate::live_workflow::{Telling, WorkflowView};
@@ -26,6 +27,8 @@ pub enum Request {
     Status,
     /// Which hosts that it was to have are not there, which no node is asked for.
     Absent,
+    /// What all hosts have said.
+    Logs,
     Mount {
         point: MountPoint,
         serving: Serving,
@@ -62,6 +65,7 @@ pub enum Answer {
     Done,
     Status(Box<StatusView>),
     Absent(Vec<AbsentView>),
+    Logs(Vec<HostLog>),
     /// Whether a writer that met a full node may hope for room.
     Room {
         hope: Hope,

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock, fstat};
 
+use crate::own_log;
 use crate::state::Paths;
 
 /// There are two of this size at most.
@@ -49,7 +50,9 @@ impl Write for Writer {
         if let Some(paths) = OWN.get() {
             let _ = keep_to_size(paths, LOG_MAX);
         }
-        let _ = io::stderr().write_all(bytes);
+        if !own_log::add(bytes) {
+            let _ = io::stderr().write_all(bytes);
+        }
         Ok(bytes.len())
     }
 

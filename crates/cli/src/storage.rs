@@ -178,7 +178,8 @@ impl Storage {
             let seeds = [digits_of(&seeds[0]), digits_of(&seeds[2])];
             let legacy = || Box::new(Legacy { size: size.clone(), seeds, start });
             let legacy = outlives.then(legacy);
-            let limits = Terms { nodes_max, head_room, lenders, legacy };
+            let host_logs = paths.host_logs();
+            let limits = Terms { nodes_max, head_room, lenders, legacy, host_logs };
             answers = Some(listening.serve(&nodes, managed.supervision(), limits, paths)?);
             size.provision
                 .as_ref()

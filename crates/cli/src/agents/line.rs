@@ -1,10 +1,8 @@
 //! One agent on another host, as the process here that reaches it: what it says, and how it ends.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +13,7 @@ use serde::Serialize;
 
 use super::way::Way;
 use super::words::{self, END, FromAgent, STAY};
+use crate::host_logs;
 use crate::process::ProcessId;
 
 /// Between two looks at whether it has ended.
@@ -23,8 +22,6 @@ const LOOK: Duration = Duration::from_millis(10);
 const REST_WAIT: Duration = Duration::from_secs(1);
 /// Lines that are remembered until there is a log.
 const REMEMBERED: usize = 50;
-/// Of a log; then it begins anew.
-const LOG_BYTES_MAX: u64 = 256 << 10;
 
 /// What comes of an agent, by its number.
 pub enum Event {
@@ -40,7 +37,8 @@ pub struct Heard(Arc<Mutex<Lines>>);
 #[derive(Default)]
 struct Lines {
     last: VecDeque<String>,
-    log: Option<File>,
+    /// In which directory it is, and of whom.
+    log: Option<(PathBuf, String)>,
 }
 
 /// Dropping it kills the process here, and with its connection what it started there.
@@ -149,32 +147,27 @@ impl Heard {
         self.lines().last.iter().cloned().collect()
     }
 
-    /// All that was said, and all that will be, goes there.
-    pub fn log_to(&self, path: &Path) -> io::Result<()> {
-        let log = File::options().create(true).append(true).mode(0o600).open(path)?;
+    /// All that was said, and all that will be, goes to the log of this host in the directory.
+    pub fn log_to(&self, directory: &Path, host: &str) {
         let mut lines = self.lines();
-        lines.log = Some(log);
+        lines.log = Some((directory.to_owned(), host.to_owned()));
         let said: Vec<_> = lines.last.iter().cloned().collect();
-        said.iter().for_each(|line| lines.write(line));
-        Ok(())
+        lines.write(&said);
     }
 }
 
 impl Lines {
     fn add(&mut self, line: String) {
-        self.write(&line);
+        self.write(std::slice::from_ref(&line));
         if self.last.len() == REMEMBERED {
             self.last.pop_front();
         }
         self.last.push_back(line);
     }
 
-    /// A line that cannot be written is lost.
-    fn write(&mut self, line: &str) {
-        let Some(log) = &mut self.log else { return };
-        if log.metadata().is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
-            let _ = log.set_len(0);
-        }
-        let _ = log.write_all(format!("{line}\n").as_bytes());
+    /// Lines that cannot be written are lost.
+    fn write(&self, lines: &[String]) {
+        let Some((directory, host)) = &self.log else { return };
+        let _ = host_logs::append(directory, host, lines);
     }
 }

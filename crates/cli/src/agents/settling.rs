@@ -55,7 +55,7 @@ impl Agents {
         // They are this process's children, and not those of what it runs.
         let _ = file_system.roll.set(self.roll().clone());
         let paths = &file_system.paths;
-        self.log_to(&paths.host_logs())?;
+        self.log_to(&paths.host_logs());
         if self.there() == 0 {
             return Ok(self);
         }

@@ -14,6 +14,7 @@ use crate::agents::{FromAgent, Hello, Order, Ready, STAY, ToAgent, line, say_wor
 use crate::join::{Host, JOINED, Reach, node_wanted};
 use crate::lending::Place;
 use crate::mount_point::{Missing, MountPoint};
+use crate::own_log::{self, Course};
 use crate::signals::Signals;
 use crate::state::Base;
 use crate::{lending, limits, preparation, privacy, remote_checks, scarcity, signals};
@@ -42,6 +43,7 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
             let (directory, mount) = (host.directory().to_owned(), order.mount.clone());
             tell(&FromAgent::Ready(Ready { mount, directory }))?;
             let ended = host.serve(&signals, None, || is_over.load(Ordering::Relaxed));
+            own_log::take(Course::Plain);
             if let Err(error) = &ended {
                 // Whoever is told may be gone, too.
                 let _ = tell(&FromAgent::Failed(format!("{error:#}")));
@@ -49,6 +51,7 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
             ended
         }
         Err(error) => {
+            own_log::take(Course::Plain);
             let _ = tell(&FromAgent::Failed(format!("{error:#}")));
             Err(error)
         }
@@ -66,6 +69,8 @@ fn begin(order: &Order, place: Place, state: Option<&Path>) -> anyhow::Result<Ho
     preparation::mounting()?;
     let (memory, server) = node_wanted(order.memory_bytes.map(ByteSize))?;
     let mut host = Host::begin(Reach::new(place, secret)?, &base, &order.name)?;
+    // The session has it from now on, also when the connection has ended by which this host was reached.
+    own_log::take(Course::Carried);
     host.offer(memory, &server, true)?;
     host.mount(point, order.serving)?;
     Ok(host)

@@ -14,6 +14,7 @@ use crate::commands::lend::read_secret;
 use crate::failure::Failure;
 use crate::join::{Host, JOINED, Reach, node_wanted};
 use crate::mount_point::{Missing, MountPoint};
+use crate::own_log::{self, Course};
 use crate::signals::Signals;
 use crate::state::Base;
 use crate::{lending, limits, preparation, privacy, say, scarcity, signals};
@@ -35,6 +36,7 @@ pub fn join(options: &Join, state: Option<&Path>) -> anyhow::Result<()> {
     let address = options.address;
     let reach = Reach::new(lending::Place::at(address), secret)?;
     let reach = reach.provided_as(options.provided.clone());
+    own_log::take(Course::Both);
     let mut host = Host::begin(reach, &base, JOINED)?;
     if let Some((memory, server)) = node {
         host.offer(memory, &server, false)?;

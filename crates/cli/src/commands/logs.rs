@@ -1,75 +1,87 @@
 //! `tidefs logs`: what a file system and the agents on its hosts have said.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::agents::Reached;
 use crate::arguments::running::Logs;
+use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
+use crate::host_logs::{self, HostLog};
 use crate::say;
-use crate::state::{self, Paths};
-
-const OF_A_HOST: &str = "log";
+use crate::state;
 
 pub fn logs(options: &Logs, asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
-    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let all = of_all(&running.paths, &here);
+    let all = match control::ask(&running.paths, &Request::Logs) {
+        Ok(Answer::Logs(all)) => all,
+        // Nobody has it right now: what lies here is told all the same.
+        _ => {
+            let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            host_logs::all(&running.paths, &here)
+        }
+    };
+    let reached = Reached::read(&running.paths).unwrap_or_default();
+    let all = named(all, &reached);
     match &options.host {
         Some(name) => {
-            let its: Vec<_> = all.iter().filter(|(host, _)| host == name).collect();
+            let its: Vec<_> = all.iter().filter(|it| is_of(it, name, &reached)).collect();
             if its.is_empty() {
-                let known = all.into_iter().map(|(host, _)| host).collect();
+                let mut known: Vec<_> = all.into_iter().map(|it| it.host).collect();
+                known.dedup();
                 return Err(Failure::NoSuchHost { name: name.clone(), known }.into());
             }
-            its.iter().flat_map(|(_, log)| lines(log)).for_each(say::answer);
+            its.iter().flat_map(|it| &it.lines).for_each(|line| say::answer(plain(line)));
         }
         None => {
-            for (host, log) in &all {
-                lines(log).for_each(|line| say::answer(format!("{host}: {line}")));
+            for HostLog { host, lines } in &all {
+                lines.iter().for_each(|line| say::answer(format!("{host}: {}", plain(line))));
             }
         }
     }
     Ok(())
 }
 
-/// Logs by host, the older ones first.
-fn of_all(paths: &Paths, here: &str) -> Vec<(String, PathBuf)> {
-    let own = [paths.earlier_log(), paths.log()].into_iter().filter(|log| log.exists());
-    let mut all: Vec<_> = own.map(|log| (here.to_owned(), log)).collect();
-    let entries = fs::read_dir(paths.host_logs()).into_iter().flatten().flatten();
-    let mut hosts: Vec<_> = entries.map(|entry| entry.path()).collect();
-    hosts.retain(|log| log.extension().is_some_and(|it| it == OF_A_HOST));
-    hosts.sort();
-    let name = |log: &PathBuf| log.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    all.extend(hosts.into_iter().map(|log| (name(&log), log)));
-    all
+/// As the list calls them, where it has another name for a host than that itself.
+fn named(all: Vec<HostLog>, reached: &[Reached]) -> Vec<HostLog> {
+    let name = |host: &str| reached.iter().find(|it| it.host == host).map(|it| it.way.name());
+    let named = |log: HostLog| match name(&log.host) {
+        Some(name) => HostLog { host: name.to_owned(), ..log },
+        None => log,
+    };
+    all.into_iter().map(named).collect()
 }
 
-/// A log that has become another one meanwhile has nothing to say.
-fn lines(log: &Path) -> impl Iterator<Item = String> {
-    let bytes = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    // Another machine's words do nothing to this terminal.
-    let plain = |line: &str| line.chars().filter(|it| !it.is_control() || *it == '\t').collect();
-    text.lines().map(plain).collect::<Vec<String>>().into_iter()
+fn is_of(log: &HostLog, name: &str, reached: &[Reached]) -> bool {
+    let called = reached.iter().find(|it| it.is_called(name));
+    log.host == name || called.is_some_and(|it| log.host == it.way.name())
+}
+
+/// Another machine's words do nothing to this terminal.
+fn plain(line: &str) -> String {
+    line.chars().filter(|it| !it.is_control() || *it == '\t').collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Way;
+    use crate::ssh::SshHost;
 
     #[test]
-    fn each_log_is_told_with_its_host_and_its_older_part_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = Paths::new(folder.path().to_owned());
-        fs::create_dir(paths.host_logs()).unwrap();
-        fs::write(paths.earlier_log(), "a\n").unwrap();
-        fs::write(paths.log(), "b\n").unwrap();
-        fs::write(paths.host_logs().join("n1.log"), "c\x1b[2J\nd").unwrap();
-        fs::write(paths.host_logs().join("other"), "e").unwrap();
-        let all = of_all(&paths, "head");
-        let said =
-            all.iter().flat_map(|(host, log)| lines(log).map(move |it| format!("{host}: {it}")));
-        assert_eq!(said.collect::<Vec<_>>(), ["head: a", "head: b", "n1: c[2J", "n1: d"]);
+    fn hosts_are_called_as_in_the_list_and_found_by_each_name() {
+        let reached = [Reached {
+            way: Way::Ssh(SshHost("me@n1".to_owned())),
+            host: "node1.cluster".to_owned(),
+            mount: "/fast".into(),
+            directory: "/var/tmp/tidefs-0/up".into(),
+        }];
+        let log = |host: &str| HostLog { host: host.to_owned(), lines: vec![] };
+        let all = named(vec![log("head"), log("node1.cluster"), log("n1")], &reached);
+        assert_eq!(all, [log("head"), log("n1"), log("n1")]);
+        for name in ["n1", "me@n1", "node1.cluster"] {
+            assert!(is_of(&all[1], name, &reached) && !is_of(&all[0], name, &reached), "{name}");
+        }
+        assert!(is_of(&all[0], "head", &reached));
+        assert_eq!(plain("a\x1b[2J\tb"), "a[2J\tb");
     }
 }

@@ -22,6 +22,7 @@ use crate::memory::Memory;
 use crate::metrics::{self, Wanted};
 use crate::monitor::Monitor;
 use crate::mount_point::{Missing, MountPoint};
+use crate::own_log::{self, Course};
 use crate::preparation;
 use crate::privacy;
 use crate::process::ProcessId;
@@ -51,6 +52,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     let metrics = metrics::check(&options.storage.metrics)?;
     let metrics = metrics.map(Wanted::bind).transpose()?;
     let signals = Signals::catch().context("cannot catch signals")?;
+    own_log::take(Course::Both);
     supervise::adopt_orphans();
 
     let goes_on = || uninterrupted(&signals);

@@ -74,6 +74,7 @@ impl FileSystem {
                 Ok(status) => Answer::Status(Box::new(status)),
                 Err(error) => Answer::Refused(format!("{error:#}")),
             },
+            Request::Logs => Answer::Logs(self.logs()),
             Request::Absent => Answer::Absent(self.absent_hosts()),
             Request::Join { mount } => match self.admission() {
                 Some(admission) => match admission.let_in(MountId(mount)) {

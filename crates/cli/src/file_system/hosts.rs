@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::sync::PoisonError;
 
 use super::FileSystem;
+use crate::host_logs::{self, HostLog};
 use crate::host_view::{AbsentView, HostView};
+use crate::own_log;
 use crate::roll::Roll;
+use crate::state::Kind;
 use crate::storage::Storage;
 
 impl FileSystem {
@@ -13,7 +16,7 @@ impl FileSystem {
     pub(super) fn own_host(&self, mounts: usize) -> Option<HostView> {
         let address = std::fs::read_to_string(self.paths.lend_address()).ok()?;
         let address = address.trim().parse::<SocketAddr>().ok()?.ip();
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = this_host();
         let own =
             HostView { name, address, mounts, clock_ahead_seconds: None, has_file_system: true };
         (!self.is_adopted).then_some(own)
@@ -33,4 +36,19 @@ impl FileSystem {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
         storage.as_ref().map(Storage::hosts).unwrap_or_default()
     }
+
+    /// What all hosts have said. What a run says itself is in no file.
+    pub(super) fn logs(&self) -> Vec<HostLog> {
+        let here = this_host();
+        let mut all = host_logs::all(&self.paths, &here);
+        if self.kind == Kind::Run {
+            let (lines, _) = own_log::from(0);
+            all.insert(0, HostLog { host: here, lines });
+        }
+        all
+    }
+}
+
+fn this_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

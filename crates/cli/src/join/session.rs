@@ -17,6 +17,7 @@ use crate::lending::{
     Channel, ChannelError, Entered, FromBorrower, FromHost, Legacy, Owner, Rank, Succession,
     ToBorrower, ToHost,
 };
+use crate::own_log;
 use crate::say;
 use crate::state::{ClusterRecord, Keys, Paths};
 
@@ -53,6 +54,8 @@ struct State {
     rank: Rank,
     /// It had the file system and has given way: it is nobody's heir any more.
     has_given_way: bool,
+    /// Whom this host told what it has said, and up to which line.
+    told: Option<(SocketAddr, u64)>,
 }
 
 /// What comes of looking for whoever has the file system.
@@ -77,8 +80,8 @@ impl Session {
         take_over: TakeOver,
     ) -> anyhow::Result<Session> {
         let Entered { number, nodes, keys, rank, succession, legacy, .. } = entered;
-        let (owner, own, ended, has_given_way) = (None, None, None, false);
-        let state = State { nodes, succession, owner, own, ended, rank, has_given_way };
+        let (owner, own, ended, has_given_way, told) = (None, None, None, false, None);
+        let state = State { nodes, succession, owner, own, ended, rank, has_given_way, told };
         let (paths, state) = (paths.clone(), Mutex::new(state));
         let kept = Arc::new(Kept { reach, paths, keys, legacy, take_over, state });
         kept.write()?;
@@ -145,7 +148,8 @@ impl Kept {
         let mut heard = Awake::now();
         loop {
             let uptime = SystemClock.steady();
-            let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number }));
+            let (said, next) = own_log::from(self.said_before());
+            let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number, said }));
             match asked.and_then(|()| channel.hear()) {
                 Ok(FromBorrower::Host(ToHost::Nodes {
                     number: told,
@@ -154,6 +158,7 @@ impl Kept {
                     age_ns,
                 })) => {
                     self.reach.told_age(age_ns, uptime);
+                    self.state().told = Some((self.reach.place.address(), next));
                     heard = Awake::now();
                     *number = told;
                     self.learn(nodes, succession);
@@ -170,6 +175,12 @@ impl Kept {
                 Err(error) => return (error, heard),
             }
         }
+    }
+
+    /// The line from which on whoever has the file system knows nothing of what this host has said.
+    fn said_before(&self) -> u64 {
+        let address = self.reach.place.address();
+        self.state().told.filter(|(whom, _)| *whom == address).map_or(0, |(_, next)| next)
     }
 
     /// Somebody else has the file system by now. A host that stands before him stands last from then on, as all others

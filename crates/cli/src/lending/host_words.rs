@@ -37,7 +37,12 @@ pub enum FromHost {
         wall_seconds: Option<i64>,
     },
     /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
-    Watch { seen: u64 },
+    Watch {
+        seen: u64,
+        /// What the host has said since it said this last.
+        #[serde(default)]
+        said: Vec<String>,
+    },
     /// Of a program of that host.
     Ask { agent: u128, request: Box<Request> },
 }

@@ -263,6 +263,11 @@ impl Hosts {
         list.mounts.iter().chain(here.flat_map(|host| &host.mounts)).copied().collect()
     }
 
+    /// As it calls itself.
+    pub fn name(&self, agent: u128) -> Option<String> {
+        self.list().hosts.get(&agent).map(|host| host.name.clone())
+    }
+
     pub fn is_there(&self, agent: u128) -> bool {
         self.list().hosts.contains_key(&agent)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::Context;
@@ -83,6 +83,8 @@ pub struct Terms {
     pub lenders: bool,
     /// For hosts that may take the file system over; none where it ends with this process.
     pub legacy: Option<Box<Legacy>>,
+    /// Where what hosts say is kept.
+    pub host_logs: PathBuf,
 }
 
 impl Listening {
@@ -122,7 +124,7 @@ impl Terms {
         manager: &Arc<Supervision>,
         secrets: PeerSecrets,
     ) -> (Service, Answers) {
-        let Terms { nodes_max, head_room, legacy, .. } = self;
+        let Terms { nodes_max, head_room, legacy, host_logs, .. } = self;
         let (nodes, manager) = (nodes.clone(), Arc::clone(manager));
         let (offers, growing) = (nodes.offers().clone(), Mutex::default());
         let answers = Answers::default();
@@ -137,6 +139,7 @@ impl Terms {
             answers,
             growing,
             legacy,
+            host_logs,
         };
         (service, told)
     }

@@ -43,6 +43,8 @@ pub struct Service {
     pub answers: Answers,
     /// For hosts that may take the file system over; none where it ends with this process.
     pub legacy: Option<Box<Legacy>>,
+    /// Where what hosts say is kept.
+    pub host_logs: PathBuf,
     /// Held while nodes are counted and added.
     pub growing: Mutex<()>,
 }

@@ -11,6 +11,7 @@ use super::service::Service;
 use super::succession::Succession;
 use super::words::{FromBorrower, LEASE, Purpose};
 use crate::control::{Answer, Request};
+use crate::host_logs;
 use crate::provision::Entrance;
 use crate::version;
 use crate::wall_clock::{self, Ahead};
@@ -93,9 +94,10 @@ impl Service {
                 }
             }
             (FromHost::Watch { .. }, None) => refused("this connection has no session"),
-            (FromHost::Watch { seen }, Some(Session { agent, .. })) => {
+            (FromHost::Watch { seen, said }, Some(Session { agent, .. })) => {
                 let hosts = self.nodes.hosts();
                 hosts.heard(agent, seen);
+                self.keep_log(agent, &said);
                 let number = hosts.number_after(seen, WATCH_MOST);
                 if let Some(owner) = hosts.moved() {
                     return Ok(FromBorrower::Host(ToHost::Moved(owner)));
@@ -166,6 +168,16 @@ impl Service {
         Ok((line, entered))
     }
 
+    /// What cannot be kept is lost.
+    fn keep_log(&self, agent: u128, said: &[String]) {
+        let Some(name) = self.nodes.hosts().name(agent).filter(|_| !said.is_empty()) else {
+            return;
+        };
+        if let Err(error) = host_logs::append(&self.host_logs, &name, said) {
+            tracing::debug!("what {name} says is not kept: {error}");
+        }
+    }
+
     /// A host comes that says that it was asked for by this name.
     fn provided(&self, name: &str, agent: u128) -> Result<(), String> {
         let Some(provider) = self.nodes.provider() else { return Ok(()) };
@@ -212,6 +224,7 @@ impl Service {
             Request::Stop
             | Request::Status
             | Request::Absent
+            | Request::Logs
             | Request::Check { .. }
             | Request::Full { .. }
             | Request::Workflow(_)

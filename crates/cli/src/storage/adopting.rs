@@ -61,7 +61,8 @@ impl Storage {
         let managed = Managed::start(&nodes, paths, &wanted, *start, rival(&nodes, awaiting))?;
         let head_room = ByteSize(size.head_room_bytes);
         let legacy = Some(Box::new(legacy.clone()));
-        let terms = Terms { nodes_max: range.max, head_room, lenders: false, legacy };
+        let (nodes_max, lenders, host_logs) = (range.max, false, paths.host_logs());
+        let terms = Terms { nodes_max, head_room, lenders, legacy, host_logs };
         let answers = Some(awaiting.serve(&nodes, managed.supervision(), terms));
         let (follows, paths_of) = (Arc::clone(&store), paths.clone());
         let admission = Admissions::succeed(nodes.clone(), follows, paths_of, ended)?;

@@ -1,0 +1,101 @@
+//! What this process has said, for those who ask on another host: the last of it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Remembered at most.
+const BYTES_MAX: usize = 64 << 10;
+/// Of a line.
+const LINE_BYTES_MAX: usize = 4 << 10;
+
+static SAID: Mutex<Said> = Mutex::new(Said::new());
+
+/// Where lines go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// To standard error alone.
+    Plain,
+    /// They are remembered as well.
+    Both,
+    /// They are remembered alone: somebody else carries them to where standard error would have gone.
+    Carried,
+}
+
+struct Said {
+    course: Course,
+    /// The number of the line that comes next.
+    next: u64,
+    lines: VecDeque<String>,
+    bytes: usize,
+}
+
+/// From now on lines go there.
+pub fn take(course: Course) {
+    said().course = course;
+}
+
+/// A line or several; `true`: standard error need not have them.
+pub fn add(text: &[u8]) -> bool {
+    said().add(text)
+}
+
+/// What was said from the line with this number on, as far as it is remembered, and the number of the next line.
+pub fn from(number: u64) -> (Vec<String>, u64) {
+    said().from(number)
+}
+
+fn said() -> MutexGuard<'static, Said> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Said {
+    const fn new() -> Said {
+        Said { course: Course::Plain, next: 0, lines: VecDeque::new(), bytes: 0 }
+    }
+
+    fn add(&mut self, text: &[u8]) -> bool {
+        if self.course == Course::Plain {
+            return false;
+        }
+        for line in String::from_utf8_lossy(text).lines() {
+            let line: String = line.chars().take(LINE_BYTES_MAX / 4).collect();
+            (self.next, self.bytes) = (self.next + 1, self.bytes + line.len());
+            self.lines.push_back(line);
+        }
+        while self.bytes > BYTES_MAX {
+            self.bytes -= self.lines.pop_front().map_or(self.bytes, |line| line.len());
+        }
+        self.course == Course::Carried
+    }
+
+    fn from(&self, number: u64) -> (Vec<String>, u64) {
+        let first = self.next - self.lines.len() as u64;
+        let known = number.saturating_sub(first) as usize;
+        (self.lines.iter().skip(known).cloned().collect(), self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_what_is_said_is_remembered_by_number() {
+        let mut said = Said::new();
+        assert!(!said.add(b"before\n") && said.from(0) == (vec![], 0));
+        said.course = Course::Both;
+        assert!(!said.add(b"one\ntwo\n"));
+        said.course = Course::Carried;
+        assert!(said.add(b"three"));
+        assert_eq!(said.from(0), (vec!["one".into(), "two".into(), "three".into()], 3));
+        assert_eq!(said.from(2), (vec!["three".into()], 3));
+        assert_eq!((said.from(3).0, said.from(9).0), (Vec::<String>::new(), Vec::new()));
+        for _ in 0..BYTES_MAX {
+            said.add(b"xxxxxxxx\n");
+        }
+        let (lines, next) = said.from(0);
+        assert_eq!((lines.len() * 8, next), (BYTES_MAX, 3 + BYTES_MAX as u64));
+        said.add(&[b'y'; 2 * BYTES_MAX]);
+        assert!(said.from(next).0[0].len() <= LINE_BYTES_MAX);
+    }
+}
