@@ -2,13 +2,17 @@
 """One command in a job of a real Slurm, on hosts that share nothing but the network.
 
 `tidefs run --slurm` has each node of the job join with a node and a mount, within the memory of the job, and leaves
-nothing on any of them: at the command's end, when the job is told that its time is over, and when it is cancelled.
+nothing on any of them: at the command's end, when the job is told that its time is over, and when it is cancelled.  A
+script that does more than to become the run passes the warning on, or its run outlives the job.
 Where there is no job, or one with too little memory, that is said.
 """
 
 import argparse
 import json
+import os
+import signal
 import time
+from pathlib import Path
 
 import fixture
 from islands import Island, until
@@ -72,6 +76,34 @@ def is_warned(slurm: Slurm) -> None:
     nothing_is_left(slurm.hosts)
 
 
+def is_passed_on(slurm: Slurm) -> None:
+    """A script that has more to do than to become the run: it hears the warning, and has the run hear it."""
+    run = RUN.removeprefix("exec ") + " --stage-out kept:/home/user/passed-on"
+    passes_on = "trap 'kill -USR1 $run; wait $run' USR1\nwait $run\necho ended > /home/user/more"
+    job = slurm.submit(f"{run} -- sh -c '{WAITS}' & run=$!\n{passes_on}", *OF_ALL)
+    until("it has begun", lambda: slurm.head.run("test", "-e", f"{MOUNT}/begun").returncode == 0)
+    slurm.call("scancel", "--batch", "--signal=USR1", str(job))
+    ended = slurm.ended(job, 30)
+    if slurm.head.sh("cat /home/user/passed-on/file /home/user/more") != "result\nended\n":
+        raise AssertionError(f"a script that passes the warning on is {ended}: {slurm.output(job)}")
+    nothing_is_left(slurm.hosts)
+
+
+def outlives_its_job(slurm: Slurm) -> None:
+    """What docs/ADMINISTRATORS.md says of a script without `exec`, where Slurm finds processes by their parents."""
+    job = slurm.submit(f"{RUN.removeprefix('exec ')} -- sh -c '{WAITS}'\n:", *OF_ALL)
+    until("it has begun", lambda: slurm.head.run("test", "-e", f"{MOUNT}/begun").returncode == 0)
+    slurm.call("scancel", "--batch", "--signal=USR1", str(job))
+    if (ended := slurm.ended(job, 30)) != "FAILED 0:10":
+        raise AssertionError(f"a script that was warned is {ended}: {slurm.output(job)}")
+    nothing_is_left(slurm.hosts[1:])
+    runs = [pid for pid in slurm.head.pids("tidefs") if b"\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    if len(runs) != 1:
+        raise AssertionError(f"the run of a job that has ended is {runs}: the pages say that it goes on")
+    os.kill(runs[0], signal.SIGTERM)
+    nothing_is_left(slurm.hosts)
+
+
 def is_cancelled(slurm: Slurm) -> None:
     job = begins(slurm)
     slurm.call("scancel", str(job))
@@ -100,7 +132,7 @@ def check(options: argparse.Namespace) -> None:
         hosts = [sea.island(number) for number in range(1, NODES + 1)]
         with fixture.shown_on_failure(hosts, "tail -n 30 /run/slurm/*.log /home/user/*.out"):
             slurm = Slurm(sea, hosts)
-            for part in (is_refused, shares, is_warned, is_cancelled):
+            for part in (is_refused, shares, is_warned, is_passed_on, outlives_its_job, is_cancelled):
                 part(slurm)
 
 
