@@ -246,7 +246,11 @@ slurm: ## jobs of a real Slurm on three hosts of this machine have a file system
 	$(LIMIT) trust/burst_buffer.py --tidefs $(TIDEFS)
 	$(LIMIT) trust/satellites.py --tidefs $(TIDEFS)
 
-.PHONY: burst-buffer satellites
+.PHONY: time-limit burst-buffer satellites
+time-limit: ## the time of jobs of a real Slurm ends: what fits is staged out, what does not is named, nothing is left
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) trust/under_slurm.py --tidefs $(TIDEFS) --long
+
 satellites: ## nodes come as jobs of a real Slurm when they are wanted; also such as are cancelled, stay pending or lose their run
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/satellites.py --tidefs $(TIDEFS) --long

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def network(tidefs: Path) -> Iterator[Sea]:
         try:
             yield sea
         except BaseException:
+            # Before the hosts go, which may fail as well.
+            traceback.print_exc()
             for log in sorted(sea.scratch.glob("*.log")):
                 print(f"{log.name}:\n{log.read_text()[-LOG_CHARACTERS_MAX:]}", file=sys.stderr)
             raise

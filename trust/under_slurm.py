@@ -4,12 +4,14 @@
 `tidefs run --slurm` has each node of the job join with a node and a mount, within the memory of the job, and leaves
 nothing on any of them: at the command's end, when the job is told that its time is over, and when it is cancelled.  A
 script that does more than to become the run passes the warning on, or its run outlives the job.
+With --long also where a job's time ends, with a warning before and without one.
 Where there is no job, or one with too little memory, that is said.
 """
 
 import argparse
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -23,6 +25,7 @@ MOUNT = "/mnt/tide"
 NODES = 3
 JOB_MEMORY_MIB = 600
 GONE_SECONDS = 15
+JOB_SECONDS_MAX = 240
 RUN = f"exec tidefs run --slurm --mount {MOUNT}"
 OF_ALL = ("-N", str(NODES), "-n", str(NODES), f"--mem={JOB_MEMORY_MIB}")
 # On the nodes by srun, and by exec; what is there in the end is told.
@@ -34,6 +37,12 @@ exit 5'
 """
 # What ends it is what Slurm's warning is made of, and not that signal.
 WAITS = f"""trap : USR1; mkdir -p {MOUNT}/kept && echo result > {MOUNT}/kept/file && touch {MOUNT}/begun && while :; do sleep 0.1; done"""
+
+# Of a job that has a minute, Slurm's least. What is copied from the other host takes longer than it has.
+WARNED_SECONDS, STAGED_SECONDS = 20, 8
+LARGE_FILES, LARGE_BYTES = 20, 8 << 20
+SLOW = "tc qdisc add dev eth0 root tbf rate 16mbit burst 32kb latency 100ms"
+
 
 def nothing_is_left(hosts: list[Island]) -> None:
     def remains() -> dict[str, str]:
@@ -127,14 +136,44 @@ def is_refused(slurm: Slurm) -> None:
     nothing_is_left(slurm.hosts)
 
 
+def meets_its_time(slurm: Slurm) -> None:
+    """Slurm's warning comes before the end of a job: what fits into the rest is copied, what does not is named. Meanwhile
+    another job has only the moment between the end of its time and its being killed."""
+    first, second, third = slurm.hosts
+    second.sh(SLOW)
+    writes = f"mkdir {MOUNT}/large; for n in $(seq {LARGE_FILES}); do head -c {LARGE_BYTES} /dev/zero > {MOUNT}/large/$n; done"
+    options = f"--stage-out kept:/home/user/met --stage-out large:/home/user/large --stage-out-deadline {STAGED_SECONDS}"
+    warned = (f"--signal=B:USR1@{WARNED_SECONDS}", "-N2", "-n2", f"--nodelist={first.name},{second.name}")
+    met = slurm.submit(f"{RUN} {options} -- sh -c '{writes}; {WAITS}'", "--time=1", "--mem=600", *warned)
+    script = f"{RUN} --stage-out kept:/home/user/late -- sh -c '{WAITS}'"
+    late = slurm.submit(script, "--time=1", "--mem=600", f"--nodelist={third.name}")
+    ended, said = slurm.ended(met, JOB_SECONDS_MAX), slurm.output(met)
+    if not ended.startswith("FAILED") or first.sh("cat /home/user/met/file") != "result\n":
+        raise AssertionError(f"a job that was warned before the end of its time is {ended}: {said}")
+    whole = first.sh(f"find /home/user/large -type f -size {LARGE_BYTES}c -printf '%f\\n'").split()
+    named = re.findall(rf"before {MOUNT}/large/(\d+) was copied", said)
+    if not named or sorted(whole + named, key=int) != [str(n + 1) for n in range(LARGE_FILES)]:
+        raise AssertionError(f"of {LARGE_FILES} files {whole} are there and {named} are named: {said}")
+    nothing_is_left(slurm.hosts[:2])
+    if not (ended := slurm.ended(late, JOB_SECONDS_MAX)).startswith("TIMEOUT"):
+        raise AssertionError(f"a job without a warning is {ended}: {slurm.output(late)}")
+    if third.sh("cat /home/user/late/file") != "result\n":
+        raise AssertionError(f"a job without a warning copied nothing: {slurm.output(late)}")
+    # What was killed left its place, which the next command finds.
+    third.call("tidefs", "list")
+    nothing_is_left([third])
+    print(f"under_slurm: of {LARGE_FILES} files {len(whole)} were copied before the end of a job's time, the others were named")
+
+
 def check(options: argparse.Namespace) -> None:
     with fixture.network(options.tidefs) as sea:
         hosts = [sea.island(number) for number in range(1, NODES + 1)]
         with fixture.shown_on_failure(hosts, "tail -n 30 /run/slurm/*.log /home/user/*.out"):
             slurm = Slurm(sea, hosts)
-            for part in (is_refused, shares, is_warned, is_passed_on, outlives_its_job, is_cancelled):
+            parts = [is_refused, shares, is_warned, is_passed_on, outlives_its_job, is_cancelled]
+            for part in (*parts, *([meets_its_time] if options.long else [])):
                 part(slurm)
 
 
 if __name__ == "__main__":
-    fixture.main(__doc__, check, "jobs had a file system on all their nodes, and left nothing,")
+    fixture.main(__doc__, check, "jobs had a file system on all their nodes, and left nothing,", fixture.long("jobs whose time ends as well"))

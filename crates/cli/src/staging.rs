@@ -22,8 +22,6 @@ use crate::signals::Signals;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often it is told in plain lines elsewhere.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// Files that are named in words; JSON has more.
-const NAMED: usize = 10;
 
 /// One thing to copy.
 #[derive(Clone, Debug)]
@@ -171,9 +169,10 @@ impl Report {
         ));
         if *files_failed > 0 {
             say::note(format!("{files_failed} were not copied:"));
-            self.failures.iter().take(NAMED).for_each(|it| say::note(format!("  {}", it.reason)));
-            if self.failures.len() > NAMED {
-                say::note("  and others; --json names more of them");
+            self.failures.iter().for_each(|it| say::note(format!("  {}", it.reason)));
+            let others = files_failed.saturating_sub(self.failures.len() as u64);
+            if others > 0 {
+                say::note(format!("  and {others} others"));
             }
         }
     }

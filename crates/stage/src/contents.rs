@@ -12,11 +12,11 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::StageError;
 use crate::progress::Progress;
 
-/// Bytes moved by one call: some stripes, and a moment after which a stop is noticed.
+/// Bytes moved by one call within the kernel: some stripes.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Bytes that are in memory between a read and a write: the largest request of a mount, and few enough
-/// for a processor's cache.
+/// for a processor's cache. A stop is noticed after each: over a slow link a file takes long to come.
 const MEMORY_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -50,7 +50,7 @@ pub fn copy(
             if progress.is_stopped() {
                 return Err(StageError::Stopped(from.path.to_owned()));
             }
-            copy_piece(from, to, piece)?;
+            copy_piece(from, to, piece, progress)?;
             progress.add_bytes(piece.end - piece.start);
         }
         copied += extent.end - extent.start;
@@ -105,7 +105,12 @@ fn pieces(extent: Extent) -> impl Iterator<Item = Extent> {
 }
 
 /// Within the kernel where both file systems allow it.
-fn copy_piece(from: Side<'_>, to: Side<'_>, piece: Extent) -> Result<(), StageError> {
+fn copy_piece(
+    from: Side<'_>,
+    to: Side<'_>,
+    piece: Extent,
+    progress: &Progress,
+) -> Result<(), StageError> {
     let (mut read, mut written) = (piece.start, piece.start);
     while read < piece.end {
         let left = (piece.end - read) as usize;
@@ -113,7 +118,7 @@ fn copy_piece(from: Side<'_>, to: Side<'_>, piece: Extent) -> Result<(), StageEr
             Ok(0) => return Err(StageError::Changed(from.path.to_owned())),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                return copy_through_memory(from, to, Extent { start: read, ..piece });
+                return copy_through_memory(from, to, Extent { start: read, ..piece }, progress);
             }
             // The kernel does not say of which side it is.
             Err(cause) => return Err(StageError::writing(to.path)(cause)),
@@ -122,11 +127,19 @@ fn copy_piece(from: Side<'_>, to: Side<'_>, piece: Extent) -> Result<(), StageEr
     Ok(())
 }
 
-fn copy_through_memory(from: Side<'_>, to: Side<'_>, piece: Extent) -> Result<(), StageError> {
+fn copy_through_memory(
+    from: Side<'_>,
+    to: Side<'_>,
+    piece: Extent,
+    progress: &Progress,
+) -> Result<(), StageError> {
     BUFFER.with_borrow_mut(|buffer| {
         buffer.resize(MEMORY_BYTES, 0);
         let mut at = piece.start;
         while at < piece.end {
+            if progress.is_stopped() {
+                return Err(StageError::Stopped(from.path.to_owned()));
+            }
             let wanted = MEMORY_BYTES.min((piece.end - at) as usize);
             let read = read_at(from, &mut buffer[..wanted], at)?;
             if read == 0 {
@@ -160,4 +173,26 @@ fn write_at(side: Side<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), StageEr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_is_noticed_within_a_piece() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+        std::fs::write(&one, vec![7; 3 * MEMORY_BYTES]).unwrap();
+        let (source, copy) = (File::open(&one).unwrap(), File::create(&other).unwrap());
+        let (from, to) = (Side { file: &source, path: &one }, Side { file: &copy, path: &other });
+        let (piece, progress) = (Extent { start: 0, end: 3 << 20 }, Progress::default());
+        copy_through_memory(from, to, piece, &progress).unwrap();
+        assert_eq!(copy.metadata().unwrap().len(), 3 << 20);
+        copy.set_len(0).unwrap();
+        progress.stop();
+        let stopped = copy_through_memory(from, to, piece, &progress);
+        assert!(matches!(stopped, Err(StageError::Stopped(path)) if path == one));
+        assert_eq!(copy.metadata().unwrap().len(), 0, "it went on");
+    }
 }
