@@ -128,6 +128,7 @@ CRASHES = /usr/bin/python3 trust/crashes.py --tidefs $(TIDEFS)
 crashed:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) $(CRASHES) --kills 2 --seconds 15
+	$(LIMIT) trust/killed_staging.py --tidefs $(TIDEFS)
 
 crashes: ## kill mounts again and again for ten minutes on each kind of server, and check what is left
 	scripts/setup test

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidefs_model::ByteSize;
 use tidefs_stage::{Remaining, Selection, StageError};
 
+use crate::apart::apart;
 use crate::arguments::stage::{Around, Manner, parts};
 use crate::failure::Failure;
 use crate::say;
@@ -47,7 +48,7 @@ impl<'o> Staging<'o> {
             let (source, destination) = parts(text);
             Piece::inward(Path::new(source), destination.map(Path::new), self.mount)
         };
-        self.around.stage_in.iter().map(piece).collect()
+        apart(|| self.around.stage_in.iter().map(piece).collect())
     }
 
     /// What is to be copied from the mount at the end.
@@ -57,7 +58,8 @@ impl<'o> Staging<'o> {
 
     fn outward(&self, text: &str) -> anyhow::Result<Piece> {
         let (source, destination) = parts(text);
-        Piece::outward(source, Path::new(destination.unwrap_or_default()), self.mount)
+        let destination = Path::new(destination.unwrap_or_default());
+        apart(|| Piece::outward(source, destination, self.mount))
     }
 
     fn manner(&self) -> Manner {
@@ -130,7 +132,8 @@ impl<'o> Staging<'o> {
         let copies: Vec<(PathBuf, PathBuf)> =
             inward.map(|piece| (piece.selection.base, piece.destination)).collect();
         let until = Instant::now() + LOOK_MAX;
-        if let Some(said) = told(&Remaining::find(self.mount, &kept, &copies, until)) {
+        let remaining = apart(|| Remaining::find(self.mount, &kept, &copies, until));
+        if let Some(said) = told(&remaining) {
             say::note(said);
         }
     }

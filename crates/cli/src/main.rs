@@ -9,6 +9,7 @@
 mod admission;
 mod age_clock;
 mod agents;
+mod apart;
 mod arguments;
 mod around;
 mod change;

@@ -66,6 +66,11 @@ pub fn forward(signal: i32) {
     post(signal, false);
 }
 
+/// To which the handler writes, on whichever thread it runs.
+pub fn descriptor() -> Option<i32> {
+    Some(WRITE_END.load(Ordering::Relaxed)).filter(|it| *it >= 0)
+}
+
 /// Acts as if this process had been asked to terminate.
 pub fn ask_to_stop() {
     post(libc::SIGTERM, false);

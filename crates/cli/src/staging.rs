@@ -13,6 +13,7 @@ use serde::Serialize;
 use tidefs_model::ByteSize;
 use tidefs_stage::{Options, Outcome, Progress, Selection, StageError, transfer};
 
+use crate::apart;
 use crate::arguments::stage::Manner;
 use crate::failure::Failure;
 use crate::say;
@@ -109,6 +110,7 @@ pub fn copy(
     let ends = manner.deadline.map(|seconds| began + Duration::from_secs(seconds.into()));
     let outcomes: Vec<Result<Outcome, StageError>> = thread::scope(|scope| {
         let copying = scope.spawn(|| {
+            apart::begin();
             let copy = |it: &Piece| transfer(&it.selection, &it.destination, &options, &progress);
             pieces.iter().map(copy).collect()
         });

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tidefs_stage::{Options, Progress, transfer_some};
 
+use crate::apart;
 use crate::staging::Piece;
 
 /// For so long nothing of a file has changed before it is copied.
@@ -42,6 +43,7 @@ impl Copier {
         let options = Options { workers: WORKERS, checksum, sync: false };
         let watched = progress.clone();
         let thread = std::thread::spawn(move || {
+            apart::begin();
             let mut known: Vec<_> = pieces.iter().map(|_| Known::default()).collect();
             let mut wait = EVERY;
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
