@@ -2,7 +2,8 @@
 """What follows the death of the host that started a file system, and what only looks like it.
 
 Three hosts have roots, processes and networks of their own; the first one starts the file system, the others join.
-A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  The host that
+A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  Nor does anybody
+where it stands still: the others end what they have, and it ends in order when it goes on.  The host that
 took it over leaves in order, or dies as well: the third one has it then.  Where it came up later than the first one, no
 byte that is lost reads as zero.  A host whose cable is out while that happens comes back with its locks.  Two that were
 cut off from each other both have it, and the earlier one gives way when they see each other again.  Programs elsewhere
@@ -32,6 +33,7 @@ CUT_SECONDS_MAX = 9
 # More than any range of inode numbers, at one a nanosecond; less than passes between two losses.
 LOSSES_APART_SECONDS = 3
 UP_LONGER_SECONDS = 10 * 86400
+CUT_OFF = "the node and the mounts of this host were ended"
 TAKES_OVER, IS_BACK = "this host takes it over", "the connection is there again"
 HAS_TAKEN_OVER = "has taken the file system over"
 
@@ -86,6 +88,28 @@ def who_lives_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
         agent.process.wait(timeout=GONE_SECONDS_MAX)
         until(f"nothing is left on {host.name}", lambda: not left(host), GONE_SECONDS_MAX)
     print(f"successions: who lives was not succeeded, {checked} files were checked meanwhile", flush=True)
+
+
+def who_stands_still_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
+    owner, *others = hosts
+    agents = begin(sea, owner, others)
+    write(others[-1], "before")
+    begun = time.monotonic()
+    stopped = owner.pids()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    for agent in agents:
+        until(f"the agent of {agent.host.name} gives up", lambda: agent.process.poll() is not None, 60)
+        if CUT_OFF not in agent.said() or TAKES_OVER in agent.said():
+            raise AssertionError(f"who has not heard of the first host says: {agent.said()}")
+        until(f"nothing is left on {agent.host.name}", lambda: not left(agent.host), GONE_SECONDS_MAX)
+    took = time.monotonic() - begun
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    until("their nodes are known to be lost", lambda: len(status(owner)["lost_nodes"]) == len(others), 60)
+    owner.call("tidefs", "down")
+    until(f"nothing is left on {owner.name}", lambda: not left(owner), GONE_SECONDS_MAX)
+    print(f"successions: who stood still was not succeeded; the others had ended {took:.1f} s after he did", flush=True)
 
 
 def who_is_cut_off_gives_way(sea: Sea, hosts: list[Island]) -> None:
@@ -297,7 +321,7 @@ def who_came_up_later_counts_on(sea: Sea, hosts: list[Island]) -> None:
 
 
 SCENARIOS = [who_lives_is_not_succeeded, who_took_over_leaves, who_took_over_dies, who_comes_late_keeps_its_locks]
-SCENARIOS += [who_came_up_later_counts_on, who_is_cut_off_gives_way]
+SCENARIOS += [who_came_up_later_counts_on, who_is_cut_off_gives_way, who_stands_still_is_not_succeeded]
 
 
 def check(tidefs: Path, scenarios: list) -> None:

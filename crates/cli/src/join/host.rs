@@ -280,14 +280,14 @@ impl Host {
         }
     }
 
-    /// What is not stored is given up.
+    /// What is not stored is given up. The node goes first: whoever has the file system takes it for dead at a time that was
+    /// agreed on, and a mount that ends may wait for one that does not answer.
     fn end_now(&mut self) {
-        if let Some(mount) = self.mount.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            mount.give_up();
-            drop(mount.end());
-        }
-        self.unmounting.take().into_iter().for_each(Unmounting::hasten);
+        let mount = self.mount.lock().unwrap_or_else(PoisonError::into_inner).take();
+        mount.iter().for_each(ServedMount::give_up);
         self.member = None;
+        mount.map(ServedMount::end).into_iter().for_each(drop);
+        self.unmounting.take().into_iter().for_each(Unmounting::hasten);
         self.successor.iter().for_each(Successor::end);
     }
 }
