@@ -52,8 +52,12 @@ impl Lingering {
         state.inodes.insert(removed.ino, (now, removed));
         state.order.push_back((now, removed.ino));
         let mut gone = Vec::new();
-        while state.bytes > BYTES_MAX || state.order.len() > COUNT_MAX {
+        while state.bytes > BYTES_MAX || state.inodes.len() > COUNT_MAX {
             gone.extend(state.take_oldest());
+        }
+        if state.order.len() > 2 * COUNT_MAX {
+            let State { inodes, order, .. } = &mut *state;
+            order.retain(|(since, ino)| inodes.get(ino).is_some_and(|(there, _)| there == since));
         }
         gone
     }
@@ -188,6 +192,16 @@ mod tests {
         for ino in 0..COUNT_MAX as u64 {
             assert_eq!(inos(&lingering.add(file(ino, 0), START)), []);
         }
-        assert_eq!(inos(&lingering.add(file(u64::MAX, 0), START)), [0]);
+        // Those that were claimed since take no room.
+        for ino in 0..4 * COUNT_MAX as u64 {
+            assert_eq!(
+                inos(&lingering.add(file(1 << 32 | ino, 0), START)),
+                [0].repeat(usize::from(ino == 0))
+            );
+            assert!(lingering.claim(Ino(1 << 32 | ino)));
+        }
+        assert!(lingering.state().order.len() <= 2 * COUNT_MAX);
+        assert_eq!(inos(&lingering.add(file(0, 0), START)), []);
+        assert_eq!(inos(&lingering.add(file(u64::MAX, 0), START)), [1]);
     }
 }

@@ -421,7 +421,9 @@ impl<S: Store> Fs<S> {
         slot.file = None;
         self.store.give_up(node.ino);
         let version_known = slot.known.as_ref().map(|known| known.inode.version);
-        if version_known != Some(file.version()) || file.is_record_doubtful() || done.is_err() {
+        // One without a name is listed among those that wait for the kernel: who opens it takes it off that list.
+        let is_known = version_known == Some(file.version()) && !slot.unlinked;
+        if !is_known || file.is_record_doubtful() || done.is_err() {
             self.record_changed(Some(&mut slot));
         }
         if file.pinned().is_some() {

@@ -90,6 +90,14 @@ fn a_file_that_was_closed_after_its_removal_stays_until_the_kernel_lets_go_of_it
     let opened = fs.open(kept.ino, WRITE).expect("opened");
     assert_eq!(fs.read(opened.handle, 0, 100).expect("read").as_slice(), b"bytes");
     fs.release(opened.handle).expect("closed");
+    let opened = fs.open(kept.ino, WRITE).expect("opened once more");
+    let large = make(&fs, b"large");
+    fs.with_file(large.ino, |file| file.truncate(100 << 20)).expect("made long");
+    fs.unlink(Ino::ROOT, b"large").expect("removed");
+    house(&bed, &[&fs]);
+    assert!(is_there(&bed, kept), "it is open");
+    assert_eq!(fs.read(opened.handle, 0, 100).expect("read").as_slice(), b"bytes");
+    fs.release(opened.handle).expect("closed");
     fs.forget(kept.ino, 1);
     freed(kept);
     let (forgotten, handle) = open(b"forgotten, then closed");
