@@ -23,6 +23,8 @@ mod shards;
 mod taking;
 mod telling;
 mod told_alone;
+mod turns;
+mod waiting;
 mod writing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -43,10 +45,12 @@ pub(crate) use gone::{forget_gone, superblock, taking_off};
 pub use holders::Holder;
 pub(crate) use holders::decode as holders_of;
 use recalls::RecallPoll;
+pub(crate) use sending::is_change;
 use shards::Shards;
 pub(crate) use taking::Taken;
 use telling::Told;
 use told_alone::ToldAlone;
+use turns::Turns;
 
 /// How long after the beginning of a poll what is kept is valid.
 const VALIDITY: Duration = Duration::from_secs(1);
@@ -89,6 +93,7 @@ pub(crate) struct Delegations {
     told_alone: ToldAlone,
     /// Renames that have ended.
     moves: AtomicU64,
+    turns: Turns,
     /// Held while delegations end and the kernel forgets what it was told under them.
     ending: Mutex<()>,
 }
@@ -136,6 +141,7 @@ impl Delegations {
             told: OnceLock::new(),
             told_alone: ToldAlone::new(),
             moves: AtomicU64::new(0),
+            turns: Turns::default(),
             ending: Mutex::default(),
         }
     }
@@ -190,6 +196,7 @@ impl Delegations {
         // No poll is under way meanwhile.
         let _polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         self.valid_until.store(0, Ordering::SeqCst);
+        self.turns.forget();
         self.end_all();
         self.identity.begin(mount, term);
         // Whoever was about to enter under the name of before is too late.

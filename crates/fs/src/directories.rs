@@ -14,6 +14,7 @@ use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, Update};
 
 use crate::attr::Kind;
+use crate::delegations::is_change;
 use crate::entry::{Place, Reference};
 use crate::error::Error;
 use crate::fs::Fs;
@@ -41,6 +42,8 @@ pub(crate) struct Memory {
     removed: Option<Bytes>,
     /// All of the directory's names, where they are known.
     pub names: Option<KnownNames>,
+    /// What its first shard was known by when the directory was there.
+    pub there: Option<u64>,
     /// This mount made it with company, and has not asked for a name in it yet.
     pub is_new: bool,
     /// Batches under way that change its names.
@@ -188,6 +191,10 @@ impl<S: Store> Fs<S> {
         let header = batch.reads.len();
         let batch = batch.read(keys::HEADER);
         let outcome = self.store.batch(shard, &batch);
+        if outcome.is_err() && is_change(&batch) {
+            // It may arrive yet: what is asked from here on is asked in another delegation, in which it is refused.
+            self.store.delegations.end_sole(shard);
+        }
         if let (Some(node), Some(begun)) = (node, begun) {
             let learnt = outcome.as_ref().ok().and_then(|outcome| outcome.values.get(header));
             let mut memory = node.memory();
@@ -232,13 +239,17 @@ impl Memory {
 
     /// Whether a change may be taken for made: of a name that is made it must be known that it is
     /// free.
-    pub fn admits(&self, change: &Change, era: u64, failures: u64) -> bool {
+    /// `was_absent`: the store had no such name, in this era.
+    pub fn admits(&self, change: &Change, era: u64, failures: u64, was_absent: bool) -> bool {
         let Place { shard, name } = change.place();
         match change {
             Change::Removal(_) => true,
-            Change::Creation(_) => self.names.as_ref().is_some_and(|names| {
-                names.belongs_to(shard.index, Some(era), failures) && names.lacks(name)
-            }),
+            Change::Creation(_) => {
+                let lacks = |names: &KnownNames| {
+                    names.belongs_to(shard.index, Some(era), failures) && names.lacks(name)
+                };
+                self.names.as_ref().is_some_and(lacks) || self.entering == 0 && was_absent
+            }
         }
     }
 

@@ -97,6 +97,15 @@ impl KnownFields {
         Some(Outcome { refused_by: None, shard_was_empty: false, values })
     }
 
+    /// A field was not there, and nobody has put it there since. `era`: what the shard is known by now.
+    pub fn lacks(&self, shard: ShardKey, field: &[u8], era: u64) -> bool {
+        let stripe = self.stripe(shard);
+        let known = stripe.fields.get(&(shard, field.to_vec()));
+        let is_right =
+            |known: &&Known| known.era == era && self.clock.steady() - known.since < AGE_MAX;
+        stripe.under_way == 0 && known.filter(is_right).is_some_and(|known| known.value.is_none())
+    }
+
     /// A batch is about to be sent.
     pub fn begin(&self, shard: ShardKey, batch: &Batch) -> Begun {
         let since = self.clock.steady();

@@ -172,13 +172,16 @@ impl<S: Store> Fs<S> {
     pub(crate) fn is_surely_free(&self, place: &Place) -> bool {
         let Some(node) = self.table.find(place.shard.directory) else { return false };
         self.take_if_new(&node);
+        let _turn = self.store.wait_for_turns([place.shard].into_iter(), true);
         self.take_if_worked_in(&node);
         // Asked before the lock is taken: whoever holds that of being alone may take this one.
         let now = self.steady();
         let era = self.store.delegations.era(place.shard, now);
         let failures = self.store.failures();
         let mut memory = node.memory();
-        let Some(names) = &mut memory.names else { return false };
+        let lacks = |era| self.store.lacks(place.shard, &keys::entry(&place.name), era);
+        let was_absent = memory.entering == 0 && era.is_some_and(lacks);
+        let Some(names) = &mut memory.names else { return was_absent };
         let is_known = names.belongs_to(place.shard.index, era, failures);
         let is_free = is_known && names.lacks(&place.name);
         if !is_known && !names.forget_shard(place.shard.index) {
@@ -187,7 +190,7 @@ impl<S: Store> Fs<S> {
         if is_free && era.is_some_and(Delegations::is_delegation) {
             self.store.delegations.was_used(now);
         }
-        is_free
+        is_free || was_absent
     }
 
     /// A name enters a shard of which this mount has known since the directory was there that nobody else does

@@ -115,6 +115,13 @@ impl<S: Store> WriteBack<S> {
         self.answer(shard, batch).is_some()
     }
 
+    /// It is known that a field is not there, in this era.
+    pub fn lacks(&self, shard: ShardKey, field: &[u8], era: u64) -> bool {
+        // A file that could not be made may be made once more.
+        !self.has_failed_creates.load(Ordering::SeqCst)
+            && self.known.as_ref().is_some_and(|known| known.lacks(shard, field, era))
+    }
+
     /// Nothing waits, nor is anything under way that other mounts would have to know of.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty() && self.store.is_settled()
@@ -196,14 +203,18 @@ impl<S: Store> Store for WriteBack<S> {
         if let Some(outcome) = self.answer(shard, batch) {
             return Ok(outcome);
         }
+        let _turn = self.wait_for_turns([shard].into_iter(), batch.only_reads());
         self.batch_after(shard, batch, || self.settle([shard]))
     }
 
     fn batches(&self, batches: &[(ShardKey, Batch)]) -> Result<Vec<Outcome>, StoreError> {
+        let looks = batches.iter().all(|(_, batch)| batch.only_reads());
+        let _turn = self.wait_for_turns(batches.iter().map(|(shard, _)| *shard), looks);
         self.batches_unknown(batches)
     }
 
     fn list(&self, shards: &[(ShardKey, Cursor)]) -> Result<Vec<Page>, StoreError> {
+        let _turn = self.wait_for_turns(shards.iter().map(|(shard, _)| *shard), true);
         self.settle(shards.iter().map(|(shard, _)| *shard));
         self.list_unknown(shards)
     }
@@ -248,6 +259,7 @@ impl<S: Store> Store for WriteBack<S> {
         shard: ShardKey,
         batch: &Batch,
     ) -> (Result<(), StoreError>, Result<Outcome, StoreError>) {
+        let _turn = self.wait_for_turns([shard].into_iter(), false);
         self.write_and_batch_after(writes, shard, batch, || self.settle([shard]))
     }
 

@@ -28,6 +28,8 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(20);
 const TRIES_MAX: u32 = 1_020;
 const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Who works elsewhere by now lets go sooner. It works there, and so does this mount.
+const CONTENDED: Duration = Duration::from_millis(3);
 /// A holder that was asked lately polls every millisecond.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 
@@ -36,6 +38,9 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 pub(super) struct Recall {
     begun: Time,
     tries: u32,
+    pause_max: Duration,
+    /// One of them changes the directory as well.
+    of_writer: bool,
     /// When each of them was told first, and last.
     told: HashMap<Entered, (Time, Time)>,
 }
@@ -51,13 +56,26 @@ pub(super) enum Wish {
 
 impl Recall {
     pub fn begun(now: Time) -> Recall {
-        Recall { begun: now, tries: 0, told: HashMap::new() }
+        Recall::waiting_at_most(now, PAUSE_MAX)
+    }
+
+    /// One that looks so often at least.
+    pub fn waiting_at_most(now: Time, pause_max: Duration) -> Recall {
+        Recall { begun: now, tries: 0, pause_max, of_writer: false, told: HashMap::new() }
+    }
+
+    /// The same of somebody who changes the directory as well.
+    pub fn of_writer(self, of_writer: bool) -> Recall {
+        Recall { of_writer, ..self }
     }
 
     /// One more try.
     fn count(&mut self, now: Time) -> Result<(), StoreError> {
         self.tries += 1;
-        let is_over = self.tries > TRIES_MAX || now - self.begun >= WAIT_MAX;
+        // Shorter pauses make more tries.
+        let shorter = PAUSE_MAX.as_millis() / self.pause_max.as_millis().max(1);
+        let tries_max = TRIES_MAX.saturating_mul(shorter as u32);
+        let is_over = self.tries > tries_max || now - self.begun >= WAIT_MAX;
         let holder = || StoreError::Unavailable { endpoint: "a mount that keeps names".into() };
         if is_over { Err(holder()) } else { Ok(()) }
     }
@@ -65,7 +83,7 @@ impl Recall {
     /// After the first recall the holder needs a moment.
     fn pause(&self) {
         let pause = PAUSE_MIN * (1 << (self.tries / 4).min(6));
-        std::thread::sleep(pause.min(PAUSE_MAX));
+        std::thread::sleep(pause.min(self.pause_max));
     }
 }
 
@@ -92,6 +110,10 @@ impl<S: Store> WriteBack<S> {
             .partition(|it| self.is_over(recall, (shard, Wish::Change), *it, &mut answers));
         if !stay.is_empty() {
             recall.pause();
+            let now = self.delegations.now();
+            if recall.of_writer && now - recall.begun >= CONTENDED {
+                self.delegations.turns.dispute(shard.directory, now);
+            }
         }
         if over.is_empty() {
             return Ok(record);

@@ -238,7 +238,10 @@ impl<S: Store> WriteBack<S> {
         let mut writers = Vec::new();
         for hindrance in hindrances {
             match hindrance {
-                Hindrance::Writer { shard, claim, wish } => writers.push((*shard, claim, *wish)),
+                Hindrance::Writer { shard, claim, wish } => {
+                    self.delegations.turns.is_changed(shard.directory, self.delegations.now());
+                    writers.push((*shard, claim, *wish));
+                }
                 Hindrance::Mistaken { shard, claim } => {
                     self.delegations.shards.believe(*shard, claim.clone());
                 }
@@ -247,7 +250,8 @@ impl<S: Store> WriteBack<S> {
         if writers.is_empty() {
             return Ok(());
         }
-        let recall = recall.get_or_insert_with(|| Recall::begun(self.delegations.now()));
+        let directory = writers[0].0.directory;
+        let recall = recall.get_or_insert_with(|| self.delegations.recall_in(directory));
         self.ask_writers(recall, &writers)
     }
 }

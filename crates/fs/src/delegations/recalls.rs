@@ -57,6 +57,7 @@ impl<S: Store> WriteBack<S> {
         let mut recalled = Vec::new();
         let looked = self.poll_recalls(begun, &mut recalled);
         self.let_go(recalled);
+        delegations.turns.ended_all(delegations.now());
         if let Err(error) = looked {
             // Others may not be able to ask, either, and must not wait for what is over.
             if !delegations.is_valid(delegations.clock.steady()) {
@@ -83,6 +84,7 @@ impl<S: Store> WriteBack<S> {
     /// Keeps nothing any more, for good, and tells the store so.
     pub(crate) fn end_delegations(&self) {
         self.delegations.keeps.store(false, Ordering::SeqCst);
+        self.delegations.turns.forget();
         self.close_writing(self.delegations.shards.all_claimed().into_iter(), None);
         // No poll is under way from here on.
         let polled = self.delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,8 +143,8 @@ impl<S: Store> WriteBack<S> {
             }
         };
         polled.losses = losses;
-        if polled.recalls != recalls {
-            self.take_recalls(recalled)?;
+        // Those of directories in which it is this mount's turn wait for a later poll.
+        if polled.recalls != recalls && self.take_recalls(recalled)? {
             polled.recalls = recalls;
         }
         delegations.valid_until.store((begun + VALIDITY).0, Ordering::SeqCst);
@@ -185,26 +187,40 @@ impl<S: Store> WriteBack<S> {
         Ok(())
     }
 
-    /// Takes the recalls of this mount: what they are about is kept no more.
-    fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<(), Error> {
+    /// Takes the recalls of this mount: what they are about is kept no more. `false`: some wait.
+    fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<bool, Error> {
         let fields = superblock(&*self.store)?;
         let me = self.delegations.me();
+        let now = self.delegations.clock.steady();
         let fields = || fields.iter().map(|(field, _)| field);
-        let shards: BTreeSet<_> =
+        let recalls: BTreeSet<_> =
             fields().filter_map(|field| keys::shard_of_recall(me, field)).collect();
         let looks: BTreeSet<_> =
             fields().filter_map(|field| keys::shard_of_look(me, field)).collect();
-        if shards.is_empty() && looks.is_empty() {
-            return Ok(());
+        let directories: BTreeSet<_> =
+            recalls.iter().chain(&looks).map(|shard| shard.directory).collect();
+        let kept = directories.into_iter().filter(|it| self.delegations.turns.keeps(*it, now));
+        let kept: BTreeSet<_> = kept.collect();
+        let waits = |shard: &ShardKey| kept.contains(&shard.directory);
+        let (wait, shards): (BTreeSet<_>, BTreeSet<_>) = recalls.into_iter().partition(waits);
+        let (look_waits, looks): (BTreeSet<_>, BTreeSet<_>) = looks.into_iter().partition(waits);
+        let all_are_taken = wait.is_empty() && look_waits.is_empty();
+        if !(all_are_taken && shards.is_empty() && looks.is_empty()) {
+            self.delegations.recalled.store(now.0, Ordering::Relaxed);
         }
-        let now = self.delegations.clock.steady();
-        self.delegations.recalled.store(now.0, Ordering::Relaxed);
+        if shards.is_empty() && looks.is_empty() {
+            return Ok(all_are_taken);
+        }
         let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
+            let asked = shards.iter().map(|shard| shard.directory);
             let shards = self.with_worked_in(&shards);
+            for directory in asked.collect::<BTreeSet<_>>() {
+                self.delegations.is_wanted(directory, now);
+            }
             // Until the store has all that waits, the delegations go on.
             if !self.close_writing(shards.iter().copied(), None) {
-                return Ok(());
+                return Ok(all_are_taken);
             }
             self.delegations.recalled(&shards, now);
             recalled.extend(&shards);
@@ -213,7 +229,8 @@ impl<S: Store> WriteBack<S> {
         let taken = taken.chain(looks.iter().map(|shard| keys::look(me, *shard)));
         let taken = taken.fold(Batch::new().reclaims(), Batch::delete);
         self.store.batch(keys::SUPERBLOCK, &taken)?;
-        Ok(looked?)
+        looked?;
+        Ok(all_are_taken)
     }
 
     /// Who changes something in a directory of which this mount was the writer works there, and gets all of it, also
@@ -232,6 +249,7 @@ impl<S: Store> WriteBack<S> {
         let delegations = &self.delegations;
         let now = delegations.clock.steady();
         delegations.shards.sweep_names(now);
+        delegations.turns.sweep(now);
         if delegations.solitude.time_alone(now).is_none() && !delegations.is_valid(now) {
             self.let_go_of_all();
         }

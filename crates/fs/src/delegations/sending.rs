@@ -3,7 +3,6 @@
 use tidefs_model::{Ino, ShardKey};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError, StripeWrite, Update, caller};
 
-use super::asking::Recall;
 use super::holders::{self, HOLDERS_MAX};
 use super::shards::{Claiming, Entering};
 use super::{Delegations, IS_DELEGATION};
@@ -65,6 +64,7 @@ impl Delegations {
     /// knows of the shard goes on with its own change, and no other mount knows anything. One that takes the
     /// header away leaves nothing to know of.
     fn begin_one(&self, shard: ShardKey, batch: &Batch) -> Option<Bytes> {
+        self.turns.changed(shard.directory, self.now());
         let me = self.me();
         let is_sole = |record: &[u8]| !record.is_empty() && holders::others(record, me).is_empty();
         let sole = match clears(batch) {
@@ -314,13 +314,16 @@ impl<S: Store> WriteBack<S> {
         mut asked: Asked,
         mut outcome: Result<Outcome, StoreError>,
     ) -> Result<Outcome, StoreError> {
-        let mut recall = Recall::begun(self.delegations.clock.steady());
+        let mut recall = None;
         loop {
             let mut answered = outcome?;
             let Some(record) = self.delegations.refused(shard, asked, &mut answered) else {
                 return Ok(answered);
             };
-            let left = self.recall(&mut recall, shard, record)?;
+            let recall = recall.get_or_insert_with(|| {
+                self.delegations.recall_of(shard, batch, answered.values.last())
+            });
+            let left = self.recall(recall, shard, record)?;
             asked = self.delegations.change(shard, batch, &left);
             outcome = self.store.batch(shard, &asked.batch);
         }
@@ -328,7 +331,7 @@ impl<S: Store> WriteBack<S> {
 }
 
 /// It changes what delegations cover.
-pub(super) fn is_change(batch: &Batch) -> bool {
+pub(crate) fn is_change(batch: &Batch) -> bool {
     batch.updates.iter().any(|update| keys::is_delegated(update.field()))
 }
 

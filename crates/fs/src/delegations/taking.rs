@@ -18,6 +18,8 @@ pub(crate) enum Taken {
     New,
     /// All that no other mount keeps.
     WorkedIn,
+    /// The same, where others change the directory as well: they are asked only where this mount knows of somebody.
+    Disputed,
 }
 
 /// How a shard comes to be this mount's.
@@ -36,8 +38,8 @@ impl<S: Store> WriteBack<S> {
         which: Taken,
     ) -> Result<Vec<Option<u64>>, StoreError> {
         let delegations = &self.delegations;
-        if which == Taken::WorkedIn {
-            self.see_holders(shards)?;
+        if which != Taken::New {
+            self.see_holders(shards, which)?;
         }
         let each = shards.iter().map(|shard| (*shard, delegations.taking(*shard, which)));
         let wanted: Vec<_> = each.collect();
@@ -60,14 +62,16 @@ impl<S: Store> WriteBack<S> {
     }
 
     /// Reads who keeps shards of which nothing is known, or something that may be old.
-    fn see_holders(&self, shards: &[ShardKey]) -> Result<(), StoreError> {
+    fn see_holders(&self, shards: &[ShardKey], which: Taken) -> Result<(), StoreError> {
         let delegations = &self.delegations;
         let read = Batch::new().read(keys::HOLDERS);
         // Others that stood beside this mount may have gone.
         let is_open = |shard: &&ShardKey| {
             let record = delegations.shards.holders(**shard);
             let is_sole = holders::others(&record, delegations.me()).is_empty();
-            !is_sole || delegations.shards.delegation(**shard).is_none()
+            let is_known =
+                which == Taken::Disputed || delegations.shards.delegation(**shard).is_some();
+            !(is_sole && is_known)
         };
         let open = shards.iter().filter(is_open);
         let batches: Vec<_> = open.map(|shard| (*shard, read.clone())).collect();
@@ -86,7 +90,7 @@ fn ask(taking: &Option<Taking>, myself: Holder, which: Taken) -> Batch {
     let batch = Batch::new().absent(keys::CLOSED);
     let batch = match which {
         Taken::New => batch.at_most(keys::HEADER, header::ENTRIES, 0),
-        Taken::WorkedIn => batch,
+        Taken::WorkedIn | Taken::Disputed => batch,
     };
     let batch = match taking {
         Some(Taking::Enters(entering)) => {
@@ -123,7 +127,7 @@ impl Delegations {
             None => {
                 let entering = match which {
                     Taken::New => self.shards.enter_new(shard),
-                    Taken::WorkedIn => self.shards.enter_at_work(shard),
+                    Taken::WorkedIn | Taken::Disputed => self.shards.enter_at_work(shard),
                 };
                 let is_free = |it: &Entering| holders::others(&it.holders, self.me()).is_empty();
                 let entering = entering.filter(|it| which == Taken::New || is_free(it));

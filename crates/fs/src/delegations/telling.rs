@@ -111,7 +111,8 @@ impl Delegations {
     ) -> bool {
         let now = self.clock.steady();
         let is_valid = || self.is_valid(self.clock.steady()) && self.moves() == moves;
-        let is_told = self.shards.tell_name(shard, name, now, granted, is_valid);
+        let is_told = !self.is_disputed(shard.directory)
+            && self.shards.tell_name(shard, name, now, granted, is_valid);
         if is_told {
             self.note_late(late, now);
         } else if self.shards.is_moving(shard, name, now) {
@@ -221,7 +222,7 @@ impl Delegations {
     }
 
     /// The delegation of a shard was to go on with a change of this mount, which was refused.
-    pub(super) fn end_sole(&self, shard: ShardKey) {
+    pub(crate) fn end_sole(&self, shard: ShardKey) {
         self.end(|all| ((), all.end_sole(shard)));
     }
 

@@ -7,6 +7,7 @@ use tidefs_model::{ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Store, StoreError};
 
 use super::shards::Claiming;
+use super::waiting::without_waiting_for_turns;
 use super::{Delegations, IS_DELEGATION, holders};
 use crate::keys;
 use crate::membership::Membership;
@@ -36,6 +37,7 @@ impl Delegations {
             return None;
         }
         let number = self.shards.rely(shard)?;
+        self.turns.changed(shard.directory, now);
         Some(Unseen { delegations: self, shard, era: number | IS_DELEGATION })
     }
 
@@ -61,7 +63,7 @@ impl<S: Store> WriteBack<S> {
         let now = self.delegations.now();
         if let Some(unseen) = self.delegations.unseen(shard, now) {
             self.delegations.was_used(now);
-            return Some(work(unseen.era));
+            return Some(without_waiting_for_turns(|| work(unseen.era)));
         }
         membership.while_alone(now, |_| membership.time_alone(now).map(work))
     }
@@ -97,10 +99,11 @@ impl<S: Store> WriteBack<S> {
         let all = self.with_worked_in(asked);
         let all: BTreeSet<_> =
             all.into_iter().filter(|shard| asked.contains(shard) || has_claim(shard)).collect();
+        // A claim that is put from here on is that of a writer no longer: it counts those who have asked.
+        let claims = self.claims_in(&all)?;
         if !self.close_writing(all.iter().copied(), Some(now)) {
             return Ok(());
         }
-        let claims = self.claims_in(&all)?;
         let drop_claim = |(shard, claim): &(ShardKey, Bytes)| {
             let is_mine = Batch::new().equals(keys::WRITER, claim.clone());
             (*shard, is_mine.delete(keys::WRITER).reclaims())

@@ -137,6 +137,20 @@ impl<S: Store> Fs<S> {
         }
     }
 
+    /// A directory is there, asked once for each delegation of its first shard: as long as that lasts, nobody removes it.
+    pub(crate) fn stays_there(&self, node: &Node<S>) -> bool {
+        let first = ShardKey { directory: node.ino, index: 0 };
+        let Some(era) = self.store.delegations.era(first, self.steady()) else { return false };
+        if node.memory().there == Some(era) {
+            return true;
+        }
+        let is_there = self.has_record(node).unwrap_or(false);
+        if is_there {
+            node.memory().there = Some(era);
+        }
+        is_there
+    }
+
     /// A directory was made. Where all of that was while this mount was alone, and nobody has found it
     /// meanwhile, nobody has made anything in it; with company its delegations tell.
     pub(crate) fn know_empty(&self, directory: Reference, alone: Option<u64>) {

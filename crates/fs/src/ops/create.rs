@@ -171,6 +171,9 @@ impl<S: Store> Fs<S> {
             return Ok(None);
         }
         let parent = self.table.get(parent)?;
+        if !self.is_surely_there(place.shard) && !self.stays_there(&parent) {
+            return Ok(None);
+        }
         let ino = self.new_ino(new.kind, parent.inherited().layout)?;
         let reference = Reference { kind: new.kind, ino, home: place.shard };
         let inode = self.new_inode(caller, &parent, new);

@@ -9,6 +9,7 @@ use tidefs_store::Store;
 
 use crate::error::Error;
 use crate::fs::Fs;
+use crate::keys;
 use crate::write_back::{Change, GROUP};
 
 impl<S: Store> Fs<S> {
@@ -30,7 +31,8 @@ impl<S: Store> Fs<S> {
             let node = self.table.find(shard.directory)?;
             let failures = self.store.failures();
             let mut memory = node.memory();
-            if !memory.admits(&change, era, failures) {
+            let was_absent = self.store.lacks(shard, &keys::entry(&change.place().name), era);
+            if !memory.admits(&change, era, failures, was_absent) {
                 return None;
             }
             let batch = change.batch();

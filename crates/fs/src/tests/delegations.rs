@@ -9,6 +9,7 @@ mod sole;
 mod story;
 mod taken;
 mod telling;
+mod turns;
 mod writer;
 
 use std::sync::Arc;
@@ -90,11 +91,16 @@ impl Company {
 
     /// Does something while the clock goes on, a hundred times as fast as usual.
     fn while_time_passes<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.while_time_passes_by(Duration::from_millis(100), work)
+    }
+
+    /// The same, by so much each millisecond.
+    fn while_time_passes_by<T>(&self, step: Duration, work: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
-                    self.clock.advance(Duration::from_millis(100));
+                    self.clock.advance(step);
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });

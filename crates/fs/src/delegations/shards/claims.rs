@@ -125,8 +125,11 @@ impl Shards {
 
     /// The store has a claim no more.
     pub fn unclaimed(&self, shard: ShardKey, claim: &[u8]) {
-        if let Some(watched) = self.stripe(shard).shards.get_mut(&shard) {
-            watched.writing.claim.take_if(|there| *there == claim);
+        let mut stripe = self.stripe(shard);
+        let Some(watched) = stripe.shards.get_mut(&shard) else { return };
+        let is_taken = watched.writing.claim.take_if(|there| *there == claim).is_some();
+        if let Some(delegation) = watched.delegation.as_mut().filter(|_| is_taken) {
+            delegation.writes_back = false;
         }
     }
 

@@ -118,9 +118,11 @@ fn who_changes_something_meets_it() {
         let replace = RenameMode::Replace;
         assert_eq!(second.rename(directory, b"made", directory, b"moved", replace), Ok(()));
     });
-    assert_eq!(look(bed.first(), directory, b"gone"), Ok(Some(0o400)));
-    assert_eq!(look(bed.first(), directory, b"moved"), Ok(Some(0o600)));
-    bed.close(open);
+    bed.company.while_answering_recalls(&[bed.second()], || {
+        assert_eq!(look(bed.first(), directory, b"gone"), Ok(Some(0o400)));
+        assert_eq!(look(bed.first(), directory, b"moved"), Ok(Some(0o600)));
+        bed.close(open);
+    });
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Mounts that change one directory at the same time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidefs_model::Ino;
+use tidefs_store::{Fault, Operation, StoreError};
+
+use super::{Company, Mount, look, make};
+use crate::tests::bed::{ME, WRITE};
+use crate::{Error, OpenMode};
+
+/// A directory that all mounts have changed, one after the other.
+fn disputed(company: &Company) -> Ino {
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    let directory = mounts[0].mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
+    company.while_answering_recalls(&mounts, || {
+        for (round, mount) in mounts.iter().cycle().take(2 * mounts.len()).enumerate() {
+            mount.lookup(Ino::ROOT, b"d").expect("found");
+            make(mount, directory, format!("before-{round}").as_bytes(), 0o600).expect("made");
+        }
+    });
+    directory
+}
+
+fn write(mount: &Mount, directory: Ino, name: &[u8]) {
+    assert_eq!(mount.lookup(directory, name).err(), Some(Error::NotFound));
+    let (_, opened) = mount.create(ME, directory, name, 0o600, WRITE).expect("made");
+    mount.write(opened.handle, 0, b"bytes", None, false).expect("written");
+    mount.flush(opened.handle).and(mount.release(opened.handle)).expect("closed");
+}
+
+#[test]
+fn a_file_costs_few_calls_in_a_turn() {
+    let company = Company::of(2);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    for (turn, mount) in mounts.iter().cycle().take(4).enumerate() {
+        company.while_answering_recalls(&mounts, || {
+            write(mount, directory, format!("first-{turn}").as_bytes());
+        });
+        let ((), calls) = company.count(|| {
+            for number in 0..10 {
+                write(mount, directory, format!("{turn}-{number}").as_bytes());
+            }
+        });
+        assert!(calls <= 30, "{calls} calls for ten files in turn {turn}");
+    }
+    company.while_answering_recalls(&mounts, || {
+        for mount in &mounts {
+            assert_eq!(mount.readdir_all(directory).len(), 4 + 4 * 11);
+            assert_eq!(look(mount, directory, b"0-9"), Ok(Some(0o600)));
+        }
+    });
+}
+
+#[test]
+fn each_name_is_made_by_one_of_several_mounts() {
+    const NAMES: usize = 300;
+    let company = Company::of(3);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    let exclusive = OpenMode { exclusive: true, ..WRITE };
+    let won = AtomicUsize::new(0);
+    let race = |mount: &Mount| {
+        for number in 0..NAMES {
+            let name = format!("race-{number}");
+            match mount.create(ME, directory, name.as_bytes(), 0o600, exclusive) {
+                Ok((_, opened)) => {
+                    mount.write(opened.handle, 0, b"mine", None, false).expect("written");
+                    mount.flush(opened.handle).and(mount.release(opened.handle)).expect("closed");
+                    won.fetch_add(1, Ordering::SeqCst);
+                }
+                Err(Error::Exists) => {}
+                Err(error) => panic!("{name}: {error}"),
+            }
+            assert!(matches!(look(mount, directory, name.as_bytes()), Ok(Some(_))), "{name}");
+        }
+    };
+    company.while_time_passes_by(Duration::from_millis(1), || {
+        company.while_answering_recalls(&mounts, || {
+            std::thread::scope(|scope| {
+                mounts.iter().for_each(|mount| drop(scope.spawn(|| race(mount))));
+            });
+        });
+    });
+    assert_eq!(won.load(Ordering::SeqCst), NAMES);
+    company.while_answering_recalls(&mounts, || {
+        assert_eq!(mounts[2].readdir_all(directory).len(), NAMES + 6);
+    });
+}
+
+#[test]
+fn who_only_looks_waits_for_the_end_of_a_turn_and_sees_what_was_made_in_it() {
+    let company = Company::of(3);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    company.while_answering_recalls(&mounts, || {
+        write(mounts[0], directory, b"made");
+        let listed = mounts[2].readdir_all(directory);
+        assert!(listed.iter().any(|(name, _)| name == b"made"));
+        assert_eq!(look(mounts[1], directory, b"made"), Ok(Some(0o600)));
+        mounts[1].unlink(directory, b"made").expect("removed");
+        assert_eq!(look(mounts[0], directory, b"made"), Ok(None));
+    });
+}
+
+#[test]
+fn no_file_is_made_in_a_directory_that_another_mount_has_removed() {
+    let company = Company::of(2);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    company.while_answering_recalls(&mounts, || {
+        for (name, _) in mounts[1].readdir_all(directory) {
+            mounts[1].unlink(directory, &name).expect("removed");
+        }
+        mounts[1].rmdir(Ino::ROOT, b"d").expect("removed");
+        mounts[1].clear_closed(Duration::ZERO).expect("cleared");
+        // A program of the first mount is in it.
+        assert_eq!(look(mounts[0], directory, b"late"), Ok(None));
+        let made = mounts[0].create(ME, directory, b"late", 0o600, WRITE);
+        assert_eq!(made.map(drop), Err(Error::NotFound));
+    });
+}
+
+#[test]
+fn a_name_that_may_be_made_yet_is_not_taken_for_free() {
+    let company = Company::of(2);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    company.while_answering_recalls(&mounts, || write(mounts[0], directory, b"first"));
+    assert_eq!(look(mounts[0], directory, b"doubtful"), Ok(None));
+    let lost = StoreError::Indeterminate { endpoint: "a node".into() };
+    company.store.add(Fault::nth(
+        Operation::Batch,
+        company.store.count(Operation::Batch) + 1,
+        lost,
+    ));
+    assert!(make(mounts[0], directory, b"doubtful", 0o600).is_err());
+    assert_eq!(look(mounts[0], directory, b"doubtful"), Ok(None));
+    let (made, calls) =
+        company.count(|| mounts[0].create(ME, directory, b"doubtful", 0o600, WRITE));
+    assert!(made.is_ok() && calls > 0, "{calls} calls");
+}
