@@ -48,6 +48,9 @@ pub struct Sim {
     pub lost: BTreeSet<String>,
     /// Buckets that inventories overlook.
     pub hidden: BTreeSet<String>,
+    /// Buckets that strayed to a server since the last inventory. Nobody can know of them but the service, which refuses to
+    /// stop that server.
+    strayed: BTreeSet<String>,
     /// What is planned, instead of what the planner says.
     pub planned: Option<Vec<Move>>,
     pub calls: Vec<Call>,
@@ -180,7 +183,8 @@ impl Sim {
             Call::Stop { server } => {
                 let busy = self.moving.values().any(|(_, from, to)| from == server || to == server);
                 assert!(!busy, "{server} is stopped while it is used");
-                let held = self.servers.get(server).map_or(0, BTreeMap::len);
+                let known = |bucket: &&String| !self.strayed.contains(*bucket);
+                let held = self.servers.get(server).map_or(0, |it| it.keys().filter(known).count());
                 assert_eq!(held, 0, "{server} is stopped and holds {held} buckets");
             }
             _ => {}
@@ -211,7 +215,13 @@ impl Sim {
         };
         match (manner, call) {
             (Hangs | HangsAfterwards, _) => None,
-            (_, Call::Inventory) => Some(Answer::Inventory(done.map(|()| self.inventory()))),
+            (_, Call::Inventory) => {
+                let found = done.map(|()| self.inventory());
+                if found.is_ok() {
+                    self.strayed.clear();
+                }
+                Some(Answer::Inventory(found))
+            }
             _ => Some(Answer::Done(done)),
         }
     }
@@ -252,6 +262,9 @@ impl Sim {
             _ => source.remove(bucket),
         };
         let bytes = bytes.ok_or_else(|| format!("{bucket} is not on {from}"))?;
+        if manner == Manner::Strays {
+            self.strayed.insert(bucket.to_owned());
+        }
         if manner == Manner::Loses {
             self.lost.insert(bucket.to_owned());
         } else {
