@@ -14,6 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use tidefs_stage::Selection;
 
+use crate::apart::apart;
 use crate::file_system::FileSystem;
 use crate::live_workflow::{Dead, Version};
 use crate::mount_table;
@@ -32,14 +33,14 @@ pub struct Deleter {
 impl Deleter {
     /// Below `mount`, and nothing of what is kept.
     pub fn start(file_system: Weak<FileSystem>, mount: PathBuf, kept: Vec<Selection>) -> Deleter {
-        let (stop, stopped) = channel();
+        let (stop, mut stopped) = channel();
         let (alive, ended) = channel();
         std::thread::spawn(move || {
             let _alive = alive;
             let mut round = Round { mount, kept, ..Round::default() };
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 let Some(file_system) = file_system.upgrade() else { return };
-                round.look(&file_system, || stopped.try_recv() == Err(TryRecvError::Disconnected));
+                round.look(&file_system, &mut stopped);
             }
         });
         Deleter { stop, ended }
@@ -65,8 +66,21 @@ struct Round {
 }
 
 impl Round {
-    fn look(&mut self, file_system: &Arc<FileSystem>, is_over: impl Fn() -> bool) {
+    fn look(&mut self, file_system: &Arc<FileSystem>, stopped: &mut Receiver<()>) {
         let Some((version, dead)) = file_system.dead_files(self.seen) else { return };
+        let is_over = move || stopped.try_recv() == Err(TryRecvError::Disconnected);
+        // This process serves the mount. Whoever has the file system in hand, and may be the last to let go of it, is not
+        // apart himself: he could not close what it has open.
+        apart(|| self.remove_all(file_system, version, dead, is_over));
+    }
+
+    fn remove_all(
+        &mut self,
+        file_system: &FileSystem,
+        version: Version,
+        dead: Vec<Dead>,
+        is_over: impl Fn() -> bool,
+    ) {
         if version.graph != self.seen.graph {
             self.left.clear();
         }
