@@ -365,6 +365,11 @@ impl Node {
         self.gate().down.as_ref().and_then(|down| down.since)
     }
 
+    /// Somebody was not let in, and nobody has been since, though it may answer others.
+    pub fn is_down(&self) -> bool {
+        self.gate().down.is_some()
+    }
+
     /// It had no room for something just now.
     pub fn note_full(&self) {
         self.gate().full = Some(Instant::now());

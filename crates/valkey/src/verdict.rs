@@ -82,17 +82,16 @@ impl Client {
     fn judge_unreached(&self, job: &Job<'_>, fault: Fault) -> Verdict {
         let Some(node) = &job.node else { return failed(job, fault) };
         // No program hears of a death after others took over: of a node that is down an older map says nothing.
-        let since = node.down_since();
-        match since {
-            Some(_) => self.topology.refresh_since(Instant::now(), Some(node)),
-            None => self.topology.refresh_if_old(Some(node)),
+        match node.is_down() {
+            true => self.topology.refresh_since(Instant::now(), Some(node)),
+            false => self.topology.refresh_if_old(Some(node)),
         }
         if self.is_elsewhere(job, node) {
             return NOW;
         }
         // One that is there and busy lets nobody in for a moment; a program need not hear of that.
         let reply = self.access.timeouts.reply;
-        let is_new = since.is_none_or(|since| Awake::now().since(since) < reply);
+        let is_new = node.down_since().is_none_or(|since| Awake::now().since(since) < reply);
         if is_new && fault.is_of_a_busy_node() { LATER } else { failed(job, fault) }
     }
 

@@ -19,6 +19,8 @@ use tidefs_valkey::{
 
 use crate::fixture::read;
 
+mod refusing;
+
 const STRIPE: StripeKey = StripeKey { ino: Ino(3), index: 0 };
 const SHARD: ShardKey = ShardKey { directory: Ino(3), index: 0 };
 /// What the function answers to a batch that was applied and reads nothing.
@@ -79,12 +81,14 @@ struct Script {
     silent: Vec<u8>,
     /// So many connections more get no answer, since there is no time for them.
     left_waiting: u32,
+    /// What is held is so until this is taken back.
+    holds: bool,
 }
 
 struct Scripted {
     script: Arc<Mutex<Script>>,
     store: Valkey,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Scripted {
@@ -114,7 +118,7 @@ impl Scripted {
         let options = Options { timeouts, ..Options::default() };
         let description = ClusterDescription { nodes };
         let store = Valkey::connect(&description, Secret::from_text("secret"), options)?;
-        Ok(Scripted { script, store, _directory: directory })
+        Ok(Scripted { script, store, directory })
     }
 
     fn alone() -> Scripted {
@@ -132,23 +136,6 @@ impl Scripted {
 
     fn asked(&self) -> Vec<u32> {
         self.script.lock().unwrap().asked.clone()
-    }
-
-    /// Reads while another reader has the only connection and the node has no time for one more.
-    fn read_beside_another(&self) -> Result<Vec<u8>, StoreError> {
-        self.will(&[Turn::Hold]);
-        self.script.lock().unwrap().left_waiting = 1;
-        thread::scope(|scope| {
-            let other = scope.spawn(|| read(&self.store, STRIPE, 4));
-            while !self.is_through() {
-                thread::sleep(Duration::from_millis(1));
-            }
-            let found = read(&self.store, STRIPE, 4);
-            // Or else the other one would wait for it.
-            self.script.lock().unwrap().left_waiting = 0;
-            assert_eq!(other.join().unwrap().unwrap(), b"kept");
-            found
-        })
     }
 
     fn update(&self) -> Result<(), StoreError> {
@@ -248,7 +235,8 @@ fn serve(number: u8, stream: UnixStream, script: &Mutex<Script>, socket: PathBuf
         };
         drop(script);
         thread::sleep(takes);
-        while held && script_of_all.lock().unwrap().left_waiting > 0 {
+        let holds = |script: &Script| script.holds || script.left_waiting > 0;
+        while held && holds(&script_of_all.lock().unwrap()) {
             thread::sleep(Duration::from_millis(1));
         }
         if replies.write_all(said.as_bytes()).is_err() {
@@ -272,50 +260,6 @@ fn number(requests: &mut BufReader<UnixStream>, kind: char) -> Option<usize> {
     let mut line = String::new();
     requests.read_line(&mut line).ok()?;
     line.strip_prefix(kind)?.trim_end().parse().ok()
-}
-
-/// Or else some of many hosts that join at once would be told that the nodes do not answer.
-#[test]
-fn a_node_that_has_no_time_for_the_first_connections_is_asked_again() {
-    let timeouts =
-        Timeouts { connect: Duration::from_millis(50), reply: Duration::from_secs(3_600) };
-    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 2).unwrap();
-    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
-}
-
-/// Or else what a busy node refused once would be taken, the next time, for a death of long ago.
-#[test]
-fn a_node_that_answers_has_not_been_down_since_it_refused_a_connection() {
-    let timeouts = Timeouts { connect: Duration::from_millis(200), reply: Duration::from_secs(2) };
-    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 0).unwrap();
-    assert_eq!(nodes.read_beside_another().unwrap(), b"kept");
-    let refused = Instant::now();
-    while refused.elapsed() < timeouts.reply * 2 {
-        assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(nodes.read_beside_another().unwrap(), b"kept");
-}
-
-#[test]
-fn a_node_that_nobody_asked_for_long_has_its_time_to_answer_again() {
-    let timeouts = Timeouts { connect: Duration::from_millis(200), reply: Duration::from_secs(2) };
-    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, 0).unwrap();
-    nodes.will(&[Turn::HangUp]);
-    nodes.script.lock().unwrap().left_waiting = u32::MAX;
-    assert!(matches!(read(&nodes.store, STRIPE, 4), Err(StoreError::Unavailable { .. })));
-    // More than the second for which a node that was silent is left alone, and the time that it has to answer.
-    thread::sleep(timeouts.reply * 2);
-    nodes.script.lock().unwrap().left_waiting = 1;
-    assert_eq!(read(&nodes.store, STRIPE, 4).unwrap(), b"kept");
-}
-
-#[test]
-fn a_node_that_never_has_time_is_told_of() {
-    let short = Duration::from_millis(50);
-    let timeouts = Timeouts { connect: short, reply: short };
-    let nodes = Scripted::start_busy(&[view(&[1], 1)], timeouts, u32::MAX).map(drop);
-    assert!(matches!(nodes, Err(ConnectError::Store(StoreError::Unavailable { .. }))));
 }
 
 #[test]
