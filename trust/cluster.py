@@ -40,6 +40,14 @@ host=host$(($(od -An -N2 -tu2 /dev/urandom) % {hosts} + 1))
 [ $host = host1 ] && there= || there="{reaches}"
 exec $there sh -c 'touch /home/user/has-run && exec /usr/bin/{program} "$@"' {program} "$@"
 """
+# The workflow ends when nodes have come and gone as often as is asked for; a loaded machine takes its time for that.
+LAST_PROGRAM = "mViewer"
+CHANGED = "/home/user/changed"
+CHANGES_SECONDS_MAX = 120
+WAITS = f"""#!/bin/sh
+looks={CHANGES_SECONDS_MAX}
+until [ -e {CHANGED} ] || [ $((looks -= 1)) -lt 0 ]; do sleep 1; done
+"""
 TILE_SIDE = 256
 # One after the other, for as long as the workflow runs.
 BETWEEN_SECONDS = 1.0
@@ -122,13 +130,14 @@ def on_the_hosts(sea: Sea, options: argparse.Namespace, scenario: Scenario, resu
     head, *others = hosts = [sea.island(number) for number in range(1, options.hosts + 1)]
     way = WAYS[options.over](sea, hosts)
     for program in PROGRAMS:
-        put(head, f"/home/user/{program}", ANYWHERE.format(program=program, reaches=way.REACHES, hosts=len(hosts)))
+        script = ANYWHERE.format(program=program, reaches=way.REACHES, hosts=len(hosts))
+        put(head, f"/home/user/{program}", WAITS + script if program == LAST_PROGRAM else script)
         head.call("chmod", "+x", f"/home/user/{program}")
     carried(head, PROJECT / "workflows", "workflows")
     carried(head, make_input(scenario), "input")
     way.begin(script_of(way, len(hosts), options.node_memory))
     over = threading.Event()
-    changes = threading.Thread(target=changes_nodes, args=(head, len(hosts), over), daemon=True)
+    changes = threading.Thread(target=changes_nodes, args=(head, len(hosts), options.changes, over), daemon=True)
     changes.start()
     end = time.monotonic() + WORKFLOW_SECONDS_MAX
     while not (ended := way.ended()) and time.monotonic() < end:
@@ -146,12 +155,19 @@ def on_the_hosts(sea: Sea, options: argparse.Namespace, scenario: Scenario, resu
     return json.loads(head.sh("cat /home/user/report/report.json"))
 
 
-def changes_nodes(head: Island, most: int, over: threading.Event) -> None:
+def changes_nodes(head: Island, most: int, wanted: int, over: threading.Event) -> None:
     """Some are refused while the file system starts or ends; the report says which came to something."""
+    grown = shrunk = 0
     for count in itertools.cycle((most, most - 1, most, most - 2)):
         if over.wait(BETWEEN_SECONDS):
             return
-        head.run("tidefs", "scale", count)
+        done = head.run("tidefs", "scale", "--json", count)
+        if done.returncode == 0:
+            change = json.loads(done.stdout)
+            grown += change["nodes_after"] > change["nodes_before"]
+            shrunk += change["nodes_after"] < change["nodes_before"]
+        if min(grown, shrunk) >= wanted:
+            head.run("touch", CHANGED)
 
 
 def changed(report: dict) -> tuple[int, int]:

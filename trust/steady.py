@@ -61,6 +61,8 @@ SIZES = (0, 100, 1_200, 1_200, 5_000, 70_000)
 LIST_EVERY = 50
 # How long all workers may take to come to their ends, on a machine that does much else.
 END_SECONDS_MAX = 300
+# One that waits in a mount may outlive that.
+KILLED_SECONDS_MAX = 5
 # What others meet where something was removed.
 REMOVED = (errno.ENOENT, errno.ESTALE)
 # More say no more, and all pairs of them are looked at.
@@ -123,21 +125,31 @@ def working(function, number: int, *arguments, facts) -> None:
 def ended(workers: list[Process], facts) -> list[str]:
     """Waits for them, and answers what is wrong with each that failed."""
     end, told = time.monotonic() + END_SECONDS_MAX, {}
-    for worker in workers:
-        worker.join(max(0, end - time.monotonic()))
-    while not facts.empty():
-        number, fact = facts.get()
-        told[number] = fact
     failed = []
     for number, worker in enumerate(workers):
+        worker.join(max(0, end - time.monotonic()))
+        while not facts.empty():
+            whose, fact = facts.get()
+            told[whose] = fact
         if worker.exitcode is None:
-            wait = Path(f"/proc/{worker.pid}/wchan").read_text()
-            failed.append(f"worker {number} did not end within {END_SECONDS_MAX} s; it waits in {wait}")
+            failed.append(f"worker {number} did not end within {END_SECONDS_MAX} s; it waits in {waits_in(worker.pid)}")
             worker.kill()
+            worker.join(KILLED_SECONDS_MAX)
         elif worker.exitcode != 0:
             fact = told.get(number, f"it ended with {worker.exitcode}")
             failed.append(f"worker {number} failed: {fact}")
+        else:
+            continue
+        # What comes next may hang, as it did.
+        print(failed[-1], file=sys.stderr, flush=True)
     return failed
+
+
+def waits_in(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text()
+    except OSError as error:
+        return f"what cannot be seen: {error}"
 
 
 def descendants() -> dict[int, str]:
@@ -227,7 +239,8 @@ def run(setup: str, options, scratch: Path) -> list[str]:
         finally:
             stop.set()
             failed = ended(workers, facts)
-            watch.cancel()
+            if all(worker.exitcode is not None for worker in workers):
+                watch.cancel()
         count = len(samples)
     if options.samples:
         write(options.samples, setup, samples)
