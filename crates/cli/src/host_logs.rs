@@ -30,10 +30,15 @@ pub struct HostLog {
 /// Adds to the log of a host.
 ///
 /// # Errors
-/// When it cannot be written, which is no reason to end anything.
+/// When it cannot be written, which is no reason to end anything; also when the file system whose directory it is in
+/// has been removed.
 pub fn append(directory: &Path, host: &str, lines: &[String]) -> io::Result<()> {
     let _one = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Not what it lies in: a directory without a record would stand in the way of the next start.
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     let path = directory.join(file_name(host));
     if path.metadata().is_ok_and(|found| found.len() > LOG_BYTES_MAX) {
         cut(&path)?;
@@ -50,17 +55,23 @@ fn file_name(host: &str) -> String {
     format!("{}.{OF_A_HOST}", name.trim_start_matches('.'))
 }
 
-/// Its newer half stays, from the beginning of a line on.
+/// Its newer half stays, from the beginning of a line on. Where there is no room for both, as on a full disk, the room
+/// comes first.
 fn cut(path: &Path) -> io::Result<()> {
     let end = end_of(path, LOG_BYTES_MAX / 2)?;
     let fresh = path.with_extension("new");
-    File::options()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)?
-        .write_all(&end)?;
+    replace(path, &fresh, &end)
+        .or_else(|_| {
+            let _ = fs::remove_file(fresh);
+            fs::write(path, end)
+        })
+        .or_else(|_| File::create(path).map(drop))
+}
+
+fn replace(path: &Path, fresh: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    options.create(true).write(true).truncate(true).mode(0o600);
+    options.open(fresh)?.write_all(bytes)?;
     fs::rename(fresh, path)
 }
 
@@ -125,6 +136,31 @@ mod tests {
         {
             assert_eq!(file_name(host), file);
         }
+    }
+
+    #[test]
+    fn nothing_is_written_where_the_file_system_has_been_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path().join("up"));
+        let append = || append(&paths.host_logs(), "n1", &["late".to_owned()]);
+        assert_eq!(append().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!paths.directory.exists());
+        fs::create_dir(&paths.directory).unwrap();
+        append().unwrap();
+        assert_eq!(fs::read_to_string(paths.host_logs().join("n1.log")).unwrap(), "late\n");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_anew_is_cut_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("n1.log");
+        // Stands in for a full disk, also before root.
+        fs::create_dir(folder.path().join("n1.new")).unwrap();
+        fs::write(&log, "older line\n".repeat(LOG_BYTES_MAX as usize / 8)).unwrap();
+        append(folder.path(), "n1", &["last".to_owned()]).unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.len() as u64 <= LOG_BYTES_MAX / 2 + 5, "{}", text.len());
+        assert!(text.starts_with("older line\n") && text.ends_with("older line\nlast\n"));
     }
 
     #[test]

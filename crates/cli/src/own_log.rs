@@ -1,6 +1,7 @@
 //! What this process has said, for those who ask on another host: the last of it.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Remembered at most.
@@ -25,13 +26,22 @@ struct Said {
     course: Course,
     /// The number of the line that comes next.
     next: u64,
+    /// Of the first line that nobody is known to have carried.
+    not_carried: u64,
     lines: VecDeque<String>,
     bytes: usize,
 }
 
-/// From now on lines go there.
+/// From now on lines go there. Those that were to be carried and were not go to standard error then.
 pub fn take(course: Course) {
-    said().course = course;
+    let left = said().take(course);
+    let text: String = left.iter().map(|line| format!("{line}\n")).collect();
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Somebody has carried all lines before the one with this number.
+pub fn is_carried(next: u64) {
+    said().is_carried(next);
 }
 
 /// A line or several; `true`: standard error need not have them.
@@ -50,7 +60,18 @@ fn said() -> MutexGuard<'static, Said> {
 
 impl Said {
     const fn new() -> Said {
-        Said { course: Course::Plain, next: 0, lines: VecDeque::new(), bytes: 0 }
+        Said { course: Course::Plain, next: 0, not_carried: 0, lines: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Answers what nobody carries any more.
+    fn take(&mut self, course: Course) -> Vec<String> {
+        let before = std::mem::replace(&mut self.course, course);
+        let ends = before == Course::Carried && course != Course::Carried;
+        if ends { self.from(self.not_carried).0 } else { Vec::new() }
+    }
+
+    fn is_carried(&mut self, next: u64) {
+        self.not_carried = self.not_carried.max(next);
     }
 
     fn add(&mut self, text: &[u8]) -> bool {
@@ -78,6 +99,21 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_has_carried_is_left_when_nobody_does_any_more() {
+        let mut said = Said::new();
+        assert!(said.take(Course::Both).is_empty());
+        said.add(b"on standard error\n");
+        assert!(said.take(Course::Carried).is_empty());
+        said.is_carried(1);
+        said.add(b"carried\nnot carried\nnor this\n");
+        said.is_carried(2);
+        // Another one is told all of it again.
+        said.is_carried(1);
+        assert_eq!(said.take(Course::Plain), ["not carried", "nor this"]);
+        assert!(said.take(Course::Plain).is_empty() && !said.add(b"after\n"));
+    }
 
     #[test]
     fn the_last_of_what_is_said_is_remembered_by_number() {

@@ -1,15 +1,19 @@
 //! What each host of a list lacks: its agent is called as for a run, and asked to look instead of to join.
 
+use std::io::{self, BufRead, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::Builder;
 
 use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 use tidefs_model::ByteSize;
 use tidefs_valkey::HEAD_ROOM;
 
-use crate::agents::{Agents, Found, Wanted, is_this_host};
-use crate::failure::Failure;
+use crate::agents::{Agents, Found, Wanted, is_this_host, line};
+use crate::failure::{FAILED, Failure};
 use crate::finding::{Finding, Verdict};
 use crate::join::{holds, node_wanted};
 use crate::ssh::Listed;
@@ -47,17 +51,40 @@ fn of_this_host(memory: Option<ByteSize>, state: Option<&Path>) -> Vec<Finding> 
     refused.into_iter().chain(checks::all(state)).collect()
 }
 
-/// For whoever asks from another host.
-pub fn for_another(memory_bytes: Option<u64>, state: Option<&Path>) -> anyhow::Result<Found> {
+/// For whoever asks from another host: as long as he does. The end of the input ends this process.
+pub fn for_another(
+    memory_bytes: Option<u64>,
+    state: Option<&Path>,
+    input: impl BufRead + Send + 'static,
+) -> anyhow::Result<Found> {
     // This process has made itself private, which some of what is looked at would take for a lack.
     let mut doctor = Command::new("/proc/self/exe");
     state.iter().for_each(|state| {
         doctor.arg("--state").arg(state);
     });
     doctor.args(["doctor", "--json"]).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let said = doctor.output().context("cannot look at this host")?;
-    let findings = serde_json::from_slice(&said.stdout).context("cannot look at this host")?;
+    let said = said_while_asked(&mut doctor, input).context("cannot look at this host")?;
+    let findings = serde_json::from_slice(&said).context("cannot look at this host")?;
     Ok(Found { findings, refused: refused(memory_bytes.map(ByteSize), state) })
+}
+
+/// What a program says. A place that does not answer may hold it for ever, and whoever asked gives up some time.
+fn said_while_asked(
+    program: &mut Command,
+    mut input: impl BufRead + Send + 'static,
+) -> io::Result<Vec<u8>> {
+    let mut child = program.process_group(0).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take();
+    let ends = move || {
+        let _ = line(&mut input);
+        // With what it has started. What holds it may hold it also now, so nobody waits for it.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        std::process::exit(FAILED.into());
+    };
+    Builder::new().name("end of the input".to_owned()).spawn(ends)?;
+    let mut said = Vec::new();
+    output.map_or(Ok(0), |mut output| output.read_to_end(&mut said))?;
+    Ok(said)
 }
 
 /// Why an agent here would not do what is ordered, before it knows more than the size of its node.

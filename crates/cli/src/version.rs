@@ -10,7 +10,7 @@ use crate::storage::choose_server;
 use crate::view::ServerView;
 
 /// Of the source, where whoever built the program said which.
-const COMMIT: Option<&str> = option_env!("TIDEFS_COMMIT");
+const COMMIT: Option<&str> = said(option_env!("TIDEFS_COMMIT"));
 /// A digest of the source, where no commit says all of it.
 const SOURCE: Option<&str> = option_env!("TIDEFS_SOURCE");
 
@@ -49,6 +49,14 @@ pub fn line() -> &'static str {
     &LINE
 }
 
+/// A variable without a value says no commit.
+const fn said(commit: Option<&str>) -> Option<&str> {
+    match commit {
+        Some(commit) if !commit.is_empty() => Some(commit),
+        _ => None,
+    }
+}
+
 fn line_of(version: &str, commit: Option<&str>, source: Option<&str>) -> String {
     let source = source.map(|source| format!("source {source}"));
     let parts: Vec<_> = commit.map(str::to_owned).into_iter().chain(source).collect();
@@ -70,6 +78,7 @@ mod tests {
     #[test]
     fn builds_of_different_source_say_different_things() {
         assert!(SOURCE.is_some() || COMMIT.is_some_and(|commit| !commit.ends_with("-dirty")));
+        assert_eq!((said(Some("")), said(Some("1a2b")), said(None)), (None, Some("1a2b"), None));
         assert_eq!(line_of("1.0.0", Some("1a2b"), None), "1.0.0 (1a2b)");
         assert_eq!(line_of("1.0.0", None, Some("c3d4")), "1.0.0 (source c3d4)");
         let dirty = line_of("1.0.0", Some("1a2b-dirty"), Some("c3d4"));

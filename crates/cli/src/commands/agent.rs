@@ -31,7 +31,8 @@ pub fn agent(state: Option<&Path>) -> anyhow::Result<()> {
     let order = match serde_json::from_str::<ToAgent>(&order) {
         Ok(ToAgent::Join(order)) => *order,
         Ok(ToAgent::Look { memory_bytes }) => {
-            return tell(&FromAgent::Found(remote_checks::for_another(memory_bytes, state)?));
+            let found = remote_checks::for_another(memory_bytes, state, input)?;
+            return tell(&FromAgent::Found(found));
         }
         Err(_) => return Ok(()),
     };

@@ -159,6 +159,7 @@ impl Kept {
                 })) => {
                     self.reach.told_age(age_ns, uptime);
                     self.state().told = Some((self.reach.place.address(), next));
+                    own_log::is_carried(next);
                     heard = Awake::now();
                     *number = told;
                     self.learn(nodes, succession);

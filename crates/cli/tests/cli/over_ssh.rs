@@ -2,9 +2,10 @@
 //! told to on this machine. Hosts with an `sshd` of their own are in `trust/over_ssh.py`.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::world::World;
@@ -147,5 +148,35 @@ fn whoever_waits_for_hosts_can_be_stopped() {
     running.send(rustix::process::Signal::INT);
     running.end().ended_with(130);
     world.shell("rm called ssh hosts tidefs").succeeded();
+    world.is_as_before();
+}
+
+#[test]
+fn a_look_that_hangs_ends_with_its_connection() {
+    let Some(world) = World::new() else { return };
+    let server = world.work().join("server");
+    fs::write(&server, "#!/bin/sh\necho $$ > ${0%/*}/looks\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = world.tidefs(["agent"]);
+    command.env("TIDEFS_SERVER", &server).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut agent = command.spawn().unwrap();
+    let mut input = agent.stdin.take().unwrap();
+    input.write_all(b"{\"look\":{\"memory_bytes\":null}}\n").unwrap();
+    let begun = Instant::now();
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let looks = || fs::read_to_string(world.work().join("looks")).unwrap_or_default();
+    until("nobody looks", &|| looks().ends_with('\n'));
+    drop(input);
+    let words = format!("/proc/{}/cmdline", looks().trim());
+    until("what it waits for is left", &|| {
+        fs::read(&words).is_ok_and(|it| it.is_empty()) || !fs::exists(&words).unwrap()
+    });
+    assert_eq!(agent.wait().unwrap().code(), Some(1));
+    world.shell("rm server looks").succeeded();
     world.is_as_before();
 }
