@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::PoisonError;
 
 use super::FileSystem;
-use crate::agents::Reached;
 use crate::host_logs::{self, HostLog};
 use crate::host_view::{AbsentView, HostView};
 use crate::own_log;
@@ -25,13 +24,11 @@ impl FileSystem {
 
     /// Those that it was started with and that are not there.
     pub(super) fn absent_hosts(&self) -> Vec<AbsentView> {
+        let hosts = self.hosts();
+        // One whose connection has ended may have stayed.
+        let is_here = |name: &str| hosts.iter().any(|host| host.name == name);
         let absent = self.roll.get().map(Roll::absent).unwrap_or_default();
-        if absent.is_empty() {
-            return Vec::new();
-        }
-        let (hosts, reached) = (self.hosts(), Reached::read(&self.paths).unwrap_or_default());
-        let is_absent = |(name, _): &(String, String)| !is_here(name, &hosts, &reached);
-        absent.into_iter().filter(is_absent).map(AbsentView::from).collect()
+        absent.into_iter().filter(|(name, _)| !is_here(name)).map(AbsentView::from).collect()
     }
 
     /// Other hosts that have joined.
@@ -52,43 +49,6 @@ impl FileSystem {
     }
 }
 
-/// By its name in the list, which may be another one than its own. One whose connection has ended may have stayed.
-fn is_here(name: &str, hosts: &[HostView], reached: &[Reached]) -> bool {
-    let is_there = |own: &str| hosts.iter().any(|host| host.name == own);
-    is_there(name) || reached.iter().any(|it| it.way.name() == name && is_there(&it.host))
-}
-
 fn this_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agents::Way;
-    use crate::ssh::SshHost;
-
-    #[test]
-    fn a_host_that_has_stayed_is_here_by_whatever_name_the_list_has_for_it() {
-        let host = |name: &str| HostView {
-            name: name.to_owned(),
-            address: [10, 0, 0, 7].into(),
-            mounts: 1,
-            clock_ahead_seconds: None,
-            has_file_system: false,
-        };
-        let reached = |way: &str, host: &str| Reached {
-            way: Way::Ssh(SshHost(way.to_owned())),
-            host: host.to_owned(),
-            mount: "/fast".into(),
-            directory: "/var/tmp/tidefs-0/up".into(),
-        };
-        let hosts = [host("n1"), host("n2")];
-        let reached = [reached("me@10.0.0.7", "n1"), reached("alias", "n3")];
-        for (name, is) in
-            [("n1", true), ("n2", true), ("10.0.0.7", true), ("alias", false), ("n3", false)]
-        {
-            assert_eq!(is_here(name, &hosts, &reached), is, "{name}");
-        }
-    }
 }
