@@ -80,10 +80,11 @@ class Agent:
             raise AssertionError(f"the agent ended with {ended}: {self.said()}")
 
 
-def left(host: Island) -> str:
-    """What a host has of a file system, the directory included that was made for a mount."""
+def left(host: Island, directory: bool = True) -> str:
+    """What a host has of a file system; with the directory that was made for a mount."""
     processes = host.pids("tidefs") + host.pids("server")
-    kept = host.sh(f"ls -A {PLACE} 2> /dev/null; grep fuse[.] /proc/mounts || find {MOUNT} -maxdepth 0 -empty 2> /dev/null; true")
+    made = f"find {MOUNT} -maxdepth 0 -empty 2> /dev/null" if directory else "true"
+    kept = host.sh(f"ls -A {PLACE} 2> /dev/null; grep fuse[.] /proc/mounts || {made}; true")
     return f"{processes or ''}{kept}".strip()
 
 
