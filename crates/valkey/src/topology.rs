@@ -107,7 +107,7 @@ impl Map {
             known.iter().map(|member| (member.node.id, member)).collect();
         let met = view.iter().filter_map(|seen| {
             let Some(Member { node, address }) = known.get(&seen.id).copied() else {
-                if !seen.address.is_some_and(is_predecessors) {
+                if !is_predecessors(seen.address, seen.bus_port) {
                     once::tell(&seen.id.to_string(), || {
                         tracing::warn!(node = %seen.id, "left out: it is on no list of the owner's");
                     });

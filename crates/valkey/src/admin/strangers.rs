@@ -94,8 +94,8 @@ impl Admin {
         if strangers.peek().is_none() || managed.itself()?.replica_of.is_some() {
             return Ok(());
         }
-        for Row { id, address, .. } in strangers {
-            if !address.is_some_and(is_predecessors) {
+        for &Row { id, address, bus_port } in strangers {
+            if !is_predecessors(address, bus_port) {
                 once::tell(&format!("stranger {id}"), || {
                     tracing::warn!(
                         node = %managed.id(), stranger = %id, ?address,

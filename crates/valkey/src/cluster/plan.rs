@@ -120,9 +120,10 @@ pub fn plan_newcomer(node: &NewNode, attempt: u8) -> Result<NodeSpec, ProcessErr
 /// Where nobody answers: of predecessors, which never were.
 const NOBODYS_PORT: u16 = 1;
 
-/// A node may know of it until it stands alone, and tell others meanwhile.
-pub fn is_predecessors(address: SocketAddr) -> bool {
-    address.port() == NOBODYS_PORT
+/// A node may know of it until it stands alone, and tell others meanwhile. Where nodes encrypt, whoever asks without
+/// encryption is told no port for clients, and the port for news has to do.
+pub fn is_predecessors(address: Option<SocketAddr>, bus_port: u16) -> bool {
+    bus_port == NOBODYS_PORT || address.is_some_and(|address| address.port() == NOBODYS_PORT)
 }
 
 /// The predecessor's address is one where nobody answers. Epochs differ from node to node, so that
@@ -158,6 +159,20 @@ fn ranges(partitions: impl Iterator<Item = Partition>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cluster that encrypts tells `:0@1` on a socket, one that does not `:1@1`; news may leave out one of them.
+    #[test]
+    fn a_predecessor_is_known_by_either_port() {
+        let at = |port| Some(SocketAddr::from(([10, 0, 0, 3], port)));
+        for (address, bus_port) in [(at(1), 1), (at(0), 1), (at(1), 0), (None, 1)] {
+            assert!(is_predecessors(address, bus_port), "{address:?}@{bus_port}");
+        }
+        assert!(
+            !is_predecessors(at(0), 17_002)
+                && !is_predecessors(at(7001), 0)
+                && !is_predecessors(None, 0)
+        );
+    }
 
     #[test]
     fn runs_of_partitions_are_joined() {
