@@ -8,6 +8,8 @@
 //! back for any time. So nothing more is sent to the node before it has ended that connection on its side:
 //! a request that was given up is carried out before the next one, or never.
 
+mod lease;
+
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,9 +23,10 @@ use crate::connection::Connection;
 use crate::down::{DOWN_FOR, Down};
 use crate::endpoint::{Endpoint, Timeouts};
 use crate::fault::Fault;
-use crate::inbound::Inbound;
 use crate::login::Login;
 use crate::wire::{Reply, Request};
+
+pub use lease::Lease;
 
 /// How soon a crowded node is asked again by who has no connection.
 const CROWDED_LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -109,22 +112,24 @@ impl Node {
 
     /// The same for as long as nobody waits: a connection that is there, is free, and has nothing before it.
     pub fn lease_free(self: &Arc<Node>) -> Option<Lease> {
-        self.access.login.for_this_work().ok()?;
         let mut gate = self.gate();
         if !gate.given_up.is_empty() || !gate.has_succeeded {
             return None;
         }
-        self.free_connection(&mut gate)
+        self.free_connection(&mut gate).ok()?
     }
 
-    fn free_connection(self: &Arc<Node>, gate: &mut Gate) -> Option<Lease> {
+    /// What is of another term uses none. It is looked for that under the gate, each time: a thread that looked
+    /// before may wait there until a term has begun, and find connections that were made in it.
+    fn free_connection(self: &Arc<Node>, gate: &mut Gate) -> Result<Option<Lease>, Fault> {
+        self.access.login.for_this_work()?;
         while let Some(connection) = gate.idle.pop() {
             if connection.is_quiet() {
-                return Some(Lease::new(self, Some(connection), gate.generation));
+                return Ok(Some(Lease::new(self, Some(connection), gate.generation)));
             }
             gate.open -= 1;
         }
-        None
+        Ok(None)
     }
 
     /// As [`Node::lease`], with another end of the wait.
@@ -197,17 +202,23 @@ impl Node {
         gate.open -= gate.idle.len();
         gate.idle.clear();
         gate.down = None;
-        self.tell_a_waiter(gate);
+        drop(gate);
+        // Also those whose work is of the term before.
+        self.freed.notify_all();
     }
 
     /// `or_heard`: longer as well, as long as others get through on a slow link.
     fn any_connection(self: &Arc<Node>, deadline: Awake, or_heard: bool) -> Result<Lease, Fault> {
-        // Also where there is one: what is of another term must not use it.
-        self.access.login.for_this_work()?;
         let mut gate = self.gate();
         loop {
-            if let Some(lease) = self.free_connection(&mut gate) {
-                return Ok(lease);
+            match self.free_connection(&mut gate) {
+                Ok(Some(lease)) => return Ok(lease),
+                Ok(None) => {}
+                Err(fault) => {
+                    // Somebody else may use what this one was woken for.
+                    self.tell_a_waiter(gate);
+                    return Err(fault);
+                }
             }
             if gate.may_open(self.access.connections_per_node) {
                 match self.connect(gate) {
@@ -401,93 +412,5 @@ impl Gate {
     }
 }
 
-/// A connection in use, to be released when all its requests are answered.
-pub struct Lease {
-    node: Arc<Node>,
-    connection: Option<Connection>,
-    generation: u64,
-    /// Nothing was sent on it that changes anything.
-    carries_nothing: bool,
-}
-
-impl Lease {
-    fn new(node: &Arc<Node>, connection: Option<Connection>, generation: u64) -> Lease {
-        Lease { node: Arc::clone(node), connection, generation, carries_nothing: false }
-    }
-
-    pub fn is_over_a_network(&self) -> bool {
-        self.node.is_over_a_network()
-    }
-
-    pub fn hear(&self, now: Awake) {
-        self.node.heard.note(now);
-    }
-
-    /// The node has answered, or got, something of anybody's in this process.
-    pub fn was_heard(&self, now: Awake) -> bool {
-        self.node.is_heard(now)
-    }
-
-    pub fn connection(&self) -> &Connection {
-        self.connection.as_ref().expect("a lease in use has its connection")
-    }
-
-    pub fn connection_mut(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("a lease in use has its connection")
-    }
-
-    pub fn inbound(&mut self) -> &mut Inbound {
-        &mut self.connection_mut().inbound
-    }
-
-    /// Receives into the connection's own bytes, or into `buffer` where a reply is to land; when nothing is
-    /// there, waits until the next look at the time unless `at_once`.
-    pub fn fill(&mut self, buffer: &mut [u8], at_once: bool) -> Result<Option<usize>, Fault> {
-        let Connection { inbound, stream, .. } = self.connection_mut();
-        inbound.fill(stream, buffer, at_once)
-    }
-
-    /// Gives the connection back: nothing is under way on it.
-    pub fn release(mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if self.is_over_a_network() {
-            self.hear(Awake::now());
-        }
-        let mut gate = self.node.gate();
-        if let Some(down) = &mut gate.down {
-            down.since = None;
-        }
-        if gate.generation == self.generation {
-            gate.idle.push(connection);
-        } else {
-            gate.open -= 1;
-        }
-        self.node.tell_a_waiter(gate);
-    }
-
-    /// Drops the connection. After a silence the others are dropped too: on each of them somebody
-    /// would wait as long again, while a new one finds out soon.
-    pub fn discard(self, fault: &Fault) {
-        if *fault == Fault::TimedOut {
-            let mut gate = self.node.gate();
-            gate.generation += 1;
-            gate.open -= gate.idle.len();
-            gate.idle.clear();
-        }
-    }
-}
-
-/// A connection that was not released may have requests under way, or replies; it is closed, and to be
-/// ended by the node.
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            let mut gate = self.node.gate();
-            gate.open -= 1;
-            if !self.carries_nothing {
-                gate.given_up.push(connection.number());
-            }
-            self.node.tell_a_waiter(gate);
-        }
-    }
-}
+#[cfg(test)]
+mod tests;
