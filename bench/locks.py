@@ -4,7 +4,7 @@
 A lock with company is a round to the node with the file's record, and so is its end.  What is written
 under it goes to the store before it ends: the bytes in one round, the record in another.  So there is a
 floor under everything that programs on two mounts do with locks, and it is a number of rounds.  A round
-is measured as `fstat` of an open file while another mount is there, which asks for one record.
+is measured as `F_GETLK` while another mount is there, which asks for one record.
 
 - `lock`: one process takes a lock of a file and gives it back, again and again.
 - `counter`: two processes, one on each mount, count in a file under a lock that both want.
@@ -21,6 +21,7 @@ import fcntl
 import os
 import sqlite3
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -58,9 +59,10 @@ def take_and_give(path: Path, times: int) -> None:
 
 
 def look(path: Path, times: int) -> None:
+    asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     with path.open("rb") as file:
         for _ in range(times):
-            os.fstat(file.fileno())
+            fcntl.fcntl(file, fcntl.F_GETLK, asked)
 
 
 def count(path: Path, times: int) -> None:
