@@ -95,8 +95,14 @@ dashboard: ## every query of the Grafana dashboard against a real Prometheus
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) /usr/bin/python3 trust/dashboard.py --tidefs $(TIDEFS)
 
+.PHONY: page
+page: ## the page of a file system in a real browser: what it says, on screens of 320 to 1,920 pixels, by keyboard
+	scripts/setup metrics
+	cargo build --release --locked -p tidefs-cli
+	$(LIMIT) /usr/bin/python3 trust/page.py --tidefs $(TIDEFS)
+
 .PHONY: scraped
-scraped: ## what a scrape of metrics each second costs
+scraped: ## what a scrape of metrics each second costs, and five browsers with the page
 	cargo build --release --locked -p tidefs-cli
 	/usr/bin/python3 trust/scraping.py --tidefs $(TIDEFS)
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What a scrape of metrics each second costs: processor time of the process that serves them, while nobody
-asks and while somebody does, as parts of one processor. All else that runs on the machine makes it noisy.
+"""What a scrape of metrics each second costs, and what browsers with the page do: processor time of the process that
+serves them, while nobody asks and while somebody does, as parts of one processor. All else that runs on the machine
+makes it noisy.
 
-    scraping.py --tidefs PROGRAM [--seconds 20] [--every 1] [--nodes 2]
+    scraping.py --tidefs PROGRAM [--seconds 20] [--every 1] [--nodes 2] [--browsers 5]
 """
 
 import argparse
@@ -22,6 +23,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--every", type=float, default=1)
     parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--browsers", type=int, default=5, help="that show the page")
     return parser.parse_args()
 
 
@@ -37,9 +39,10 @@ class Instance:
         self.tell("up", *options, *nodes)
         metrics = json.loads(self.tell("status", "--json"))["metrics"]
         token = Path(metrics["token_file"]).read_text()
-        self.request = urllib.request.Request(
-            metrics["url"], headers={"Authorization": f"Bearer {token}"}
-        )
+        shown = {"Authorization": f"Bearer {token}"}
+        self.metrics = urllib.request.Request(metrics["url"], headers=shown)
+        # A browser asks for it once a second.
+        self.live = urllib.request.Request(f"{metrics['page']}live.json", headers=shown)
         notes = (path / "state/up/mounts").glob("*.json")
         self.server = json.loads(next(notes).read_text())["owner"]["pid"]
 
@@ -48,8 +51,11 @@ class Instance:
         return said.stdout.decode()
 
     def scrape(self):
-        with urllib.request.urlopen(self.request, timeout=10) as answer:
-            return len(answer.read())
+        return size(self.metrics)
+
+    def look(self, browsers):
+        for _ in range(browsers):
+            size(self.live)
 
     def processor_seconds(self):
         fields = Path(f"/proc/{self.server}/stat").read_text().rpartition(")")[2].split()
@@ -63,6 +69,11 @@ class Instance:
         self.folder.cleanup()
 
 
+def size(request):
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return len(answer.read())
+
+
 def part(instance, options, what):
     """Of a processor, in percent, over the time that is asked for."""
     begun, before = time.monotonic(), instance.processor_seconds()
@@ -72,23 +83,31 @@ def part(instance, options, what):
     return 100 * (instance.processor_seconds() - before) / (time.monotonic() - begun)
 
 
+# Many at once show what the clock's steps of 10 ms hide.
+MANY = 5000
+
+
+def each(instance, request):
+    """Bytes, and microseconds of processor time."""
+    begun = instance.processor_seconds()
+    for _ in range(MANY):
+        told = size(request)
+    return told, 1e6 * (instance.processor_seconds() - begun) / MANY
+
+
 def main():
     options = arguments()
     with Instance(options.tidefs, options.nodes) as instance:
         idle = part(instance, options, lambda: None)
         asked = part(instance, options, instance.scrape)
-        # Many at once show what the clock's steps of 10 ms hide.
-        begun = instance.processor_seconds()
-        many = 5000
-        for _ in range(many):
-            instance.scrape()
-        size = instance.scrape()
-        each = (instance.processor_seconds() - begun) / many
+        looked_at = part(instance, options, lambda: instance.look(options.browsers))
+        scrape, look = each(instance, instance.metrics), each(instance, instance.live)
     load = os.getloadavg()[0]
-    print(f"{size} bytes a scrape; load of the machine {load:.1f}")
+    print(f"load of the machine {load:.1f}")
     print(f"nobody asks: {idle:.2f} % of a processor over {options.seconds:.0f} s")
     print(f"a scrape every {options.every:g} s: {asked:.2f} %")
-    print(f"{many} scrapes on end: {1e6 * each:.0f} us each")
+    print(f"{options.browsers} browsers that ask every {options.every:g} s: {looked_at:.2f} %")
+    print(f"{MANY} on end: a scrape of {scrape[0]} bytes {scrape[1]:.0f} us, a look of {look[0]} bytes {look[1]:.0f} us")
     return 0
 
 

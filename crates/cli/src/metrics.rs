@@ -1,16 +1,20 @@
-//! What Prometheus and its kin are told of a running file system: over HTTP, to whoever shows a token.
+//! What Prometheus and its kin are told of a running file system, and what a page shows to people: over HTTP, to
+//! whoever shows a token.
 //!
 //! The values are those that the monitor saw last. A scrape asks no node, and however many scrapes there are,
-//! the file system does nothing for them.
+//! the file system does nothing for them. Only sizes of directories are looked up in the mount.
 
 mod exposition;
 mod families;
 mod http;
 mod latency;
+mod live;
+mod page;
 mod token;
+mod tree;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use anyhow::Context;
@@ -25,6 +29,7 @@ use crate::without_effect::WithoutEffect;
 use exposition::Exposition;
 use http::{Answer, Asked};
 use token::Token;
+use tree::{Tree, Untold};
 
 /// What was asked for and has been checked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -90,13 +95,22 @@ impl Bound {
         let told = Arc::clone(&seen);
         let answer = move |asked: &Asked| answer(asked, &token, &told);
         http::serve(self.listener, answer).context("no threads for metrics")?;
-        let view = MetricsView { url: format!("http://{address}{PATH}"), token_file };
+        let (url, page) = (format!("http://{address}{METRICS}"), format!("http://{address}/"));
+        let view = MetricsView { url, page, token_file };
         Ok(Served { seen, view })
     }
 }
 
-/// Unset: the file system is starting. Gone: it has ended.
-type Seen = OnceLock<Weak<Mutex<Observed>>>;
+/// Unset: the file system is starting.
+type Seen = OnceLock<Source>;
+
+/// What is told of.
+#[derive(Debug)]
+struct Source {
+    /// Gone: the file system has ended.
+    observed: Weak<Mutex<Observed>>,
+    tree: Tree,
+}
 
 #[derive(Debug)]
 pub struct Served {
@@ -105,45 +119,87 @@ pub struct Served {
 }
 
 impl Served {
-    /// What this monitor sees is told from now on.
-    pub fn tell_of(&self, monitor: &Monitor) {
+    /// What this monitor sees is told from now on, and what lies in this mount.
+    pub fn tell_of(&self, monitor: &Monitor, mount: &Path) {
         // There is one monitor in a process.
-        let _ = self.seen.set(monitor.observed());
+        let _ = self.seen.set(Source { observed: monitor.observed(), tree: Tree::of(mount) });
     }
 }
 
-const PATH: &str = "/metrics";
+const METRICS: &str = "/metrics";
+const LIVE: &str = "/live.json";
+/// A directory of the mount stands behind it.
+const TREE: &str = "/tree";
 
 fn answer(asked: &Asked, token: &Token, seen: &Seen) -> Answer {
     let refusal = Answer::refusal;
-    if !asked.authorization.as_deref().is_some_and(|shown| token.is_shown_by(shown)) {
-        let why = match asked.authorization {
-            None => {
-                "metrics need a token: send the header `Authorization: Bearer TOKEN`, with what is \
-                     in the token_file that `tidefs status --json` names"
-            }
-            Some(_) => {
-                "this is not the token of this file system: `tidefs status --json` names the \
-                        token_file that has it"
-            }
-        };
-        let headers = "WWW-Authenticate: Bearer realm=\"tidefs\"\r\n";
-        return Answer { headers, ..refusal("401 Unauthorized", why) };
-    }
-    if asked.path != PATH {
-        return refusal("404 Not Found", "metrics are at /metrics, and nothing else is here");
+    let page = page::file(&asked.path);
+    if page.is_none() && !asked.authorization.as_deref().is_some_and(|it| token.is_shown_by(it)) {
+        return unknown(asked);
     }
     if !["GET", "HEAD"].contains(&asked.method.as_str()) {
         let headers = "Allow: GET, HEAD\r\n";
-        return Answer { headers, ..refusal("405 Method Not Allowed", "metrics can be read only") };
+        return Answer { headers, ..refusal("405 Method Not Allowed", "this can be read only") };
     }
-    let Some(observed) = seen.get() else {
+    if let Some(page) = page {
+        return page;
+    }
+    let directory = asked.path.strip_prefix(TREE).filter(|it| it.is_empty() || it.starts_with('/'));
+    if directory.is_none() && ![METRICS, LIVE].contains(&asked.path.as_str()) {
+        return refusal("404 Not Found", "metrics are at /metrics, and a page for people at /");
+    }
+    let Some(Source { observed, tree }) = seen.get() else {
         return refusal("503 Service Unavailable", "the file system is starting");
     };
-    match observed.upgrade().map(Exposition::of) {
-        Some(Ok(body)) => Answer { status: "200 OK", headers: "", media: exposition::MEDIA, body },
-        Some(Err(error)) => refusal("500 Internal Server Error", &error.to_string()),
-        None => refusal("503 Service Unavailable", "the file system is stopping"),
+    let Some(observed) = observed.upgrade() else {
+        return refusal("503 Service Unavailable", "the file system is stopping");
+    };
+    match directory {
+        Some(directory) => listed(tree, directory),
+        None if asked.path == LIVE => {
+            told(JSON, live::json(&observed, &tree.mount().to_string_lossy()))
+        }
+        None => told(exposition::MEDIA, Exposition::of(observed)),
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn unknown(asked: &Asked) -> Answer {
+    let why = match asked.authorization {
+        None => {
+            "metrics need a token: send the header `Authorization: Bearer TOKEN`, with what is \
+                     in the token_file that `tidefs status --json` names"
+        }
+        Some(_) => {
+            "this is not the token of this file system: `tidefs status --json` names the \
+                        token_file that has it"
+        }
+    };
+    let headers = "WWW-Authenticate: Bearer realm=\"tidefs\"\r\n";
+    Answer { headers, ..Answer::refusal("401 Unauthorized", why) }
+}
+
+fn told<E: ToString>(media: &'static str, body: Result<String, E>) -> Answer {
+    match body {
+        Ok(body) => Answer { status: "200 OK", headers: "", media, body },
+        Err(error) => Answer::refusal("500 Internal Server Error", &error.to_string()),
+    }
+}
+
+fn listed(tree: &Tree, directory: &str) -> Answer {
+    let status = match tree.json(directory) {
+        Ok(body) => return Answer { status: "200 OK", headers: "", media: JSON, body },
+        Err(untold) => (untold_status(&untold), untold),
+    };
+    Answer::refusal(status.0, &status.1.to_string())
+}
+
+fn untold_status(untold: &Untold) -> &'static str {
+    match untold {
+        Untold::Missing => "404 Not Found",
+        Untold::Busy | Untold::Silent => "503 Service Unavailable",
+        Untold::Unreadable(_) => "500 Internal Server Error",
     }
 }
 
@@ -173,8 +229,16 @@ mod tests {
         assert_eq!(status("POST", "/metrics", Some(&shown)), "405");
         assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it is starting");
         let observed = Arc::new(Mutex::new(Observed::new()));
-        seen.set(Arc::downgrade(&observed)).unwrap();
-        assert_eq!(status("GET", "/metrics", Some(&shown)), "200");
+        let source =
+            Source { observed: Arc::downgrade(&observed), tree: Tree::of(folder.path()) };
+        seen.set(source).unwrap();
+        for path in ["/metrics", "/live.json", "/tree", "/tree/"] {
+            assert_eq!(status("GET", path, Some(&shown)), "200", "{path}");
+            assert_eq!(status("GET", path, None), "401", "{path}");
+        }
+        assert_eq!(status("GET", "/tree/none", Some(&shown)), "404");
+        assert_eq!(status("GET", "/trees", Some(&shown)), "404");
+        assert_eq!((status("GET", "/", None), status("POST", "/", None)), ("200".into(), "405".into()));
         drop(observed);
         assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it has ended");
     }

@@ -77,12 +77,16 @@ pub struct StatusView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsView {
     pub url: String,
+    /// Shows the file system to people.
+    #[serde(default)]
+    pub page: String,
     pub token_file: PathBuf,
 }
 
 impl fmt::Display for MetricsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} with the token in {}", self.url, self.token_file.display())
+        let MetricsView { url, page, token_file } = self;
+        write!(f, "{url} with the token in {}, and a page at {page}", token_file.display())
     }
 }
 

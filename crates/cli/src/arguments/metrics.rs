@@ -11,8 +11,8 @@ const USUAL: &str = "127.0.0.1:7480";
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct Metrics {
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics, to whoever shows the token: an IP address, a
-    /// port or both, where port 0 chooses one [without ADDRESS: 127.0.0.1:7480]
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics and a page for people at http://ADDRESS/, to whoever
+    /// shows the token: an IP address, a port or both, where port 0 chooses one [without ADDRESS: 127.0.0.1:7480]
     #[arg(
         long,
         value_name = "ADDRESS",

@@ -47,7 +47,7 @@ pub fn daemon() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
-    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
+    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor, &order.point.path));
     let deleter = order.size.delete_dead.then(|| {
         Deleter::start(Arc::downgrade(&file_system), order.point.path.clone(), Vec::new())
     });

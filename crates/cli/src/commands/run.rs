@@ -81,7 +81,7 @@ pub fn run(options: &Run, state: Option<&Path>) -> anyhow::Result<ExitCode> {
     staging.bring(&signals)?;
     let before = Before { open_files, score };
     let monitor = Monitor::start(Arc::downgrade(&file_system));
-    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor));
+    metrics.iter().for_each(|metrics| metrics.tell_of(&monitor, &point.path));
     carry_out(options, &size, (&file_system, agents), &staging, &signals, before, monitor)
 }
 
