@@ -118,7 +118,7 @@ impl fmt::Display for CheckView {
         match (leaks, damages) {
             (0, 0) if !self.more && lost > 0 => write!(f, "clean but for what is lost")?,
             (0, 0) if !self.more => write!(f, "clean")?,
-            _ => write!(f, "{leaks} leaks and {damages} damages are left")?,
+            _ => write!(f, "{} and {} left", many(leaks, "leak"), many(damages, "damage"))?,
         }
         if !self.repaired.is_empty() {
             write!(f, ", {} repaired", self.repaired.len())?;
@@ -131,6 +131,10 @@ impl fmt::Display for CheckView {
         }
         Ok(())
     }
+}
+
+fn many(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -151,7 +155,7 @@ mod tests {
             view.to_string(),
             "damage: inode 7 counts 2 links (/a, /b)\n\
              leak: inode 7 counts 2 links (/a, /b)\n\
-             3 inodes, 2 shards and 0 stripes: 1 leaks and 1 damages are left; \
+             3 inodes, 2 shards and 0 stripes: 1 leak and 1 damage left; \
              tidefs fsck --repair removes leaks"
         );
         view.repaired = std::mem::take(&mut view.left);

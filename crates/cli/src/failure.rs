@@ -32,7 +32,7 @@ pub enum Failure {
          see which: tidefs list, or choose another place", path.display()
     )]
     MountPointSilent { path: PathBuf, seconds: u64 },
-    #[error("{} is a mount point already; unmount it or choose another place", .0.display())]
+    #[error("{} is a mount point already; unmount it (tidefs umount), or choose another place with --mount", .0.display())]
     MountPointTaken(PathBuf),
     #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]
     MountPointForeign(PathBuf),
@@ -335,8 +335,8 @@ pub enum Failure {
     #[error("{} is not readable as a record of a file system; where none runs, remove its directory", .0.display())]
     RecordDamaged(PathBuf),
 
-    #[error("no report can be written to {}; choose another directory with --report", .0.display())]
-    ReportUnusable(PathBuf),
+    #[error("no report can be written to {}: {cause}; choose another directory with --report", path.display())]
+    ReportUnusable { path: PathBuf, cause: std::io::Error },
     #[error("no command {0}; check its name and $PATH")]
     CommandNotFound(String),
     #[error("cannot run {command}: {cause}")]

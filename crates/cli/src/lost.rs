@@ -103,6 +103,11 @@ impl Lost {
         }
     }
 
+    /// Whoever takes what is there for whole may be wrong.
+    pub fn may_miss_something(&self) -> bool {
+        *self != Lost::default()
+    }
+
     /// For programs; `nodes` are the ones that died, in words.
     pub fn losses(&self, lost_nodes: Vec<String>) -> Losses {
         let named = |paths: &[PathBuf]| paths.iter().take(NAMED_MAX).map(|it| text(it)).collect();
@@ -189,7 +194,11 @@ impl fmt::Display for Lost {
         }
         for directory in self.directories.iter().take(SHOWN_MAX) {
             let name = Path::new(".").join(directory);
-            write!(f, "\nfiles in {} whose names were there are lost as well", name.display())?;
+            write!(
+                f,
+                "\nfiles may be missing in {}: a part of its names was there",
+                name.display()
+            )?;
         }
         if let Some(more @ 1..) = self.directories.len().checked_sub(SHOWN_MAX) {
             write!(f, "\nand so in {more} more directories; tidefs run -v names them all")?;
@@ -251,7 +260,11 @@ mod tests {
         assert_eq!((&losses.lost_files[1][..], &losses.lost_names_in[0][..]), ("one", "deep"));
         assert!(!losses.more_lost && losses.lost_nodes == ["node 2"]);
         let nothing = Lost::find(folder.path(), |_, _, _| false, |_| false);
+        assert!(!nothing.may_miss_something());
         assert_eq!((nothing.to_string(), nothing), (String::new(), Lost::default()));
+        // Of a directory that lost its names there may be nothing left that could be named.
+        let names = Lost::find(folder.path(), |_, _, _| false, |directory| directory == deep);
+        assert!(names.files.is_empty() && names.may_miss_something());
     }
 
     #[test]
@@ -259,7 +272,12 @@ mod tests {
         let files: Vec<_> = (0..SHOWN_MAX + 2).map(|at| PathBuf::from(format!("f{at}"))).collect();
         let directories = vec![PathBuf::new()];
         let said = Lost { files, directories, incomplete: true }.to_string();
-        for part in ["22 files cannot", "\n  f19\n  and 2 more", "files in ./ whose", "not all"] {
+        for part in [
+            "22 files cannot",
+            "\n  f19\n  and 2 more",
+            "files may be missing in ./: a part",
+            "not all",
+        ] {
             assert!(said.contains(part), "no {part:?} in {said}");
         }
         assert!(!said.contains("f20"), "{said}");

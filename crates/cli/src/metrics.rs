@@ -229,8 +229,7 @@ mod tests {
         assert_eq!(status("POST", "/metrics", Some(&shown)), "405");
         assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it is starting");
         let observed = Arc::new(Mutex::new(Observed::new()));
-        let source =
-            Source { observed: Arc::downgrade(&observed), tree: Tree::of(folder.path()) };
+        let source = Source { observed: Arc::downgrade(&observed), tree: Tree::of(folder.path()) };
         seen.set(source).unwrap();
         for path in ["/metrics", "/live.json", "/tree", "/tree/"] {
             assert_eq!(status("GET", path, Some(&shown)), "200", "{path}");
@@ -238,7 +237,10 @@ mod tests {
         }
         assert_eq!(status("GET", "/tree/none", Some(&shown)), "404");
         assert_eq!(status("GET", "/trees", Some(&shown)), "404");
-        assert_eq!((status("GET", "/", None), status("POST", "/", None)), ("200".into(), "405".into()));
+        assert_eq!(
+            (status("GET", "/", None), status("POST", "/", None)),
+            ("200".into(), "405".into())
+        );
         drop(observed);
         assert_eq!(status("GET", "/metrics", Some(&shown)), "503", "it has ended");
     }

@@ -70,13 +70,14 @@ fn policy(size: &Size, nodes: NodeRange) -> String {
 
 /// Says before a run of hours whether its report can be written. Makes nothing.
 pub fn check(directory: &Path) -> Result<(), Failure> {
-    let unusable = || Failure::ReportUnusable(directory.to_owned());
-    let wanted = std::path::absolute(directory).map_err(|_| unusable())?;
+    let unusable = |cause| Failure::ReportUnusable { path: directory.to_owned(), cause };
+    let wanted = std::path::absolute(directory).map_err(unusable)?;
     // What is missing of the path is made in the end.
-    let there = wanted.ancestors().find(|path| path.exists()).ok_or_else(unusable)?;
+    let there = wanted.ancestors().find(|path| path.exists());
+    let there = there.ok_or_else(|| unusable(std::io::ErrorKind::NotFound.into()))?;
     // Root may write anywhere, and still not where the kernel keeps its own files.
     let tried = there.join(format!(".report-{}", std::process::id()));
-    fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).map_err(|_| unusable())
+    fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).map_err(unusable)
 }
 
 fn reconfigurations(observed: &Observed) -> Vec<Reconfiguration> {

@@ -166,11 +166,12 @@ impl Report {
             some => format!(", {some} were there already"),
         };
         say::note(format!(
-            "{files_copied} files with {} copied in {seconds:.1} s ({rate}/s){there}",
+            "{} with {} copied in {seconds:.1} s ({rate}/s){there}",
+            count_of_files(*files_copied),
             ByteSize(*bytes_copied)
         ));
         if *files_failed > 0 {
-            say::note(format!("{files_failed} were not copied:"));
+            say::note(format!("not copied: {}", count_of_files(*files_failed)));
             self.failures.iter().for_each(|it| say::note(format!("  {}", it.reason)));
             let others = files_failed.saturating_sub(self.failures.len() as u64);
             if others > 0 {
@@ -178,6 +179,10 @@ impl Report {
             }
         }
     }
+}
+
+fn count_of_files(count: u64) -> String {
+    format!("{count} file{}", if count == 1 { "" } else { "s" })
 }
 
 /// Progress on a terminal, or in plain lines.

@@ -17,6 +17,7 @@ use rustix::process::{
 
 use crate::failure::{Failure, signalled};
 use crate::process::{self, Process, ProcessId};
+use crate::say;
 use crate::signals::{Received, Signals};
 
 /// What the command is given.
@@ -81,6 +82,7 @@ pub fn wait(
     let pid = Pid::from_child(child);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let mut deadline: Option<Instant> = None;
+    let mut is_told = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -100,6 +102,12 @@ pub fn wait(
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             child.kill()?;
+            if !std::mem::replace(&mut is_told, true) {
+                say::note(format!(
+                    "the command went on for {} s after it was told to end; it was killed",
+                    GRACE.as_secs()
+                ));
+            }
         }
         tick();
     }

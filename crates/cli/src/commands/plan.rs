@@ -30,7 +30,7 @@ fn once(options: &PlanOptions) -> anyhow::Result<ExitCode> {
             inventory::read(path, &options.leave).map_err(|error| refused(error.to_string()))?
         }
         None => {
-            say::note("without --inventory FILE this plans for a cluster that is made up");
+            say::note("without an INVENTORY this plans for a cluster that is made up");
             made_up::make_up(options).map_err(|error| refused(error.to_string()))?
         }
     };

@@ -126,7 +126,7 @@ fn carry_out(
     let status = match supervise::exit_status(outcome?) {
         // The command did what it should, and this did not.
         0 if !remaining.is_empty() => FAILED,
-        0 if lost.as_ref().is_some_and(|lost| !lost.files.is_empty()) => LOST,
+        0 if lost.as_ref().is_some_and(Lost::may_miss_something) => LOST,
         status => status,
     };
     if options.quiet && status == LOST {

@@ -54,6 +54,16 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
             tracing::warn!("the clock of {name} is {ahead} of this host's: {means}");
         }
     }
-    say::answer(format!("state in {}; stop it with: tidefs down", paths.directory.display()));
+    let stop = stop_command(state);
+    say::answer(format!("state in {}; stop it with: {stop}", paths.directory.display()));
     Ok(())
+}
+
+/// As it is typed in the shell in which `up` was.
+fn stop_command(state: Option<&Path>) -> String {
+    let is_usual = |state: &&Path| std::env::var_os(STATE).is_some_and(|usual| usual == **state);
+    match state.filter(|state| !is_usual(state)) {
+        Some(state) => format!("tidefs --state {} down", state.display()),
+        None => "tidefs down".to_owned(),
+    }
 }

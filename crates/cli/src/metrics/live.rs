@@ -87,7 +87,8 @@ impl Live {
 fn points(rows: &[Row]) -> Vec<Point> {
     let Some((last, before)) = rows.split_last() else { return Vec::new() };
     let stretch = before.len().div_ceil(POINTS_MOST - 1).max(1);
-    let peaks = before.chunks(stretch).filter_map(|rows| rows.iter().max_by_key(|row| row.used_bytes));
+    let peaks =
+        before.chunks(stretch).filter_map(|rows| rows.iter().max_by_key(|row| row.used_bytes));
     peaks.chain([last]).map(Point::from).collect()
 }
 
@@ -118,7 +119,8 @@ mod tests {
     #[test]
     fn there_is_something_to_tell_before_the_first_look() {
         let observed = Mutex::new(Observed::new());
-        let said: serde_json::Value = serde_json::from_str(&json(&observed, "/m").unwrap()).unwrap();
+        let said: serde_json::Value =
+            serde_json::from_str(&json(&observed, "/m").unwrap()).unwrap();
         assert_eq!((&said["mount"], &said["status"]), (&"/m".into(), &serde_json::Value::Null));
     }
 }

@@ -34,7 +34,8 @@ mod tests {
         }
         for (name, _, body) in FILES {
             let elsewhere = body.match_indices("//").filter(|(at, _)| body[..*at].ends_with(':'));
-            let elsewhere = elsewhere.filter(|(at, _)| !body[*at..].starts_with("//www.w3.org/2000/svg"));
+            let elsewhere =
+                elsewhere.filter(|(at, _)| !body[*at..].starts_with("//www.w3.org/2000/svg"));
             assert_eq!(elsewhere.count(), 0, "{name} names another host");
         }
         assert!(file("/page").is_none());

@@ -134,9 +134,11 @@ fn open(base: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
 }
 
 fn list(mount: &Path, below: &Path) -> Result<Listed, Untold> {
-    let base = rustix::fs::open(mount, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let base =
+        rustix::fs::open(mount, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let base = base.map_err(Untold::Unreadable)?;
-    let mut walk = Walk { base, until: Instant::now() + WALK_MOST, left: ENTRIES_MOST, complete: true };
+    let mut walk =
+        Walk { base, until: Instant::now() + WALK_MOST, left: ENTRIES_MOST, complete: true };
     let mut entries = walk.entries(below).map_err(|errno| match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Untold::Missing,
         errno => Untold::Unreadable(errno),
@@ -147,7 +149,8 @@ fn list(mount: &Path, below: &Path) -> Result<Listed, Untold> {
         entry.1.files += files;
     }
     let mut entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
-    let (bytes, files) = entries.iter().fold((0, 0), |sum, it| (sum.0 + it.bytes, sum.1 + it.files));
+    let (bytes, files) =
+        entries.iter().fold((0, 0), |sum, it| (sum.0 + it.bytes, sum.1 + it.files));
     entries.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
     let left_out = entries.len().saturating_sub(SHOWN_MOST);
     entries.truncate(SHOWN_MOST);
@@ -180,7 +183,9 @@ impl Walk {
             }
             self.left -= 1;
             // One that has gone meanwhile is not there.
-            if let Ok(status) = rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            if let Ok(status) =
+                rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            {
                 let kind = kind(FileType::from_raw_mode(status.st_mode));
                 let is_file = u64::from(kind != DIRECTORY);
                 let name = OsStr::from_bytes(name).to_owned();

@@ -435,7 +435,7 @@ fn files_are_named_also_when_others_hold_what_the_dead_node_held() {
         }
         assert!(report["lost_nodes"][0].as_str().is_some_and(|it| it.starts_with("node 2 (")));
         assert!(ran.stderr.contains("cannot be read in full any more"), "{}", ran.stderr);
-        let names = "files in ./ whose names were there are lost as well";
+        let names = "files may be missing in ./: a part of its names was there";
         assert!(ran.stderr.contains(names), "{}", ran.stderr);
     }
 }

@@ -28,7 +28,8 @@ fn what_takes_the_most_comes_first() {
     let folder = folder();
     let tree = Tree::of(folder.path());
     let top = asked(&tree, "");
-    let names: Vec<_> = top["entries"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        top["entries"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(names[..2], ["large", "small"]);
     let large = &top["entries"][0];
     assert!(large["bytes"].as_u64().unwrap() >= 400_000, "{large}");
@@ -43,7 +44,9 @@ fn what_takes_the_most_comes_first() {
 fn nobody_leaves_the_mount() {
     let folder = folder();
     let tree = Tree::of(&folder.path().join("large"));
-    for path in ["..", "deep/..%2f..", "%2e%2e", "../small", "deep/%2e%2e/%2e%2e", "none", "two", "a%00"] {
+    for path in
+        ["..", "deep/..%2f..", "%2e%2e", "../small", "deep/%2e%2e/%2e%2e", "none", "two", "a%00"]
+    {
         assert_eq!(tree.json(path).unwrap_err(), Untold::Missing, "{path}");
     }
     let tree = Tree::of(folder.path());
