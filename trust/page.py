@@ -207,8 +207,8 @@ def is_used_with_keys(looker: Looker) -> None:
             break
     if not {"history", "look", "large/"} <= set(reached):
         raise AssertionError(f"the keyboard reaches {reached}")
-    looker.press(Keys.SHIFT, Keys.TAB, Keys.SHIFT)
-    looker.press(Keys.ENTER)
+    back = webdriver.ActionChains(looker.driver).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT)
+    back.send_keys(Keys.ENTER).perform()
     looker.until("back", lambda: "small/" in looker.text("tree"))
 
 

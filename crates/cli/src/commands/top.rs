@@ -1,4 +1,7 @@
-//! `tidefs top`: the status again and again.
+//! `tidefs top`: the status again and again; on a terminal with bars, the last minutes and keys.
+
+mod screen;
+mod shown;
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -10,7 +13,7 @@ use crate::arguments::running::Top;
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::signals::Signals;
-use crate::state;
+use crate::state::{self, Paths};
 use crate::view::StatusView;
 
 /// The manager looks as often.
@@ -19,18 +22,34 @@ const EVERY: Duration = Duration::from_secs(1);
 pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
     let signals = Signals::catch().context("cannot catch signals")?;
-    let terminal = std::io::stdout().is_terminal();
-    let _screen = (terminal && options.times.is_none()).then(Screen::take);
-    let mut left = options.times;
+    match options.times.is_none() && can_be_drawn_on() {
+        true => screen::watch(&running.paths, &signals),
+        false => plainly(&running.paths, &signals, options.times),
+    }
+}
+
+/// A terminal that can place its cursor and has a keyboard.
+fn can_be_drawn_on() -> bool {
+    let is_able = |name: &std::ffi::OsString| !name.is_empty() && name != "dumb";
+    let term = std::env::var_os("TERM");
+    term.as_ref().is_some_and(is_able)
+        && std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+}
+
+fn look(paths: &Paths) -> anyhow::Result<StatusView> {
+    match control::ask(paths, &Request::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(Failure::Silent(paths.directory.clone()).into()),
+    }
+}
+
+/// One text below the other, as wide as there is room for.
+fn plainly(paths: &Paths, signals: &Signals, times: Option<u32>) -> anyhow::Result<()> {
+    let columns = columns();
+    let mut left = times;
     loop {
-        let Answer::Status(status) = control::ask(&running.paths, &Request::Status)? else {
-            return Err(Failure::Silent(running.paths.directory).into());
-        };
-        // From the upper left corner, and nothing of the last look stays behind.
-        let text = match terminal {
-            true => format!("\x1b[H{}\x1b[J", on_screen(&status, size())),
-            false => format!("{status}\n"),
-        };
+        let text = format!("{}\n", look(paths)?.text(columns));
         if std::io::stdout().write_all(text.as_bytes()).is_err() {
             return Ok(());
         }
@@ -42,58 +61,8 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// The terminal's other screen; what was there before comes back at the end.
-struct Screen;
-
-impl Screen {
-    fn take() -> Screen {
-        let _ = std::io::stdout().write_all(b"\x1b[?1049h");
-        Screen
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = std::io::stdout().write_all(b"\x1b[?1049l");
-        let _ = std::io::stdout().flush();
-    }
-}
-
-/// Rows and columns of the terminal; as many as terminals have at least where it does not say.
-fn size() -> (usize, usize) {
+/// Of the terminal, of which the last stays free; as many as one likes where there is none.
+fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-    let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);
-    size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()))
-}
-
-/// The last column stays free: what clears the rest of a row would take a letter there.
-fn on_screen(status: &StatusView, (rows, columns): (usize, usize)) -> String {
-    let columns = columns.saturating_sub(1);
-    cut(&status.text(columns), (rows, columns))
-}
-
-/// The first lines, as far as they go, and how many there are besides: more would scroll.
-fn cut(text: &str, (rows, columns): (usize, usize)) -> String {
-    let line = |line: &str| line.chars().take(columns).collect::<String>() + "\x1b[K";
-    let lines: Vec<_> = text.trim_end().lines().map(line).collect();
-    if lines.len() < rows {
-        return lines.join("\n") + "\n";
-    }
-    let shown = rows.saturating_sub(2);
-    let more = lines.len() - shown;
-    format!("{}\n... and {more} more lines\x1b[K", lines[..shown].join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_does_not_fit_the_terminal_is_cut_and_counted() {
-        assert_eq!(cut("a\nbcd\n", (24, 2)), "a\x1b[K\nbc\x1b[K\n");
-        let many = "line\n".repeat(30);
-        let said = cut(&many, (10, 80));
-        assert_eq!((said.lines().count(), said.matches("line\x1b").count()), (9, 8));
-        assert!(said.contains("and 22 more lines"), "{said}");
-    }
+    size.filter(|size| size.ws_col > 0).map_or(usize::MAX, |size| usize::from(size.ws_col) - 1)
 }

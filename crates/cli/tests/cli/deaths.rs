@@ -88,7 +88,7 @@ fn kill(victim: usize) -> Vec<Ran> {
     let kill = |server| {
         let world = world_with(server)?;
         let script = format!("VICTIM={victim}\n{TOOLS_OF_DEATH}\n{MOVING}");
-        let ran = run_on(&world, &OPTIONS, &script).succeeded();
+        let ran = run_on(&world, &OPTIONS, &script).ended_with(74);
         world.is_as_before();
         let status = told(&ran, victim);
         let nodes = status["nodes"].as_array().unwrap();
@@ -207,7 +207,7 @@ fn a_node_dies_while_all_are_full_and_a_writer_goes_on() {
     let options = ["--nodes", "2..3", "--node-memory", "64MiB", "--policy", "nso"];
     let end = |server| {
         let world = world_with(server)?;
-        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{FULL}")).succeeded();
+        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{FULL}")).ended_with(74);
         world.is_as_before();
         let status = told(&ran, 2);
         assert_eq!(status["lost_nodes"][0]["number"], 2, "{status}");
@@ -246,7 +246,8 @@ fn a_file_that_lost_bytes_is_rewritten_where_the_number_of_nodes_is_fixed() {
     let options = ["--nodes", "3", "--node-memory", "64MiB"];
     let rewrite = |server| {
         let world = world_with(server)?;
-        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{REWRITTEN}")).succeeded();
+        let ran =
+            run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{REWRITTEN}")).ended_with(74);
         world.is_as_before();
         let status = told(&ran, 2);
         let nodes = status["nodes"].as_array().unwrap();
@@ -378,7 +379,7 @@ fn lost_twice(script: &str, options: &[&str]) {
     let options = [&["--nodes", "3", "--node-memory", "64MiB"], options].concat();
     let run = |server| {
         let world = world_with(server)?;
-        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{script}")).succeeded();
+        let ran = run_on(&world, &options, &format!("{TOOLS_OF_DEATH}\n{script}")).ended_with(74);
         world.is_as_before();
         Some(ran)
     };

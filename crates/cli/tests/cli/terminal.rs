@@ -23,9 +23,19 @@ impl Terminal {
 
     /// The same with so many columns.
     fn start_on(world: &World, words: &[&str], columns: u16) -> (Terminal, Child) {
+        Terminal::start_of_kind(world, words, (24, columns), "dumb")
+    }
+
+    /// On a terminal with so many rows and columns, of a kind as `TERM` has it.
+    fn start_of_kind(
+        world: &World,
+        words: &[&str],
+        (rows, columns): (u16, u16),
+        kind: &str,
+    ) -> (Terminal, Child) {
         let (mut person, mut program) = (-1, -1);
         let (name, settings) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the call fills two descriptors, which nobody else has.
         let (person, program) = unsafe {
             assert_eq!(libc::openpty(&mut person, &mut program, name, settings, &size), 0);
@@ -34,6 +44,7 @@ impl Terminal {
         rustix::io::ioctl_fionbio(&person, true).unwrap();
         rustix::io::fcntl_setfd(&person, rustix::io::FdFlags::CLOEXEC).unwrap();
         let mut command = world.tidefs(words);
+        command.env("TERM", kind).env("LC_ALL", "C.UTF-8");
         let clone = || program.as_fd().try_clone_to_owned().unwrap();
         command.stdin(clone()).stdout(clone()).stderr(clone());
         // SAFETY: the closure makes plain system calls only.
@@ -130,6 +141,35 @@ fn top_keeps_to_the_terminal_and_says_all() {
             assert!(said.contains(part), "no {part:?} in {columns} columns:\n{shown}");
         }
     }
+    world.run(["down"]).succeeded();
+    world.is_as_before();
+}
+
+/// The screen is taken and given back, keys are heard, and nothing is written to what cannot be drawn on.
+#[test]
+fn top_draws_on_a_terminal_until_a_key_ends_it() {
+    let Some(world) = World::new() else { return };
+    world.run(["up"]).succeeded();
+    for size in [(24, 80), (12, 40)] {
+        let (mut terminal, mut child) = Terminal::start_of_kind(&world, &["top"], size, "xterm");
+        terminal.shows("\u{1b}[?1049h");
+        terminal.shows("q quit");
+        terminal.shows("embedded");
+        terminal.press(b's');
+        terminal.shows("memory");
+        terminal.press(b'q');
+        assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+        assert!(terminal.shown.contains("\u{1b}[?1049l"), "{}", terminal.shown);
+    }
+    let (mut terminal, mut child) = Terminal::start_of_kind(&world, &["top"], (24, 80), "xterm");
+    terminal.shows("q quit");
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+    let (mut terminal, mut child) = Terminal::start(&world, &["top"]);
+    terminal.shows("store      embedded");
+    terminal.press(CTRL_C);
+    assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+    assert!(!terminal.shown.contains('\u{1b}'), "{}", terminal.shown);
     world.run(["down"]).succeeded();
     world.is_as_before();
 }
