@@ -155,8 +155,10 @@ fn top_draws_on_a_terminal_until_a_key_ends_it() {
         terminal.shows("\u{1b}[?1049h");
         terminal.shows("q quit");
         terminal.shows("embedded");
+        // What is new on the screen is written, and no letter that was there before.
         terminal.press(b's');
-        terminal.shows("memory");
+        terminal.press(b's');
+        terminal.shows("traffic");
         terminal.press(b'q');
         assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
         assert!(terminal.shown.contains("\u{1b}[?1049l"), "{}", terminal.shown);

@@ -26,11 +26,15 @@ pub fn watch(paths: &Paths, signals: &Signals) -> anyhow::Result<()> {
     let mut shown = Shown::new(look(paths)?, draws_blocks());
     let mut looked = Instant::now();
     let mut screen = Screen::take().context("cannot draw on this terminal")?;
+    let mut is_new = true;
     loop {
-        screen.0.draw(|frame| shown.draw(frame)).context("cannot draw on this terminal")?;
+        if std::mem::take(&mut is_new) {
+            screen.0.draw(|frame| shown.draw(frame)).context("cannot draw on this terminal")?;
+        }
         let next = EVERY.saturating_sub(looked.elapsed());
         if event::poll(next.min(TICK)).context("cannot read keys")? {
             let event = event::read().context("cannot read keys")?;
+            is_new = true;
             if let Event::Key(pressed) = event
                 && let Some(key) = key(pressed)
                 && shown.press(key).is_break()
@@ -45,6 +49,7 @@ pub fn watch(paths: &Paths, signals: &Signals) -> anyhow::Result<()> {
             looked = Instant::now();
             if !shown.is_paused() {
                 shown.saw(look(paths)?);
+                is_new = true;
             }
         }
     }
