@@ -89,8 +89,10 @@ impl Tree {
         let walk = move || {
             // This process serves the mount.
             apart::begin();
-            let _ = tell.send(list(&mount, &below));
+            let listed = list(&mount, &below);
+            // Whoever is answered may ask for the next one at once.
             drop(walking);
+            let _ = tell.send(listed);
         };
         let thread = thread::Builder::new().name("tree".to_owned()).spawn(walk);
         thread.map_err(|_| Untold::Busy)?;
