@@ -69,6 +69,7 @@ mod roll;
 mod satellites;
 mod say;
 mod scarcity;
+mod search_path;
 mod settings;
 mod signals;
 mod slurm;

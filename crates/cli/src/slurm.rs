@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use tidefs_model::ByteSize;
 
 use crate::failure::Failure;
+use crate::search_path;
 
 /// What says in a job which nodes it has.
 const NODES: &str = "SLURM_JOB_NODELIST";
@@ -98,7 +99,7 @@ fn address_in(said: &str) -> Option<&str> {
 /// What it says where it fails.
 pub fn says(program: &str, words: &[&str], input: Option<&str>) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{program}: {error}");
-    let mut command = Command::new(program);
+    let mut command = Command::new(search_path::find(program.as_ref()).map_err(failed)?);
     command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn().map_err(failed)?;

@@ -7,6 +7,7 @@
 //! lost: their programs may have counted on it, whichever file they wrote to.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -105,6 +106,35 @@ impl<S: Store> Fs<S> {
 
     pub(crate) fn stale_pages(&self) -> MutexGuard<'_, BTreeSet<Ino>> {
         self.stale_pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a program does to a file through a handle: not where a lock that was taken through it is lost, and in no
+    /// later term than this one.
+    pub(crate) fn through<T>(
+        &self,
+        number: Handle,
+        work: impl FnOnce(&Arc<FileHandle<S>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let handle = self.handles.file(number)?;
+        let term = self.term_of(number, &handle)?;
+        caller::in_term(term, || work(&handle))
+    }
+
+    /// The same through two of them.
+    pub(crate) fn through_both<T>(
+        &self,
+        numbers: [Handle; 2],
+        work: impl FnOnce([&FileHandle<S>; 2]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let [first, second] = [self.handles.file(numbers[0])?, self.handles.file(numbers[1])?];
+        // Terms only rise, and seldom.
+        let term = loop {
+            let term = self.term_of(numbers[0], &first)?;
+            if self.term_of(numbers[1], &second)? == term {
+                break term;
+            }
+        };
+        caller::in_term(term, || work([&first, &second]))
     }
 
     /// The term to which what is done through a handle belongs.

@@ -80,6 +80,7 @@ pub use private_network::PrivateNetwork;
 pub use probe::{Abilities, Server, Version};
 pub use process::{
     Accounts, Distrust, Lifetime, ProcessId, Secrets, ServerProgram, choose_server, find_server,
+    trusts,
 };
 pub use roster::Roster;
 pub use store::Valkey;

@@ -31,7 +31,7 @@ pub use self::config::NODE_TIMEOUT_MS;
 pub use self::find::{ServerProgram, choose_server, find_server};
 pub use self::identity::ProcessId;
 pub use self::spawn::Lifetime;
-pub use self::trust::Distrust;
+pub use self::trust::{Distrust, check as trusts};
 
 use self::find::server_version;
 use crate::certificates::Credentials;

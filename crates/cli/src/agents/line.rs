@@ -52,7 +52,7 @@ pub struct Line {
 impl Line {
     /// Starts an agent on a host. The thread that does this has to live on.
     pub fn begin(way: &Way, at: usize, give: Sender<(usize, Event)>) -> io::Result<Line> {
-        let mut child = way.command("agent").spawn()?;
+        let mut child = way.command("agent")?.spawn()?;
         let (input, output, errors) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let missing = || io::Error::from(io::ErrorKind::BrokenPipe);

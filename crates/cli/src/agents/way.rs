@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use crate::search_path;
 use crate::ssh::{self, SshHost};
 
 /// For a connection.
@@ -60,10 +61,13 @@ impl Way {
 
     /// What starts this program there with these words, which need no quotes. All of its streams are pipes, and
     /// it is told to end when the thread that starts it ends.
-    pub fn command(&self, words: &str) -> Command {
+    ///
+    /// # Errors
+    /// There is no program for that, or none that root trusts.
+    pub fn command(&self, words: &str) -> io::Result<Command> {
         let mut command = match self {
             Way::Ssh(host) => {
-                let mut command = Command::new(ssh::program());
+                let mut command = Command::new(search_path::find(&ssh::program())?);
                 for option in [
                     "BatchMode=yes".to_owned(),
                     format!("ConnectTimeout={CONNECT_SECONDS}"),
@@ -76,7 +80,7 @@ impl Way {
                 command
             }
             Way::Srun { job, node } => {
-                let mut command = Command::new(SRUN);
+                let mut command = Command::new(search_path::find(SRUN.as_ref())?);
                 OF_THE_JOB.iter().for_each(|name| {
                     command.env_remove(name);
                 });
@@ -106,7 +110,7 @@ impl Way {
                 }
             });
         }
-        command
+        Ok(command)
     }
 }
 

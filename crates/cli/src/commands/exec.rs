@@ -97,12 +97,12 @@ struct Running {
 
 impl Running {
     fn begin(host: &Reached, options: &Exec, is_named: bool) -> anyhow::Result<Running> {
-        let mut command = host.way.command("task");
+        let program = host.way.program();
+        let failed = |cause| Failure::CommandNotRun { command: program.clone(), cause };
+        let mut command = host.way.command("task").map_err(failed)?;
         if !is_named {
             command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
         }
-        let program = host.way.program();
-        let failed = |cause| Failure::CommandNotRun { command: program.clone(), cause };
         let mut child = command.spawn().map_err(failed)?;
         let environment = vec![
             (MOUNT.to_owned(), host.mount.clone()),

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::instance::{Instance, Paths};
 use super::lock::Lock;
@@ -32,6 +33,9 @@ const BEGUN: &str = "new-";
 pub fn make_private(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(directory)
 }
+
+/// Notes of instances whose place is not seen from here.
+const NOTES_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// How often what another process undid meanwhile is done again.
 const TRIES_MAX: usize = 10;
@@ -95,8 +99,12 @@ impl Base {
         let path = self.path.join(name);
         Paths::new(path.clone()).check_length()?;
         let (base, base_made) = self.hold()?;
-        let fresh = self.path.join(format!("{BEGUN}{}", std::process::id()));
-        let _ = fs::remove_dir_all(&fresh);
+        // Processes of several machines, which may share the base, have the same numbers.
+        let mut drawn = [0; 8];
+        getrandom::fill(&mut drawn)
+            .map_err(|error| unusable(io::Error::other(error.to_string())))?;
+        let drawn = u64::from_ne_bytes(drawn);
+        let fresh = self.path.join(format!("{BEGUN}{}-{drawn:016x}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&fresh).map_err(unusable)?;
         let named = Lock::take(&fresh).and_then(|held| {
             write_json(&Paths::new(fresh.clone()).record(), &Record::new(kind, base_made))?;
@@ -173,7 +181,9 @@ impl Base {
                 if target.exists() {
                     return Some(target);
                 }
-                let _ = fs::remove_file(link);
+                if is_gone(&target) || is_old(link) {
+                    let _ = fs::remove_file(link);
+                }
                 None
             })
             .collect()
@@ -185,6 +195,17 @@ pub fn is_only_ours(directory: &Path) -> bool {
     let found = directory.symlink_metadata();
     let user = rustix::process::geteuid().as_raw();
     found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0)
+}
+
+/// It is missing where its place is seen: from a container, or while a file system is away, a place may not be.
+fn is_gone(instance: &Path) -> bool {
+    instance.parent().is_some_and(Path::exists)
+}
+
+/// Somebody removed an instance with all around it, long ago.
+fn is_old(note: &Path) -> bool {
+    let made = note.symlink_metadata().and_then(|it| it.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NOTES_KEPT))
 }
 
 /// Takes away the note of an instance, and the directories that are empty without it.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use crate::world::{World, root_wanted};
 
 /// The host is the last word but one, what to run the last.
 const SSH: &str = r#"#!/bin/sh
@@ -35,6 +35,29 @@ fn stand_in(world: &World) -> (PathBuf, PathBuf) {
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::symlink(world.binary(), &link).unwrap();
     (ssh, hosts)
+}
+
+/// Neither one of the search path nor one that is named; the machine's own comes to nothing, as there is no such host.
+#[test]
+fn root_runs_no_ssh_that_somebody_else_could_have_put_there() {
+    let Some(world) = root_wanted().then(World::new).flatten() else { return };
+    let script = r#"set -e
+        mkdir path
+        printf '#!/bin/sh\necho run >> %s\n' "$PWD/run" > path/ssh
+        chmod 755 path/ssh
+        touch run
+        chown -R 65534 path
+        echo host.invalid > hosts
+        if PATH=$PWD/path:$PATH "$0" run --hosts hosts -- true; then exit 9; fi
+        if TIDEFS_SSH=$PWD/path/ssh "$0" run --hosts hosts -- true; then exit 9; fi
+        cat run
+        rm -r path run hosts"#;
+    let mut command = world.command("sh");
+    command.args(["-c", script]).arg(world.binary());
+    let ran = world.start(&mut command).end().succeeded();
+    assert_eq!(ran.stdout, "", "it was run");
+    assert!(ran.stderr.contains("root does not run "), "{}", ran.stderr);
+    world.is_as_before();
 }
 
 #[test]

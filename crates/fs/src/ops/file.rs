@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use tidefs_model::Ino;
-use tidefs_store::{Batch, Store, caller};
+use tidefs_store::{Batch, Store};
 
 use crate::attr::Kind;
 use crate::data::{AppendedAt, ErrorCursor, OldPages, OpenFile, Outgrown, ReadAhead};
@@ -256,12 +256,12 @@ impl<S: Store> Fs<S> {
         append: Option<&AppendedAt>,
         clear_privileges: bool,
     ) -> Result<usize, Error> {
-        let handle = self.handles.file(number)?;
-        if !handle.mode.write {
-            return Err(Error::BadHandle);
-        }
-        let term = self.term_of(number, &handle)?;
-        caller::in_term(term, || self.write_on(&handle, offset, bytes, append, clear_privileges))
+        self.through(number, |handle| {
+            if !handle.mode.write {
+                return Err(Error::BadHandle);
+            }
+            self.write_on(handle, offset, bytes, append, clear_privileges)
+        })
     }
 
     fn write_on(

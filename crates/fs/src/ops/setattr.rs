@@ -19,13 +19,20 @@ const GROUP_EXECUTE: u32 = 0o010;
 pub(super) const MODE_BITS: u32 = 0o7777;
 
 impl<S: Store> Fs<S> {
-    /// Changes attributes and answers what they are then.
+    /// Changes attributes and answers what they are then; a size through a handle as a write through it would.
     pub fn setattr(
         &self,
         ino: Ino,
-        _handle: Option<Handle>,
+        handle: Option<Handle>,
         changes: &SetAttr,
     ) -> Result<Attr, Error> {
+        match handle.filter(|_| changes.size.is_some()) {
+            Some(handle) => self.through(handle, |_| self.set_attributes(ino, changes)),
+            None => self.set_attributes(ino, changes),
+        }
+    }
+
+    fn set_attributes(&self, ino: Ino, changes: &SetAttr) -> Result<Attr, Error> {
         let node = self.table.get(ino)?;
         let reference = node.reference();
         if self.amend(&node, changes) {

@@ -17,10 +17,6 @@ impl<S: Store> Fs<S> {
         mode: SpaceMode,
         clear_privileges: bool,
     ) -> Result<(), Error> {
-        let handle = self.handles.file(handle)?;
-        if !handle.mode.write {
-            return Err(Error::BadHandle);
-        }
         if length == 0 {
             return Err(Error::Invalid);
         }
@@ -28,16 +24,22 @@ impl<S: Store> Fs<S> {
         if end > crate::FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
         }
-        self.end_privileges(&handle.node, clear_privileges)?;
-        self.catch_up(&handle)?;
-        handle.file.allocate(offset, length, mode)
+        self.through(handle, |handle| {
+            if !handle.mode.write {
+                return Err(Error::BadHandle);
+            }
+            self.end_privileges(&handle.node, clear_privileges)?;
+            self.catch_up(handle)?;
+            handle.file.allocate(offset, length, mode)
+        })
     }
 
     /// The first offset from `offset` on that lies in data, or in a hole.
     pub fn seek(&self, handle: Handle, offset: u64, seek: Seek) -> Result<u64, Error> {
-        let handle = self.handles.file(handle)?;
-        self.catch_up(&handle)?;
-        handle.file.seek(offset, seek)
+        self.through(handle, |handle| {
+            self.catch_up(handle)?;
+            handle.file.seek(offset, seek)
+        })
     }
 
     /// Copies bytes from file to file; answers how many, which are fewer at the source's end and where
@@ -52,19 +54,30 @@ impl<S: Store> Fs<S> {
         length: u64,
         clear_privileges: bool,
     ) -> Result<u64, Error> {
+        self.through_both([source, target], |handles| {
+            let offsets = (source_offset, target_offset);
+            self.copy_between(handles, offsets, length, clear_privileges)
+        })
+    }
+
+    fn copy_between(
+        &self,
+        [reader, writer]: [&FileHandle<S>; 2],
+        (source_offset, target_offset): (u64, u64),
+        length: u64,
+        clear_privileges: bool,
+    ) -> Result<u64, Error> {
         const STEP: usize = 1 << 20;
-        let reader = self.handles.file(source)?;
-        let writer = self.handles.file(target)?;
         if !reader.mode.read || !writer.mode.write || writer.mode.append {
             return Err(Error::BadHandle);
         }
-        self.catch_up(&reader)?;
+        self.catch_up(reader)?;
         let mut copied = 0;
         while copied < length {
             let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
             let (from, to) = (source_offset + copied, target_offset + copied);
             let told = writer.errors.told();
-            match copy_step(&reader, from, step, |bytes| {
+            match copy_step(reader, from, step, |bytes| {
                 if copied == 0 {
                     self.end_privileges(&writer.node, clear_privileges)?;
                 }

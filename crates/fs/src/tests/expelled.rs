@@ -8,7 +8,10 @@ use tidefs_model::{Clock, Ino, MountId};
 use tidefs_store::{Embedded, Faulty, Operation, StoreError, When, caller};
 
 use super::bed::{Bed, ME, SECOND, WRITE};
-use crate::{Admission, Admitted, Config, Error, Fs, Handle, Lock, LockFamily, LockKind};
+use crate::{
+    Admission, Admitted, Config, Error, Fs, Handle, Lock, LockFamily, LockKind, Seek, SetAttr,
+    SpaceMode,
+};
 
 type Store = Faulty<Arc<Embedded>>;
 type Mount = Fs<Store>;
@@ -124,6 +127,31 @@ fn write(fs: &Mount, handle: Handle, bytes: &[u8]) -> Result<usize, Error> {
     fs.write(handle, 0, bytes, None, false)
 }
 
+fn ino(fs: &Mount, name: &str) -> Ino {
+    fs.lookup(Ino::ROOT, name.as_bytes()).map_or(Ino::ROOT, |found| found.attr.ino)
+}
+
+/// All else that changes or tells bytes through a handle.
+fn changes_through(
+    fs: &Mount,
+    inos: &[Ino; 4],
+    handle: Handle,
+    other: Handle,
+) -> [Result<(), Error>; 8] {
+    let cut = SetAttr { size: Some(1), ..SetAttr::default() };
+    let space = |mode| fs.allocate(handle, 0, 3, mode, false);
+    [
+        fs.setattr(inos[1], Some(handle), &cut).map(drop),
+        space(SpaceMode::Allocate),
+        space(SpaceMode::PunchHole),
+        space(SpaceMode::Zero),
+        space(SpaceMode::ZeroKeepSize),
+        fs.copy_range(handle, 0, other, 0, 3, false).map(drop),
+        fs.copy_range(other, 0, handle, 0, 3, false).map(drop),
+        fs.seek(handle, 0, Seek::Data).map(drop),
+    ]
+}
+
 fn read(fs: &Mount, handle: Handle) -> Result<Vec<u8>, Error> {
     fs.read(handle, 0, 100).map(|bytes| bytes.as_slice().to_vec())
 }
@@ -213,6 +241,9 @@ fn who_comes_back_has_lost_what_it_had_not_stored_and_its_locks_and_is_told() {
         assert_eq!(read(fs, locked), Err(EXPELLED));
         assert_eq!(write(fs, locked, b"late"), Err(EXPELLED));
         assert_eq!(fs.lock(locked, &whole(1)).err(), Some(EXPELLED));
+        for changed in changes_through(fs, &names.map(|name| ino(fs, name)), locked, fine) {
+            assert_eq!(changed, Err(EXPELLED));
+        }
         assert_eq!(read(fs, gone), Err(EXPELLED));
     }
     is(open(fs, "locked"), b"theirs");

@@ -77,7 +77,9 @@ fn frees(company: bool) {
     for number in 0..8 {
         for name in ["gone", "cut", "from", "onto", "open"] {
             let ino = file(&fs, dir, &format!("{name}{number}"), &[7; 5_000]);
-            fs.setxattr(ino, b"user.name", &[7; 100], XattrMode::Any).unwrap();
+            for attribute in [b"user.name", b"user.kept"] {
+                fs.setxattr(ino, attribute, &[7; 100], XattrMode::Any).unwrap();
+            }
         }
         file(&fs, other, &format!("there{number}"), &[7; 5_000]);
         mkdir(&fs, dir, &format!("empty{number}"));
@@ -106,7 +108,11 @@ fn frees(company: bool) {
             fs.unlink(dir, &name("gone")).unwrap();
             let cut = SetAttr { size: Some(1), ..SetAttr::default() };
             fs.setattr(found(format!("cut{number}")), None, &cut).unwrap();
-            fs.removexattr(found(format!("cut{number}")), b"user.name").unwrap();
+            // One of two, a shorter value, and the last one.
+            let attributed = found(format!("cut{number}"));
+            fs.removexattr(attributed, b"user.name").unwrap();
+            fs.setxattr(attributed, b"user.kept", &[7; 10], XattrMode::Replace).unwrap();
+            fs.removexattr(attributed, b"user.kept").unwrap();
             fs.rename(dir, &name("from"), dir, &name("onto"), RenameMode::Replace).unwrap();
             fs.rename(dir, &name("onto"), other, &name("there"), RenameMode::Replace).unwrap();
             fs.rename(dir, &name("over"), other, &name("beneath"), RenameMode::Replace).unwrap();
