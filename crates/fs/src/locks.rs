@@ -188,6 +188,15 @@ impl Locks {
         }
     }
 
+    /// Whether programs of this mount have what is in the way of a lock. Does not wait: what cannot be looked at now, or
+    /// is otherwise for the handle, is not.
+    pub fn are_in_the_way(&self, ino: Ino, handle: Handle, wanted: &Lock) -> bool {
+        let Some(file) = self.files().get(&ino).cloned() else { return false };
+        let Ok(state) = file.state.try_lock() else { return false };
+        let is_current = state.term == self.identity.term() && !state.is_over;
+        is_current && !state.lost.contains(&handle) && state.in_the_way(wanted).next().is_some()
+    }
+
     /// What programs of this mount hold on a file.
     fn held_on(&self, ino: Ino) -> Vec<Held> {
         let file = self.files().get(&ino).cloned();
@@ -246,6 +255,7 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::{LockFamily, LockKind};
 
     /// Whoever has the state of a file may wait for a silent node with it.
     #[test]
@@ -255,5 +265,24 @@ mod tests {
         let home = ShardKey { directory: Ino::ROOT, index: 0 };
         locks.with(Ino(7), home, |_, _| assert!(locks.may_hold_any(), "one may be taken now"));
         assert!(!locks.may_hold_any());
+    }
+
+    #[test]
+    fn what_is_in_the_way_here_is_said_without_waiting_for_who_takes_a_lock() {
+        let locks = Locks::new(Arc::new(Identity::new(MountId(1))));
+        let (ino, home) = (Ino(7), ShardKey { directory: Ino::ROOT, index: 0 });
+        let (family, kind) = (LockFamily::Whole, LockKind::Exclusive);
+        let lock = |owner| Lock { family, kind, owner, start: 0, last: u64::MAX, pid: 1 };
+        let [one, another] = [1, 2].map(Handle);
+        assert!(!locks.are_in_the_way(ino, another, &lock(2)));
+        let held = Held { lock: lock(1), handle: one, may_be_over: false };
+        locks.restore(ino, home, vec![held]);
+        assert!(locks.are_in_the_way(ino, another, &lock(2)));
+        assert!(!locks.are_in_the_way(ino, one, &lock(1)), "its own");
+        locks.with(ino, home, |_, state| {
+            assert!(!locks.are_in_the_way(ino, another, &lock(2)), "it may be given back now");
+            state.lost.push(another);
+        });
+        assert!(!locks.are_in_the_way(ino, another, &lock(2)), "it is refused for what it lost");
     }
 }

@@ -1,9 +1,15 @@
-//! Requests for locks that wait, on one thread for all of them, so that they take none of those
-//! that serve requests.
+//! Requests for locks that wait, in a [list](list), so that they take none of the threads that serve
+//! requests.
 //!
 //! A request is tried again when a lock on its file was given back in this mount, and every few
 //! milliseconds for what other mounts hold: the store wakes nobody. It ends when it has its lock,
 //! when its program is sent a signal, or with the mount.
+//!
+//! One thread knows when each is due and hears signals. It waits for nobody: what asks the store or the kernel is done
+//! where other requests wait for a node that does not answer, in a room of its own. Of each file one is
+//! tried at a time, so a node that is silent keeps only those from their locks whose records it has.
+
+mod list;
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,13 +27,9 @@ use crate::errno;
 use crate::following::run_anywhere;
 use crate::interrupted::is_interrupted;
 use crate::kernel::Kernel;
+use crate::waiting_room::WaitingRoom;
+use list::{List, Waiting};
 
-/// A look at what other mounts hold is a round to the store.
-const FIRST_PAUSE: Duration = Duration::from_micros(250);
-/// The longest pause between two tries.
-const PAUSE_MAX: Duration = Duration::from_millis(32);
-/// By what part pauses grow, so that nobody waits for much longer than a lock is held.
-const GROWTH: u32 = 4;
 /// The thread ends when nobody has waited for so long.
 const IDLE: Duration = Duration::from_secs(1);
 /// A lock that is about to be given back is waited for also by those who do not wait.
@@ -43,22 +45,11 @@ pub struct Request {
     pub reply: ReplyEmpty,
 }
 
-/// What a request waits for.
+/// For how long a request waits for its lock.
 enum Waits {
-    /// Its lock.
     ForLock(Wait),
-    /// Its lock, but not for long.
+    /// Not for long.
     Until(Instant),
-    /// That the kernel has dropped what it keeps of the file.
-    ForDrop,
-}
-
-struct Waiting {
-    _counted: Counted,
-    request: Request,
-    waits: Waits,
-    due: Instant,
-    pause: Duration,
 }
 
 /// One of those who wait, until it is dropped.
@@ -73,24 +64,21 @@ impl Drop for Counted {
 pub struct LockWaits<S: Store> {
     fs: Arc<Fs<S>>,
     kernel: Arc<Kernel>,
-    arrived: Mutex<Arrived>,
+    list: Mutex<List>,
+    /// Where locks are tried, and pages dropped.
+    tries: WaitingRoom,
     over: AtomicBool,
     count: Arc<AtomicUsize>,
     /// Whoever waits for a lock is left unanswered.
     leaves: AtomicBool,
 }
 
-#[derive(Default)]
-struct Arrived {
-    waiting: Vec<Waiting>,
-    is_running: bool,
-}
-
 impl<S: Store> LockWaits<S> {
     pub fn new(fs: Arc<Fs<S>>, kernel: Arc<Kernel>) -> Arc<LockWaits<S>> {
-        let (arrived, over) = (Mutex::default(), AtomicBool::new(false));
+        let (list, over, tries) =
+            (Mutex::default(), AtomicBool::new(false), WaitingRoom::for_crowds());
         let (count, leaves) = (Arc::default(), AtomicBool::new(false));
-        Arc::new(LockWaits { fs, kernel, arrived, over, count, leaves })
+        Arc::new(LockWaits { fs, kernel, list, tries, over, count, leaves })
     }
 
     /// Requests that wait for locks are left unanswered while that is so, for whoever has the kernel send
@@ -129,75 +117,90 @@ impl<S: Store> LockWaits<S> {
     /// A lock was taken: the program goes on when the kernel has forgotten what may be out of date.
     /// Forgetting waits for reads, so no thread that serves them may do it.
     pub fn drop_pages(self: &Arc<Self>, request: Request) {
-        self.push(request, Waits::ForDrop);
+        self.answer_after_drop(request, self.counted());
+    }
+
+    fn counted(&self) -> Counted {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Counted(self.count.clone())
     }
 
     fn push(self: &Arc<Self>, request: Request, waits: Waits) {
         let ino = request.ino;
-        self.count.fetch_add(1, Ordering::SeqCst);
-        let counted = Counted(self.count.clone());
-        let (due, pause) = (Instant::now(), FIRST_PAUSE);
-        let waiting = Waiting { _counted: counted, request, waits, due, pause };
-        let mut arrived = self.arrived();
-        arrived.waiting.push(waiting);
-        if !arrived.is_running {
-            let waits = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("tidefs-locks".to_owned());
-            match thread.spawn(move || waits.run_or_say_so()) {
-                Ok(_) => arrived.is_running = true,
-                Err(error) => {
-                    tracing::error!(%error, "requests for locks cannot wait");
-                    // What is dropped unanswered is answered with an error.
-                    arrived.waiting.clear();
-                }
-            }
-        }
-        drop(arrived);
+        let waiting = Waiting::new(request, waits, self.counted());
+        let mut list = self.list();
+        list.enter(waiting);
+        self.start(&mut list);
+        drop(list);
         self.fs.ring_for_lock(ino);
     }
 
-    fn run_or_say_so(&self) {
-        run_anywhere();
-        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            tracing::error!("requests for locks have ended with an error");
-            let mut arrived = self.arrived();
-            // What is dropped unanswered is answered with an error; the next one begins anew.
-            *arrived = Arrived::default();
+    /// Somebody waits, so there has to be the thread.
+    fn start(self: &Arc<Self>, list: &mut List) {
+        if list.is_attended {
+            return;
         }
-    }
-
-    fn run(&self) {
-        let mut waiting = Vec::new();
-        let mut idle_since = Instant::now();
-        loop {
-            let pause = next_due(&waiting).unwrap_or(IDLE);
-            let unlocked = self.fs.files_unlocked(pause);
-            waiting.append(&mut self.arrived().waiting);
-            waiting = self.pass(waiting, &unlocked);
-            if !waiting.is_empty() {
-                idle_since = Instant::now();
-            } else if idle_since.elapsed() >= IDLE || self.over.load(Ordering::SeqCst) {
-                let mut arrived = self.arrived();
-                if arrived.waiting.is_empty() {
-                    arrived.is_running = false;
-                    return;
-                }
+        let waits = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tidefs-locks".to_owned());
+        match thread.spawn(move || waits.run_or_say_so()) {
+            Ok(_) => list.is_attended = true,
+            Err(error) => {
+                tracing::error!(%error, "requests for locks cannot wait");
+                // What is dropped unanswered is answered with an error.
+                list.clear();
             }
         }
     }
 
-    /// Tries each that is due; answers those that go on waiting, in the order in which they came.
-    fn pass(&self, waiting: Vec<Waiting>, unlocked: &HashSet<Ino>) -> Vec<Waiting> {
-        // Files whose records were read in this pass.
-        let mut known = HashSet::new();
-        let step = |waiting: Waiting| {
-            let is_due = waiting.due <= Instant::now() || unlocked.contains(&waiting.request.ino);
-            if is_due { self.step(waiting, &mut known) } else { Some(waiting) }
-        };
-        waiting.into_iter().filter_map(step).collect()
+    fn run_or_say_so(self: &Arc<Self>) {
+        run_anywhere();
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            tracing::error!("requests for locks have ended with an error");
+            // What is dropped unanswered is answered with an error; the next one begins anew.
+            self.list().clear();
+        }
     }
 
-    fn step(&self, waiting: Waiting, known: &mut HashSet<Ino>) -> Option<Waiting> {
+    fn run(self: &Arc<Self>) {
+        let mut idle_since = Instant::now();
+        loop {
+            let pause = self.list().next_due().unwrap_or(IDLE);
+            let unlocked = self.fs.files_unlocked(pause);
+            self.pass(&unlocked);
+            let mut list = self.list();
+            if !list.is_empty() {
+                idle_since = Instant::now();
+            } else if idle_since.elapsed() >= IDLE || self.over.load(Ordering::SeqCst) {
+                list.is_attended = false;
+                return;
+            }
+        }
+    }
+
+    /// Looks at each that is due, and has those tried that may get their lock.
+    fn pass(self: &Arc<Self>, unlocked: &HashSet<Ino>) {
+        let due = self.list().take_due(unlocked);
+        let left: Vec<_> = due.into_iter().filter_map(|waiting| self.look(waiting)).collect();
+        let mut list = self.list();
+        left.into_iter().for_each(|waiting| list.put(waiting));
+        let files = list.begin_tries();
+        drop(list);
+        for ino in files {
+            let waits = Arc::clone(self);
+            self.elsewhere(move || waits.try_all_of(ino));
+        }
+    }
+
+    /// Has done what may wait for a node, or for the kernel.
+    fn elsewhere(&self, work: impl FnOnce() + Send + 'static) {
+        match self.tries.enter(0) {
+            Some(place) => place.wait(0, work),
+            None => work(),
+        }
+    }
+
+    /// Whether it goes on waiting, and whether it is to be tried. Asks nobody who may be silent.
+    fn look(&self, mut waiting: Waiting) -> Option<Waiting> {
         let under_way = self.kernel.begin().filter(|_| !self.over.load(Ordering::SeqCst));
         if under_way.is_none() {
             self.end(waiting, Err(errno::MOUNT_OVER));
@@ -209,35 +212,55 @@ impl<S: Store> LockWaits<S> {
             self.leave(waiting);
             return None;
         }
-        if let Waits::ForDrop = waiting.waits {
-            self.drop_old_pages(&waiting.request);
-            self.end(waiting, Ok(()));
-            return None;
-        }
         let request = &waiting.request;
         if is_interrupted(request.thread) {
             // The kernel makes of it what the program asked for: a call that is begun again or not.
             self.end(waiting, Err(Errno::INTR));
             return None;
         }
-        if !self.fs.is_known_to_others() {
+        let is_known = self.fs.is_known_to_others();
+        if !is_known || self.fs.is_refused_here(request.handle, &request.wanted) {
             return self.go_on(waiting);
         }
-        let is_known = !known.insert(request.ino);
-        // This thread is everybody's, so it does not wait for room: bytes that find none are still to be
+        waiting.is_to_be_tried = true;
+        waiting.put_off();
+        Some(waiting)
+    }
+
+    /// Tries those of a file, in the order in which they came.
+    fn try_all_of(self: &Arc<Self>, ino: Ino) {
+        let _end = EndOfTries(self, ino);
+        let (mut last, mut is_known) = (0, false);
+        let next = |last| self.list().next_to_try(ino, last);
+        while let Some(waiting) = next(last) {
+            last = waiting.number;
+            if let Some(refused) = self.try_one(waiting, is_known) {
+                self.list().put_tried(refused);
+            }
+            is_known = true;
+        }
+    }
+
+    /// `is_known`: the file's record was read for another one a moment ago.
+    fn try_one(self: &Arc<Self>, waiting: Waiting, is_known: bool) -> Option<Waiting> {
+        let Some(_under_way) = self.kernel.begin() else {
+            self.end(waiting, Err(errno::MOUNT_OVER));
+            return None;
+        };
+        let request = &waiting.request;
+        // Others wait for the same file, so this does not wait for room: bytes that find none are still to be
         // stored when it comes again.
         let nobody = Caller { number: 0, has_gone: |_| true, begins_again: || true };
         let lock = || match is_known {
             true => self.fs.lock_as_known(request.handle, &request.wanted),
             false => self.fs.lock(request.handle, &request.wanted),
         };
-        let tried = catch_unwind(AssertUnwindSafe(|| caller::serve(Some(nobody), lock)));
-        match tried {
+        match catch_unwind(AssertUnwindSafe(|| caller::serve(Some(nobody), lock))) {
             Ok(Ok(Taken { with_company })) => {
-                if with_company {
-                    self.drop_old_pages(request);
+                match with_company && self.fs.old_pages(request.handle).is_some() {
+                    true => self.answer_after_drop_of(waiting),
+                    false => self.end(waiting, Ok(())),
                 }
-                self.end(waiting, Ok(()));
                 None
             }
             Ok(Err(Error::WouldBlock | Error::Contended)) => self.go_on(waiting),
@@ -253,7 +276,30 @@ impl<S: Store> LockWaits<S> {
         }
     }
 
-    /// One that came while another one's were dropped finds none that are left.
+    /// The same for one that has waited. Whoever is next is not kept waiting by it.
+    fn answer_after_drop_of(self: &Arc<Self>, waiting: Waiting) {
+        let Waiting { waits, request, counted, .. } = waiting;
+        if let Waits::ForLock(wait) = waits {
+            self.fs.end_wait(wait);
+        }
+        self.answer_after_drop(request, counted);
+    }
+
+    fn answer_after_drop(self: &Arc<Self>, request: Request, counted: Counted) {
+        let waits = Arc::clone(self);
+        self.elsewhere(move || {
+            match waits.kernel.begin() {
+                Some(_under_way) => {
+                    waits.drop_old_pages(&request);
+                    request.reply.ok();
+                }
+                None => request.reply.error(errno::MOUNT_OVER),
+            }
+            drop(counted);
+        });
+    }
+
+    /// One that came while another one's were dropped may find none that are left.
     fn drop_old_pages(&self, request: &Request) {
         if let Some(old) = self.fs.old_pages(request.handle) {
             self.kernel.drop_pages(INodeNo(request.ino.0));
@@ -268,8 +314,7 @@ impl<S: Store> LockWaits<S> {
             self.end(waiting, Err(Errno::WOULDBLOCK));
             return None;
         }
-        waiting.due = Instant::now() + waiting.pause;
-        waiting.pause = (waiting.pause + waiting.pause / GROWTH).min(PAUSE_MAX);
+        waiting.put_off();
         Some(waiting)
     }
 
@@ -290,13 +335,22 @@ impl<S: Store> LockWaits<S> {
         }
     }
 
-    fn arrived(&self) -> MutexGuard<'_, Arrived> {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long until the next one has to be tried.
-fn next_due(waiting: &[Waiting]) -> Option<Duration> {
-    let now = Instant::now();
-    waiting.iter().map(|waiting| waiting.due.saturating_duration_since(now)).min()
+/// Lets the next one be tried for a file, also when a try panicked.
+struct EndOfTries<'a, S: Store>(&'a Arc<LockWaits<S>>, Ino);
+
+impl<S: Store> Drop for EndOfTries<'_, S> {
+    fn drop(&mut self) {
+        let EndOfTries(waits, ino) = self;
+        let mut list = waits.list();
+        if list.end_tries(*ino) {
+            waits.start(&mut list);
+            drop(list);
+            waits.fs.look_at_waits();
+        }
+    }
 }

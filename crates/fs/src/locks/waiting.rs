@@ -32,8 +32,15 @@ pub(super) struct Waits {
 /// Files of which a lock was given back while somebody waited.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    files: Mutex<HashSet<Ino>>,
+    heard: Mutex<Heard>,
     bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    files: HashSet<Ino>,
+    /// Whoever listens is to look at those who wait, though nothing was given back.
+    look: bool,
 }
 
 impl<S: Store> Fs<S> {
@@ -59,6 +66,12 @@ impl<S: Store> Fs<S> {
         self.locks.tell(Some(ino));
     }
 
+    /// Has it answer at once.
+    pub fn look_at_waits(&self) {
+        self.locks.news.heard().look = true;
+        self.locks.news.bell.notify_all();
+    }
+
     pub fn end_wait(&self, wait: Wait) {
         self.locks.waits().waiting.remove(&wait.0);
     }
@@ -67,9 +80,15 @@ impl<S: Store> Fs<S> {
     /// waits for that, for a bounded time.
     pub fn files_unlocked(&self, at_most: Duration) -> HashSet<Ino> {
         let news = &self.locks.news;
-        let files = news.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = news.bell.wait_timeout_while(files, at_most, |files| files.is_empty());
-        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+        let is_quiet = |heard: &mut Heard| heard.files.is_empty() && !heard.look;
+        let waited = news.bell.wait_timeout_while(news.heard(), at_most, is_quiet);
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0).files
+    }
+}
+
+impl News {
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +103,7 @@ impl Locks {
 
     fn tell(&self, ino: Option<Ino>) {
         if let Some(ino) = ino {
-            self.news.files.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
+            self.news.heard().files.insert(ino);
             self.news.bell.notify_all();
         }
     }

@@ -33,6 +33,13 @@ impl<S: Store> Fs<S> {
         self.try_lock(handle, wanted, Known::Lately)
     }
 
+    /// Whether a lock would be refused for what programs of this mount hold; says so without waiting for anybody. `false`:
+    /// it has to be tried.
+    pub fn is_refused_here(&self, handle: Handle, wanted: &Lock) -> bool {
+        let file = self.handles.file(handle);
+        file.is_ok_and(|file| self.locks.are_in_the_way(file.node.ino, handle, wanted))
+    }
+
     fn try_lock(&self, number: Handle, wanted: &Lock, known: Known) -> Result<Taken, Error> {
         let handle = self.handles.file(number)?;
         let term = self.term_of(number, &handle)?;
