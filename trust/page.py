@@ -152,7 +152,7 @@ def shows(looker: Looker, instance: Instance) -> None:
     for node in nodes:
         if node["endpoint"] not in looker.text("nodes"):
             raise AssertionError(f"no {node['endpoint']} in {looker.text('nodes')}")
-    looker.until("the number of nodes", lambda: f"Nodes\n{len(nodes)}\n" in looker.text("figures"))
+    looker.until("the number of nodes", lambda: f"Nodes\n{len(nodes)}\n" in looker.text("figures") + "\n")
     looker.until("the files that were made", lambda: "Files made\n7" in looker.text("figures"))
 
 
@@ -219,7 +219,7 @@ def moves_through_time(looker: Looker) -> None:
     looker.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     later = looker.text("history-value")
     looker.press(Keys.ESCAPE)
-    if not now.startswith("Now") or "0 s after the start" not in first or not looker.text("history-value").startswith("Now"):
+    if not now.startswith("Now") or not first.startswith("0 s after the start") or later == first or not looker.text("history-value").startswith("Now"):
         raise AssertionError(f"the chart says {now!r}, {first!r}, {later!r}")
 
 

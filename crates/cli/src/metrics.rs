@@ -93,8 +93,10 @@ impl Bound {
         let address = self.listener.local_addr().context("no address for metrics")?;
         let seen = Arc::new(Seen::new());
         let told = Arc::clone(&seen);
+        let shown = token.clone();
+        let known = move |asked: &Asked| is_shown(asked, &shown);
         let answer = move |asked: &Asked| answer(asked, &token, &told);
-        http::serve(self.listener, answer).context("no threads for metrics")?;
+        http::serve(self.listener, known, answer).context("no threads for metrics")?;
         let (url, page) = (format!("http://{address}{METRICS}"), format!("http://{address}/"));
         let view = MetricsView { url, page, token_file };
         Ok(Served { seen, view })
@@ -131,10 +133,14 @@ const LIVE: &str = "/live.json";
 /// A directory of the mount stands behind it.
 const TREE: &str = "/tree";
 
+fn is_shown(asked: &Asked, token: &Token) -> bool {
+    asked.authorization.as_deref().is_some_and(|it| token.is_shown_by(it))
+}
+
 fn answer(asked: &Asked, token: &Token, seen: &Seen) -> Answer {
     let refusal = Answer::refusal;
     let page = page::file(&asked.path);
-    if page.is_none() && !asked.authorization.as_deref().is_some_and(|it| token.is_shown_by(it)) {
+    if page.is_none() && !is_shown(asked, token) {
         return unknown(asked);
     }
     if !["GET", "HEAD"].contains(&asked.method.as_str()) {

@@ -14,6 +14,7 @@ use tidefs_store::Overview;
 
 use crate::file_system::{FileSystem, Totals};
 use crate::history::History;
+use crate::host_view::AbsentView;
 use crate::live_workflow::Deleted;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
@@ -72,6 +73,8 @@ pub struct Look {
     pub requests: Requests,
     pub totals: Totals,
     pub deleted: Option<Deleted>,
+    pub absent_hosts: Vec<AbsentView>,
+    pub notes: Vec<String>,
 }
 
 /// Does not keep the file system alive: whoever owns it stops it by letting go, too.
@@ -146,6 +149,8 @@ impl Look {
             requests: file_system.requests(),
             totals: file_system.totals(),
             deleted: file_system.deleted(),
+            absent_hosts: file_system.absent_hosts(),
+            notes: file_system.notes(),
         }
     }
 
@@ -153,7 +158,8 @@ impl Look {
     pub fn status(&self) -> Option<StatusView> {
         let overview = self.overview.as_ref()?;
         let view = StatusView::new(overview, Vec::new(), &self.nodes, self.manager.as_ref());
-        Some(view.with_lost(&self.dead))
+        let (absent_hosts, notes) = (self.absent_hosts.clone(), self.notes.clone());
+        Some(StatusView { absent_hosts, notes, ..view.with_lost(&self.dead) })
     }
 }
 

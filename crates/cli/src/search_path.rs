@@ -3,9 +3,9 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use tidefs_valkey::{Distrust, trusts};
 
 /// A program by its name, or by a path.
@@ -26,8 +26,10 @@ fn find_in(
         0 | 1 => std::env::split_paths(path).map(|folder| folder.join(name)).collect(),
         _ => vec![name.into()],
     };
+    // A bare name would be looked for once more by whoever runs it.
+    let candidates = candidates.iter().filter_map(|it| std::path::absolute(it).ok());
     let mut refused = None;
-    for candidate in candidates.into_iter().filter(|it| is_program(it)) {
+    for candidate in candidates.filter(|it| is_program(it)) {
         match trusts(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(why) => refused = refused.or(Some((candidate, why))),
@@ -43,12 +45,13 @@ fn find_in(
 }
 
 fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -79,5 +82,9 @@ mod tests {
         let none = find("ssh".as_ref(), &[&empty]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
         assert_eq!(find(own.join("ssh").as_ref(), &[]).unwrap(), own.join("ssh"));
+        let here = find_in("Cargo.toml".as_ref(), "".as_ref(), |_| Ok(())).unwrap_err();
+        assert_eq!(here.kind(), io::ErrorKind::NotFound, "it is no program");
+        let relative = find_in("ssh".as_ref(), "own".as_ref(), |_| Ok(()));
+        assert!(relative.is_err(), "not from here");
     }
 }

@@ -28,13 +28,14 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// A terminal that can place its cursor and has a keyboard.
+/// A terminal that can place its cursor, has a keyboard and says how large it is.
 fn can_be_drawn_on() -> bool {
     let is_able = |name: &std::ffi::OsString| !name.is_empty() && name != "dumb";
     let term = std::env::var_os("TERM");
     term.as_ref().is_some_and(is_able)
         && std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal()
+        && columns() != usize::MAX
 }
 
 fn look(paths: &Paths) -> anyhow::Result<StatusView> {

@@ -59,11 +59,20 @@ pub fn up(options: &Up, state: Option<&Path>, verbose: u8) -> anyhow::Result<()>
     Ok(())
 }
 
+/// As a shell takes it for one word.
+fn quoted(path: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "/._-+=:,@%".contains(it);
+    match path.chars().all(is_plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 /// As it is typed in the shell in which `up` was.
 fn stop_command(state: Option<&Path>) -> String {
     let is_usual = |state: &&Path| std::env::var_os(STATE).is_some_and(|usual| usual == **state);
     match state.filter(|state| !is_usual(state)) {
-        Some(state) => format!("tidefs --state {} down", state.display()),
+        Some(state) => format!("tidefs --state {} down", quoted(&state.display().to_string())),
         None => "tidefs down".to_owned(),
     }
 }

@@ -61,7 +61,7 @@ impl FileSystem {
     }
 
     /// What people have to know of how the file system came to whoever has it, and to do.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_adopted {
             notes.push(

@@ -23,7 +23,7 @@ impl FileSystem {
     }
 
     /// Those that it was started with and that are not there.
-    pub(super) fn absent_hosts(&self) -> Vec<AbsentView> {
+    pub fn absent_hosts(&self) -> Vec<AbsentView> {
         let hosts = self.hosts();
         // One whose connection has ended may have stayed.
         let is_here = |name: &str| hosts.iter().any(|host| host.name == name);

@@ -26,15 +26,19 @@ impl FileSystem {
     /// What cannot be read any more below a mount, because of nodes that died; `None` where none did.
     pub fn lost(&self, mount: &Path) -> Option<Lost> {
         // Also those whose partitions others hold by now.
-        if self.dead_nodes().is_empty() || !mount_table::is_ours(mount) {
+        if self.dead_nodes().is_empty() {
             return None;
+        }
+        let unseen = || Lost { incomplete: true, ..Lost::default() };
+        if !mount_table::is_ours(mount) {
+            return Some(unseen());
         }
         self.wait_for_recovery();
         let nodes = self.nodes();
         let dead: Vec<_> = self.dead_nodes().iter().map(|node| node.number).collect();
         let alive = nodes.iter().filter(|(number, _)| !dead.contains(number));
         let alive: Vec<NodeId> = alive.filter_map(|(_, node)| node.id.parse().ok()).collect();
-        let store = self.store().ok()?;
+        let Ok(store) = self.store() else { return Some(unseen()) };
         store.refresh();
         let losses = store.losses();
         let is_held = |partition| store.holder(partition).is_some_and(|it| alive.contains(&it));

@@ -68,15 +68,18 @@ impl Answer {
     }
 }
 
-/// Answers for the rest of this process's life.
+/// Answers for the rest of this process's life. Whoever is not `known` by what it shows stays a stranger, however it
+/// is answered.
 ///
 /// # Errors
 /// When there is no thread for that.
 pub fn serve(
     listener: TcpListener,
+    known: impl Fn(&Asked) -> bool + Send + Sync + 'static,
     answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
 ) -> io::Result<()> {
     let server = Arc::new(Server {
+        known,
         answer,
         strangers: Arc::default(),
         served: AtomicUsize::new(0),
@@ -99,14 +102,19 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(work).map(drop)
 }
 
-struct Server<F> {
+struct Server<K, F> {
+    known: K,
     answer: F,
     strangers: Arc<Strangers>,
     served: AtomicUsize,
     failed: Rarely,
 }
 
-impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Server<F> {
+impl<K, F> Server<K, F>
+where
+    K: Fn(&Asked) -> bool + Send + Sync + 'static,
+    F: Fn(&Asked) -> Answer + Send + Sync + 'static,
+{
     fn take(self: &Arc<Self>, stream: TcpStream) -> io::Result<()> {
         // One that has gone already is no want of anything.
         let Ok(stranger) = self.strangers.enter(&stream) else { return Ok(()) };
@@ -120,33 +128,55 @@ impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Server<F> {
 
     fn serve_one(&self, mut stream: TcpStream, stranger: Stranger) -> io::Result<()> {
         let asked = receive(&mut stream, Instant::now() + HEAD_WAIT)?;
-        let (said, with_body) = match &asked {
-            Ok(asked) => ((self.answer)(asked), asked.method != "HEAD"),
-            Err(refusal) => (Answer::refusal(refusal.0, refusal.1), true),
-        };
-        let until = Instant::now() + ANSWER_WAIT;
-        if said.status.starts_with('2') {
+        if let Ok(asked) = &asked
+            && (self.known)(asked)
+        {
+            // Before the answer, which may take its time: newcomers push strangers out.
             drop(stranger);
-            return self.tell(&mut stream, &said.bytes(with_body), until);
+            return self.tell(&mut stream, asked);
         }
-        send(&mut stream, &said.bytes(with_body), until)?;
-        stream.shutdown(Shutdown::Write)?;
-        // Closing with bytes unread would take the answer away from who has not read it yet.
-        skip_rest(&mut stream, Instant::now() + REST_WAIT)
+        let said = match &asked {
+            Ok(asked) => (self.answer)(asked).bytes(asked.method != "HEAD"),
+            Err(refusal) => Answer::refusal(refusal.0, refusal.1).bytes(true),
+        };
+        end(&mut stream, &said)
     }
 
     /// Of those who may ask there are few, and each takes what it is told.
-    fn tell(&self, stream: &mut TcpStream, said: &[u8], until: Instant) -> io::Result<()> {
-        let told = match self.served.fetch_add(1, Ordering::Relaxed) < SERVED_MOST {
-            true => send(stream, said, until),
-            false => {
-                let busy = Answer::refusal("503 Service Unavailable", "too many ask at a time");
-                send(stream, &busy.bytes(true), until)
-            }
+    fn tell(&self, stream: &mut TcpStream, asked: &Asked) -> io::Result<()> {
+        let place = Place::take(&self.served);
+        let said = match &place {
+            Some(_) => (self.answer)(asked),
+            None => Answer::refusal("503 Service Unavailable", "too many ask at a time"),
         };
-        self.served.fetch_sub(1, Ordering::Relaxed);
-        told.and_then(|()| stream.shutdown(Shutdown::Write))
+        end(stream, &said.bytes(asked.method != "HEAD"))
     }
+}
+
+/// Of an answer that is being made and taken.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Place<'_> {
+    fn take(served: &AtomicUsize) -> Option<Place<'_>> {
+        let taken = served.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |served| {
+            (served < SERVED_MOST).then_some(served + 1)
+        });
+        taken.ok().map(|_| Place(served))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The last that is said on a connection.
+fn end(stream: &mut TcpStream, said: &[u8]) -> io::Result<()> {
+    send(stream, said, Instant::now() + ANSWER_WAIT)?;
+    stream.shutdown(Shutdown::Write)?;
+    // Closing with bytes unread would take the answer away from who has not read it yet.
+    skip_rest(stream, Instant::now() + REST_WAIT)
 }
 
 /// A status and why.

@@ -59,6 +59,8 @@ struct Entry {
     /// Memory of all below, and how many are no directories.
     bytes: u64,
     files: u64,
+    /// All below was looked at.
+    complete: bool,
 }
 
 /// The directories of one mount; looks at one at a time.
@@ -146,9 +148,10 @@ fn list(mount: &Path, below: &Path) -> Result<Listed, Untold> {
         errno => Untold::Unreadable(errno),
     })?;
     for entry in entries.iter_mut().filter(|entry| entry.1.kind == DIRECTORY) {
-        let (bytes, files) = walk.sum(below.join(&entry.0));
+        let (bytes, files, complete) = walk.sum(below.join(&entry.0));
         entry.1.bytes += bytes;
         entry.1.files += files;
+        entry.1.complete = complete;
     }
     let mut entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
     let (bytes, files) =
@@ -194,25 +197,29 @@ impl Walk {
                 let shown = name.to_string_lossy().into_owned();
                 let part = percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string();
                 let bytes = status.st_blocks as u64 * BLOCK_BYTES;
-                found.push((name, Entry { name: shown, part, kind, bytes, files: is_file }));
+                found.push((
+                    name,
+                    Entry { name: shown, part, kind, bytes, files: is_file, complete: true },
+                ));
             }
         }
         Ok(found)
     }
 
     /// Memory and number of files of all below; what cannot be read is left out.
-    fn sum(&mut self, below: PathBuf) -> (u64, u64) {
-        let (mut bytes, mut files) = (0, 0);
+    fn sum(&mut self, below: PathBuf) -> (u64, u64, bool) {
+        let (mut bytes, mut files, mut complete) = (0, 0, true);
         let mut todo = vec![below];
         while let Some(below) = todo.pop() {
             if self.left == 0 || Instant::now() > self.until {
-                self.complete = false;
+                complete = false;
                 break;
             }
-            let Ok(entries) = self.entries(&below) else {
-                self.complete = false;
-                continue;
-            };
+            let was_complete = std::mem::replace(&mut self.complete, true);
+            let entries = self.entries(&below);
+            complete &= entries.is_ok() && self.complete;
+            self.complete &= was_complete;
+            let Ok(entries) = entries else { continue };
             for (name, entry) in entries {
                 bytes += entry.bytes;
                 files += entry.files;
@@ -221,7 +228,8 @@ impl Walk {
                 }
             }
         }
-        (bytes, files)
+        self.complete &= complete;
+        (bytes, files, complete)
     }
 }
 

@@ -178,7 +178,8 @@ impl Base {
             .iter()
             .filter_map(|link| {
                 let target = fs::read_link(link).ok()?;
-                if target.exists() {
+                // What cannot be asked for may be there.
+                if target.try_exists().unwrap_or(true) {
                     return Some(target);
                 }
                 if is_gone(&target) || is_old(link) {

@@ -7,6 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+use rustix::termios::LocalModes;
+
 use crate::world::{World, wanted};
 
 /// The side of a terminal where the person sits.
@@ -162,11 +165,29 @@ fn top_draws_on_a_terminal_until_a_key_ends_it() {
         terminal.press(b'q');
         assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
         assert!(terminal.shown.contains("\u{1b}[?1049l"), "{}", terminal.shown);
+        let modes = rustix::termios::tcgetattr(&terminal.keyboard).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON), "{modes:?}");
     }
     let (mut terminal, mut child) = Terminal::start_of_kind(&world, &["top"], (24, 80), "xterm");
     terminal.shows("q quit");
     terminal.press(CTRL_C);
     assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+    // A key that is a part of others, and a signal.
+    let (mut terminal, mut child) = Terminal::start_of_kind(&world, &["top"], (24, 80), "xterm");
+    terminal.shows("q quit");
+    terminal.press(0x1b);
+    terminal.press(b'[');
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(terminal.status(&mut child), 0, "{}", terminal.shown);
+    // The terminal goes away.
+    let (mut terminal, mut child) = Terminal::start_of_kind(&world, &["top"], (24, 80), "xterm");
+    terminal.shows("q quit");
+    drop(terminal);
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it outlives its terminal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let (mut terminal, mut child) = Terminal::start(&world, &["top"]);
     terminal.shows("store      embedded");
     terminal.press(CTRL_C);

@@ -1,7 +1,9 @@
 //! The terminal of `top`: drawn anew with each look and each key, and as it was before at the end.
 
 use std::io::Stdout;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use ratatui::Terminal;
@@ -16,41 +18,75 @@ use super::shown::{Key, Shown};
 use super::{EVERY, look};
 use crate::signals::Signals;
 use crate::state::Paths;
+use crate::view::StatusView;
 
 /// Signals are looked for as often.
-const TICK: Duration = Duration::from_millis(200);
+const TICK: Duration = Duration::from_millis(100);
+/// Whoever has more to tell waits.
+const TOLD_MOST: usize = 16;
+
+enum News {
+    Pressed(Key),
+    /// The terminal has another size.
+    Resized,
+    Looked(anyhow::Result<StatusView>),
+}
 
 /// Shows it until somebody has had enough.
 pub fn watch(paths: &Paths, signals: &Signals) -> anyhow::Result<()> {
     // Before the screen is taken: where nothing answers, that is to be read.
     let mut shown = Shown::new(look(paths)?, draws_blocks());
-    let mut looked = Instant::now();
     let mut screen = Screen::take().context("cannot draw on this terminal")?;
-    let mut is_new = true;
+    let (tell, told) = sync_channel(TOLD_MOST);
+    // Both may wait for longer than anybody who wants to end this, and end with the process.
+    let (looks, paths) = (tell.clone(), paths.clone());
+    thread::spawn(move || keep_looking(&paths, &looks));
+    thread::spawn(move || keep_reading(&tell));
     loop {
-        if std::mem::take(&mut is_new) {
-            screen.0.draw(|frame| shown.draw(frame)).context("cannot draw on this terminal")?;
+        screen.0.draw(|frame| shown.draw(frame)).context("cannot draw on this terminal")?;
+        let Some(news) = next(&told, signals) else { return Ok(()) };
+        match news {
+            News::Pressed(key) if shown.press(key).is_break() => return Ok(()),
+            News::Looked(status) if !shown.is_paused() => shown.saw(status?),
+            News::Pressed(_) | News::Resized | News::Looked(_) => {}
         }
-        let next = EVERY.saturating_sub(looked.elapsed());
-        if event::poll(next.min(TICK)).context("cannot read keys")? {
-            let event = event::read().context("cannot read keys")?;
-            is_new = true;
-            if let Event::Key(pressed) = event
-                && let Some(key) = key(pressed)
-                && shown.press(key).is_break()
-            {
-                return Ok(());
-            }
+    }
+}
+
+/// `None`: a signal asks to stop, or nobody tells anything any more.
+fn next(told: &Receiver<News>, signals: &Signals) -> Option<News> {
+    loop {
+        if signals.take().is_some_and(|it| it.asks_to_stop()) {
+            return None;
         }
-        if signals.wait(None, Duration::ZERO).is_some_and(|it| it.asks_to_stop()) {
-            return Ok(());
+        match told.recv_timeout(TICK) {
+            Ok(news) => return Some(news),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
-        if looked.elapsed() >= EVERY {
-            looked = Instant::now();
-            if !shown.is_paused() {
-                shown.saw(look(paths)?);
-                is_new = true;
-            }
+    }
+}
+
+fn keep_looking(paths: &Paths, tell: &SyncSender<News>) {
+    loop {
+        thread::sleep(EVERY);
+        let looked = look(paths);
+        let has_ended = looked.is_err();
+        if tell.send(News::Looked(looked)).is_err() || has_ended {
+            return;
+        }
+    }
+}
+
+fn keep_reading(tell: &SyncSender<News>) {
+    while let Ok(event) = event::read() {
+        let news = match event {
+            Event::Key(pressed) => key(pressed).map(News::Pressed),
+            Event::Resize(..) => Some(News::Resized),
+            _ => None,
+        };
+        if news.is_some_and(|news| tell.send(news).is_err()) {
+            return;
         }
     }
 }

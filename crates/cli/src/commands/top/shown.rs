@@ -18,7 +18,7 @@ use crate::view::{DecisionView, NodeView, StatusView};
 /// Looks that are kept, one a second.
 const HISTORY_MOST: usize = 600;
 /// A screen this wide has room for all that is known of a node.
-const WIDE: u16 = 76;
+const WIDE: u16 = 80;
 /// A node is called full from here on, since little is left for what grows in place.
 const FULL: f64 = 0.95;
 
@@ -95,7 +95,7 @@ impl Shown {
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let (news, wide) = (self.news(), area.width >= WIDE);
-        let news_rows: u16 = news.iter().map(|it| rows_of(it, area.width)).sum();
+        let news_rows = news.iter().map(|it| rows_of(it, area.width)).fold(0, u16::saturating_add);
         let news_rows = news_rows.min((area.height / 4).max(1));
         let news: Vec<_> = news.into_iter().map(Line::raw).collect();
         let history_rows = (area.height / 6).clamp(1, 4);
@@ -154,10 +154,9 @@ impl Shown {
         )
     }
 
-    /// The newest on the right, against the capacity.
+    /// All looks that are kept, the newest on the right, against the capacity.
     fn draw_history(&self, frame: &mut Frame<'_>, area: Rect) {
-        let newest = self.history.len().saturating_sub(area.width.into());
-        let values: Vec<u64> = self.history.iter().skip(newest).copied().collect();
+        let values = folded(&self.history, area.width.into());
         let set = if self.blocks { bar::NINE_LEVELS } else { LETTERS };
         let line =
             Sparkline::default().data(&values).max(capacity(&self.status).max(1)).bar_set(set);
@@ -175,14 +174,18 @@ impl Shown {
         self.above = self.above.min(nodes.len().saturating_sub(self.room));
         let shown = nodes.iter().skip(self.above).take(self.room);
         let rows: Vec<Row<'_>> = shown.map(|it| self.row(it, wide)).collect();
-        let (head, widths): (&[&str], &[u16]) = match wide {
+        let widths = |all: &[u16]| all.iter().map(|&width| Constraint::Length(width)).collect();
+        let (head, mut widths): (&[&str], Vec<Constraint>) = match wide {
             true => (
                 &["Node", "Endpoint", "State", "Memory", "", "", "Parts", "In", "Out"],
-                &[4, 15, 8, 8, 4, 8, 5, 10, 10],
+                widths(&[4, 15, 8, 8, 4, 8, 5, 10, 10]),
             ),
-            false => (&["Node", "State", "Memory", "", ""], &[4, 8, 10, 4, 8]),
+            false => (&["Node", "State", "Memory", "", ""], widths(&[4, 8, 10, 4, 8])),
         };
-        let widths = widths.iter().map(|&width| Constraint::Length(width));
+        if wide {
+            // All that is over: addresses may be long.
+            widths[1] = Constraint::Fill(1);
+        }
         let head = Row::new(head.iter().copied()).style(Modifier::BOLD);
         let table = Table::new(rows, widths).header(head).column_spacing(1).block(Block::new());
         frame.render_widget(table, area);
@@ -253,6 +256,18 @@ impl Shown {
     }
 }
 
+/// So many values, each the most of a stretch; with nothing on the left as long as there are fewer.
+fn folded(history: &VecDeque<u64>, width: usize) -> Vec<u64> {
+    let stretch = history.len().div_ceil(width.max(1)).max(1);
+    // Whole stretches from the newest on, so that a peak stays in its column until it moves on.
+    let newest_first: Vec<u64> = history.iter().rev().copied().collect();
+    let mut values: Vec<u64> =
+        newest_first.chunks(stretch).map(|all| all.iter().copied().max().unwrap_or(0)).collect();
+    values.resize(width, 0);
+    values.reverse();
+    values
+}
+
 /// Eighths for terminals without blocks.
 const LETTERS: bar::Set<'static> = bar::Set {
     full: "#",
@@ -279,7 +294,7 @@ fn rows_of(text: &str, width: u16) -> u16 {
         rows += usize::from(taken > 0) + (length.max(1) - 1) / width;
         taken = (length.max(1) - 1) % width + 1;
     }
-    rows as u16
+    u16::try_from(rows).unwrap_or(u16::MAX)
 }
 
 fn used(status: &StatusView) -> u64 {
@@ -291,7 +306,7 @@ fn capacity(status: &StatusView) -> u64 {
 }
 
 fn part(used: u64, capacity: u64) -> f64 {
-    used as f64 / capacity.max(1) as f64
+    if capacity == 0 { 0.0 } else { used as f64 / capacity as f64 }
 }
 
 fn fill(node: &NodeView) -> f64 {

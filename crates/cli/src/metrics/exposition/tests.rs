@@ -35,6 +35,8 @@ fn look(nodes: Vec<NodeOverview>) -> Look {
         requests: Requests::default(),
         totals: Totals { files_made: 2, bytes_written: 9 << 40, bytes_read: 1, direct: true },
         deleted: None,
+        absent_hosts: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

@@ -15,7 +15,7 @@ fn server() -> SocketAddr {
         media: "text/plain",
         body: format!("{asked:?}"),
     };
-    serve(listener, echo).unwrap();
+    serve(listener, |_| false, echo).unwrap();
     address
 }
 
@@ -95,6 +95,33 @@ fn whoever_asks_is_answered_however_many_say_nothing() {
     let said = ask(address, b"GET / HTTP/1.1\r\n\r\n");
     assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
     drop(silent);
+}
+
+/// What is asked for may take its time, and strangers push each other out.
+#[test]
+fn whoever_is_known_is_answered_whatever_strangers_do_meanwhile() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (go_on, goes_on) = std::sync::mpsc::channel();
+    let goes_on = std::sync::Mutex::new(goes_on);
+    let slow = move |asked: &Asked| {
+        begun.send(()).unwrap();
+        goes_on.lock().unwrap().recv().unwrap();
+        Answer { status: "200 OK", headers: "", media: "text/plain", body: asked.path.clone() }
+    };
+    serve(listener, |asked| asked.authorization.is_some(), slow).unwrap();
+    let mut stream = connect(address);
+    stream.write_all(b"GET /tree HTTP/1.1\r\nAuthorization: Bearer t\r\n\r\n").unwrap();
+    has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
+    let silent: Vec<_> = (0..2 * STRANGERS_MOST).map(|_| connect(address)).collect();
+    // All have been let in, or pushed out, when the last is told that it said nothing.
+    for stream in silent {
+        answer(stream);
+    }
+    go_on.send(()).unwrap();
+    let said = answer(stream);
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("/tree"), "{said}");
 }
 
 #[test]

@@ -6,6 +6,9 @@ const EVERY_MS = 1000;
 const ANSWER_MS = 8000;
 // Of a node: little is left for what grows in place.
 const FULL = 0.95;
+const SILENT_MOST = 60;
+// The file system looks at itself ten times a second; clocks differ.
+const OLD_SECONDS = 15;
 const TOKEN = "tidefs-token";
 const at = (id) => document.getElementById(id);
 
@@ -24,11 +27,14 @@ function say(id, text) {
 
 class Refused extends Error {}
 
+/** The file system said why. */
+class Told extends Error {}
+
 async function ask(path) {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` };
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
   if (answer.status === 401) throw new Refused();
-  if (!answer.ok) throw new Error((await answer.text()).trim());
+  if (!answer.ok) throw new Told((await answer.text()).trim());
   return answer.json();
 }
 
@@ -69,9 +75,9 @@ function figures(live) {
   const part = capacity ? `${((used / capacity) * 100).toFixed(0)} % of ${size(capacity)}` : "";
   const failed = live.requests_failed ? `${live.requests_failed.toLocaleString("en")} failed` : "none failed";
   at("figures").replaceChildren(
-    figure("Memory used", size(used), part),
+    figure("Memory used", status ? size(used) : "–", part),
     figure("Most used so far", size(live.memory_used_bytes_max)),
-    figure("Nodes", String(nodes.length), status?.nodes_may_change ? "may grow and shrink" : "fixed"),
+    figure("Nodes", status ? String(nodes.length) : "–", status ? "" : "the store does not answer"),
     figure("Files made", live.files_made.toLocaleString("en")),
     figure("Written", size(live.bytes_written), live.direct ? "at least" : ""),
     figure("Read", live.direct ? "not known" : size(live.bytes_read)),
@@ -115,7 +121,8 @@ function notes(status) {
     return `Node ${it.number} at ${it.endpoint} has died${held}. tidefs fsck names the files that answer errors.`;
   });
   const absent = (status?.absent_hosts ?? []).map((it) => `Host ${it.name} is not there: ${it.why}`);
-  return [...(status?.notes ?? []), ...lost, ...absent];
+  const recovery = status?.recovery ? [`What nodes that died left is being put right. It failed last: ${status.recovery.last_failure}`] : [];
+  return [...(status?.notes ?? []), ...recovery, ...lost, ...absent];
 }
 
 function decisions(live) {
@@ -153,6 +160,8 @@ function show(live) {
 
 let next = null;
 let heard = null;
+// Answers in a row that did not come.
+let silent = 0;
 
 async function look() {
   clearTimeout(next);
@@ -161,18 +170,24 @@ async function look() {
     const live = await ask("live.json");
     const first = heard === null;
     heard = new Date();
+    silent = 0;
     show(live);
-    say("connection", "Live, once a second.");
+    const old = heard / 1000 - (live.seen ?? 0);
+    say("connection", old < OLD_SECONDS ? "Live, once a second." : `The file system was last looked at ${span(old)} ago.`);
     if (first) list([]);
   } catch (error) {
     if (error instanceof Refused) {
       sessionStorage.removeItem(TOKEN);
       return asks("This is not the token of this file system.");
     }
+    silent += 1;
     const since = heard ? ` What is shown is of ${heard.toLocaleTimeString()}.` : "";
-    say("connection", `No answer: the file system has ended, or cannot be reached.${since}`);
+    const why = error instanceof Told ? `${error.message}.` : "the file system has ended, or cannot be reached.";
+    // Another program may have the address next, and is not to be shown the token for ever.
+    const last = silent < SILENT_MOST ? "" : " Reload the page to ask again.";
+    say("connection", `No answer: ${why}${since}${last}`);
   }
-  if (!document.hidden) next = setTimeout(look, EVERY_MS);
+  if (!document.hidden && silent < SILENT_MOST) next = setTimeout(look, EVERY_MS);
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -190,7 +205,10 @@ async function list(to) {
     say("tree-sum", `${size(listed.bytes)} in ${listed.files.toLocaleString("en")} files${listed.complete ? "" : " at least"}`);
     say("tree-rest", listed.left_out ? `${listed.left_out} smaller entries are not shown.` : "");
   } catch (error) {
-    if (!(error instanceof Refused)) say("tree-sum", error.message);
+    if (error instanceof Refused) return;
+    say("tree-sum", error.message);
+    // Another browser may have asked just now.
+    if (error instanceof Told && !at("way").firstElementChild) setTimeout(() => list(to), EVERY_MS);
   }
 }
 
@@ -208,7 +226,7 @@ function rows(listed) {
     const name = it.kind === "directory" ? step([...way, it], `${it.name}/`) : it.kind === "file" ? it.name : `${it.name} (${it.kind})`;
     return make("tr", [
       make("td", [name, bar(it.bytes / most)].flat()),
-      make("td", size(it.bytes), { "data-label": "Memory" }),
+      make("td", `${size(it.bytes)}${it.complete ? "" : " at least"}`, { "data-label": "Memory" }),
       make("td", it.kind === "directory" ? it.files.toLocaleString("en") : "", it.kind === "directory" ? { "data-label": "Files" } : {}),
     ]);
   };

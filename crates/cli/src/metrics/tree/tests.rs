@@ -75,6 +75,11 @@ fn a_walk_has_bounds_and_says_so() {
     let base = rustix::fs::open(folder.path(), OFlags::PATH, Mode::empty()).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let mut walk = Walk { base, until, left: 2, complete: true };
-    let (_, files) = walk.sum(PathBuf::from("."));
-    assert!(!walk.complete && files <= 2);
+    let (_, files, complete) = walk.sum(PathBuf::from("."));
+    assert!(!walk.complete && !complete && files <= 2);
+    // Nothing is left for what comes behind it.
+    assert_eq!(walk.sum(PathBuf::from("large")), (0, 0, false));
+    let base = rustix::fs::open(folder.path(), OFlags::PATH, Mode::empty()).unwrap();
+    let mut late = Walk { base, until: Instant::now(), left: 100, complete: true };
+    assert!(!late.sum(PathBuf::from(".")).2);
 }

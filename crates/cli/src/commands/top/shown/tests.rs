@@ -155,3 +155,24 @@ fn memory_of_the_last_minutes_moves_to_the_left() {
         "{rows:#?}"
     );
 }
+
+#[test]
+fn all_that_is_kept_is_seen_with_its_peaks() {
+    let history: VecDeque<u64> = (0..600).map(|at| if at == 123 { 9 } else { at % 2 }).collect();
+    let values = folded(&history, 80);
+    assert_eq!((values.len(), values.iter().filter(|it| **it == 9).count()), (80, 1));
+    assert_eq!(folded(&VecDeque::from([1, 2]), 4), [0, 0, 1, 2]);
+    assert!(folded(&VecDeque::from([1]), 0).is_empty());
+}
+
+#[test]
+fn an_address_is_whole_where_there_is_room() {
+    let mut view = status(2);
+    view.nodes[1].endpoint = "10.100.200.201:31001".to_owned();
+    view.nodes[0].memory_capacity_bytes = 0;
+    for columns in [90, 200] {
+        let rows = screen(&mut Shown::new(view.clone(), true), columns, 24);
+        assert!(rows.iter().any(|row| row.contains("10.100.200.201:31001 ")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.starts_with("1 ") && row.contains(" 0% ")), "{rows:#?}");
+    }
+}
