@@ -48,17 +48,7 @@ impl<S: Store> Fs<S> {
     /// for wait for it.
     pub fn begin_to_wait(&self, handle: Handle, wanted: &Lock) -> Result<Wait, Error> {
         let ino = self.handles.file(handle)?.node.ino;
-        let mut waits = self.locks.waits();
-        if waits.waiting.len() >= WAITS_MAX {
-            return Err(Error::TooManyLocks);
-        }
-        if self.locks.closes_circle(&waits, ino, wanted) {
-            return Err(Error::Deadlock);
-        }
-        waits.next += 1;
-        let number = waits.next;
-        waits.waiting.insert(number, (ino, wanted.clone()));
-        Ok(Wait(number))
+        self.locks.begin_to_wait(ino, wanted)
     }
 
     /// Has [`Fs::files_unlocked`] answer as if a lock on a file had been given back.
@@ -73,7 +63,7 @@ impl<S: Store> Fs<S> {
     }
 
     pub fn end_wait(&self, wait: Wait) {
-        self.locks.waits().waiting.remove(&wait.0);
+        self.locks.end_wait(&wait);
     }
 
     /// Files of which a lock was given back since this was asked last, and that were waited for;
@@ -86,6 +76,16 @@ impl<S: Store> Fs<S> {
     }
 }
 
+impl Waits {
+    /// Those among whom who wants a lock may close a circle.
+    fn of_records(&self, wanted: &Lock) -> Vec<(Ino, Lock)> {
+        let is_asked = wanted.family == LockFamily::Record;
+        let all =
+            self.waiting.values().filter(|(_, lock)| is_asked && lock.family == LockFamily::Record);
+        all.cloned().collect()
+    }
+}
+
 impl News {
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,6 +93,28 @@ impl News {
 }
 
 impl Locks {
+    fn begin_to_wait(&self, ino: Ino, wanted: &Lock) -> Result<Wait, Error> {
+        let mut waits = self.waits();
+        if waits.waiting.len() >= WAITS_MAX {
+            return Err(Error::TooManyLocks);
+        }
+        // Of a circle the last one to come sees all others.
+        let before = waits.of_records(wanted);
+        waits.next += 1;
+        let wait = Wait(waits.next);
+        waits.waiting.insert(wait.0, (ino, wanted.clone()));
+        drop(waits);
+        if self.closes_circle(&before, ino, wanted) {
+            self.end_wait(&wait);
+            return Err(Error::Deadlock);
+        }
+        Ok(wait)
+    }
+
+    fn end_wait(&self, wait: &Wait) {
+        self.waits().waiting.remove(&wait.0);
+    }
+
     /// A lock was given back.
     pub fn tell_waiting(&self, ino: Ino) {
         let waits = self.waits();
@@ -113,8 +135,9 @@ impl Locks {
     }
 
     /// Whoever would wait for `wanted` would wait for itself. As on a local disk, locks on whole
-    /// files are not looked at.
-    fn closes_circle(&self, waits: &Waits, ino: Ino, wanted: &Lock) -> bool {
+    /// files are not looked at. Whoever takes or gives one back on a file, perhaps at a node that is silent, is waited
+    /// for, so nobody else may wait for who asks this.
+    fn closes_circle(&self, waits: &[(Ino, Lock)], ino: Ino, wanted: &Lock) -> bool {
         if wanted.family == LockFamily::Whole {
             return false;
         }
@@ -126,13 +149,68 @@ impl Locks {
                     return true;
                 }
                 if seen.len() < CIRCLE_MAX && seen.insert(holder.owner) {
-                    let its = waits.waiting.values().filter(|(_, lock)| {
-                        lock.owner == holder.owner && lock.family == LockFamily::Record
-                    });
+                    let its = waits.iter().filter(|(_, lock)| lock.owner == holder.owner);
                     next.extend(its.cloned());
                 }
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use tidefs_model::{MountId, ShardKey};
+
+    use super::*;
+    use crate::identity::Identity;
+    use crate::ops::LockKind;
+
+    fn record(owner: u64) -> Lock {
+        let (family, kind) = (LockFamily::Record, LockKind::Exclusive);
+        Lock { family, kind, owner, start: 0, last: 9, pid: 1 }
+    }
+
+    /// Whoever has the state of a file may wait for a silent node with it.
+    #[test]
+    fn who_begins_to_wait_for_a_file_that_is_held_up_keeps_nobody_from_others() {
+        let locks = Locks::new(Arc::new(Identity::new(MountId(1))));
+        let home = ShardKey { directory: Ino::ROOT, index: 0 };
+        std::thread::scope(|scope| {
+            let begins = locks.with(Ino(7), home, |_, _| {
+                let begins = scope.spawn(|| locks.begin_to_wait(Ino(7), &record(1)));
+                let end = Instant::now() + Duration::from_secs(60);
+                let has_come = || locks.waits.try_lock().is_ok_and(|it| !it.waiting.is_empty());
+                while !has_come() {
+                    assert!(Instant::now() < end, "nobody else can wait, or end");
+                    std::thread::yield_now();
+                }
+                locks.tell_waiting(Ino(8));
+                let other = locks.begin_to_wait(Ino(8), &record(2)).unwrap();
+                locks.end_wait(&other);
+                begins
+            });
+            locks.end_wait(&begins.join().unwrap().unwrap());
+        });
+        assert!(locks.waits().waiting.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_a_circle_is_refused_and_does_not_wait() {
+        let locks = Locks::new(Arc::new(Identity::new(MountId(1))));
+        let home = ShardKey { directory: Ino::ROOT, index: 0 };
+        for owner in [1, 2] {
+            let held = Held { lock: record(owner), handle: Handle(owner), may_be_over: false };
+            locks.restore(Ino(owner), home, vec![held]);
+        }
+        let first = locks.begin_to_wait(Ino(2), &record(1)).unwrap();
+        assert!(matches!(locks.begin_to_wait(Ino(1), &record(2)), Err(Error::Deadlock)));
+        assert_eq!(locks.waits().waiting.len(), 1);
+        locks.end_wait(&first);
+        let second = locks.begin_to_wait(Ino(1), &record(2)).unwrap();
+        locks.end_wait(&second);
     }
 }
