@@ -164,7 +164,7 @@ impl<S: Store> DataPath<S> {
             in_doubt: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
             deletions: Arc::default(),
-            lingering: Lingering::default(),
+            lingering: Lingering::for_at_least(lingering::AGE_MIN),
             unforgotten: Lingering::default(),
             kernel_has: OnceLock::new(),
             others: Mutex::default(),
@@ -289,9 +289,10 @@ impl<S: Store> DataPath<S> {
     /// store is tried, so trying again is in vain.
     pub fn wait_for_room(&self, before: u64) -> bool {
         self.store.settle_all();
-        self.free_nameless(false);
-        let unforgotten = self.unforgotten.all();
-        for removed in self.unused(self.lingering.all()).into_iter().chain(unforgotten) {
+        self.free_nameless(self.has_company());
+        let mut removed = self.lingering.all();
+        removed.extend(self.unforgotten.all());
+        for removed in self.unused(removed) {
             // Whatever it answers, all are freed here.
             self.deletions.add(removed, true);
         }

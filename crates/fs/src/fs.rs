@@ -298,6 +298,12 @@ impl<S: Store> Fs<S> {
             self.membership.set_unready();
         }
         let news = self.membership.tick(&self.store, self.steady());
+        // A newcomer may open files as soon as this mount has acknowledged it.
+        self.data.set_others(self.membership.others(self.steady()));
+        if self.membership.is_back() {
+            // Others may have freed what was open here.
+            self.opened.forget_all();
+        }
         self.note_told_loss();
         if news.is_err() {
             // Without the register nobody knows who else is there.

@@ -16,6 +16,8 @@ pub const KIND: u32 = 0;
 pub const SPARSE: u32 = 1;
 /// 1 byte: 1 where it has the extended attribute that lends capabilities.
 pub const CAPABLE: u32 = 2;
+/// 1 byte: 1 where whoever removed the last name has begun to free the inode and what it holds.
+pub const FREED: u32 = 3;
 /// Permission bits, 4 bytes.
 pub const MODE: u32 = 4;
 pub const NLINK: u32 = 8;
@@ -257,6 +259,11 @@ pub fn kind_byte(kind: Kind) -> u8 {
 
 pub fn kind_of_byte(byte: u8) -> Option<Kind> {
     KINDS.get(usize::from(byte)).copied()
+}
+
+/// Some of the inode may be gone already.
+pub fn is_being_freed(record: &[u8]) -> bool {
+    record.get(FREED as usize).is_some_and(|byte| *byte != 0)
 }
 
 /// The big-endian number at an offset of a record that is long enough.

@@ -42,6 +42,7 @@ mod openers;
 mod ops;
 mod rename_lock;
 mod space;
+mod still_there;
 mod superblock;
 mod sync;
 mod table;

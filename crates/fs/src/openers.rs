@@ -5,7 +5,7 @@
 //! A mount with company enters itself by and by, so that files that are open for a moment cost
 //! nothing: a removed file stays for longer than that in any case. A mount that died does not count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,11 +15,12 @@ use tidefs_store::{Batch, Store};
 
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::inode::Inode;
+use crate::inode::{self, Inode};
 use crate::keys;
+use crate::table::Node;
 
 /// How often a mount looks which files it has open. Much less than a removed file stays.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Files that are entered in one round.
 const ENTERED_AT_ONCE: usize = 256;
 /// Times that other mounts may change a record first; what is left over waits for the next look.
@@ -28,10 +29,12 @@ const ATTEMPTS: usize = 8;
 /// for the next look, which begins with it.
 const FAILURES_MAX: u32 = 2;
 
-/// The files in whose records this mount is, or that have none any more.
+/// The files in whose records this mount is.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     files: Mutex<HashMap<Ino, ShardKey>>,
+    /// Those of them that it may not be in any more in a moment.
+    leaving: Mutex<HashSet<Ino>>,
     looked: Mutex<Looked>,
     /// Files that were opened or closed are noted, for a look at them alone.
     notes: AtomicBool,
@@ -80,6 +83,15 @@ impl OpenFiles {
         }
     }
 
+    /// Nobody frees the file.
+    fn keeps(&self, ino: Ino) -> bool {
+        !self.leaving().contains(&ino) && self.files().contains_key(&ino)
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, HashSet<Ino>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The files in whose records this mount stands.
     pub fn all(&self) -> Vec<(Ino, ShardKey)> {
         self.files().iter().map(|(ino, home)| (*ino, *home)).collect()
@@ -121,6 +133,7 @@ impl<S: Store> Fs<S> {
             false => self.changes_of_all(alone),
         };
         looked.saw_all = false;
+        *self.opened.leaving() = ended.iter().map(|(ino, _)| *ino).collect();
         let wishes = [(Wish::Enter, begun), (Wish::Leave, ended)];
         for ((wish, files), stopped) in wishes.into_iter().zip(&mut looked.stopped) {
             let files = beginning_behind(*stopped, files);
@@ -130,6 +143,7 @@ impl<S: Store> Fs<S> {
                 tracing::debug!(%error, "others do not know yet which files are open here");
             }
         }
+        self.opened.leaving().clear();
         looked.saw_all = !alone && looked.stopped == [None; 2];
     }
 
@@ -137,11 +151,46 @@ impl<S: Store> Fs<S> {
         self.table.find(ino).is_some_and(|node| node.is_open())
     }
 
+    /// Of one that is gone there is no record to enter.
+    fn may_be_entered(&self, ino: Ino) -> bool {
+        self.table.find(ino).is_some_and(|node| node.is_open() && !node.is_gone())
+    }
+
+    /// Others may free a file with its last name unless this mount stands in its record, or is alone; so may who came
+    /// after it was expelled.
+    pub(crate) fn is_kept_from_others(&self, ino: Ino) -> bool {
+        self.opened.keeps(ino) && self.membership.is_known_to_others(self.steady())
+    }
+
+    /// Enters this mount in the record of a file that is open here, at once.
+    ///
+    /// # Errors
+    /// When somebody has begun to free the file.
+    pub(crate) fn keep_from_others(&self, node: &Node<S>) -> Result<(), Error> {
+        self.note(Wish::Enter, vec![(node.ino, node.home)]).map_err(|(_, error)| error)?;
+        node.is_there()
+    }
+
+    /// Another mount than this one has the file open, or the store does not say.
+    pub(crate) fn is_open_elsewhere(&self, node: &Node<S>) -> bool {
+        !self.is_alone() && self.data.is_open_elsewhere(node.home, node.ino).unwrap_or(true)
+    }
+
+    /// The store has no record of a file, or one that is being freed.
+    pub(crate) fn may_be_gone(&self, node: &Node<S>) {
+        if !self.store.is_to_be_made(node.home, node.ino) {
+            node.set_gone();
+        }
+    }
+
     /// Of files that were opened or closed: those to enter and those to leave.
     fn changes_among(&self, changed: &HashMap<Ino, ShardKey>) -> (Vec<File>, Vec<File>) {
         let known = self.opened.files();
         let each = changed.iter().map(|(ino, home)| (*ino, *home));
-        let differ = each.filter(|(ino, _)| known.contains_key(ino) != self.is_open_here(*ino));
+        let differ = each.filter(|(ino, _)| match known.contains_key(ino) {
+            true => !self.is_open_here(*ino),
+            false => self.may_be_entered(*ino),
+        });
         let (mut begun, ended): (Vec<File>, Vec<File>) =
             differ.partition(|(ino, _)| !known.contains_key(ino));
         drop(known);
@@ -155,7 +204,8 @@ impl<S: Store> Fs<S> {
     fn changes_of_all(&self, alone: bool) -> (Vec<File>, Vec<File>) {
         let open = if alone { BTreeMap::new() } else { self.open_files() };
         let known: BTreeMap<_, _> = self.opened.files().clone().into_iter().collect();
-        let begun = open.into_iter().filter(|(ino, _)| !known.contains_key(ino)).collect();
+        let is_new = |(ino, _): &File| !known.contains_key(ino) && self.may_be_entered(*ino);
+        let begun = open.into_iter().filter(is_new).collect();
         let ended = known.into_iter().filter(|(ino, _)| !self.is_open_here(*ino)).collect();
         (begun, self.fenced(ended))
     }
@@ -189,6 +239,9 @@ impl<S: Store> Fs<S> {
                 let (others, done) = self.note_as_known(wish, left, &mut failures);
                 (left, noted) = (others, if done.is_err() { done } else { noted });
             }
+            if let (Some(((ino, _), _)), true) = (left.first(), noted.is_ok()) {
+                noted = Err((*ino, Error::Contended));
+            }
             // They come up at the next look.
             self.opened.noted().extend(left.into_iter().map(|(file, _)| file));
         }
@@ -221,8 +274,7 @@ impl<S: Store> Fs<S> {
                 continue;
             }
             match wish {
-                // Also one that is gone, so that it is not tried again and again.
-                Wish::Enter => drop(self.opened.files().insert(ino, home)),
+                Wish::Enter => self.entered(ino, home, inode.as_deref()),
                 Wish::Leave => {
                     if let Err(error) = self.left(ino, home, inode.as_deref()) {
                         noted = Err((ino, error));
@@ -231,6 +283,14 @@ impl<S: Store> Fs<S> {
             }
         }
         (left, noted)
+    }
+
+    /// So it was when the record was changed, if there is one.
+    fn entered(&self, ino: Ino, home: ShardKey, record: Option<&[u8]>) {
+        match record.is_some_and(|record| !inode::is_being_freed(record)) {
+            true => drop(self.opened.files().insert(ino, home)),
+            false => self.table.find(ino).into_iter().for_each(|node| self.may_be_gone(&node)),
+        }
     }
 
     fn change_of(&self, wish: Wish, ino: Ino, known: Option<&[u8]>) -> Batch {

@@ -4,7 +4,7 @@
 //! no handle is open.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidefs_model::{Ino, ShardKey};
@@ -67,6 +67,8 @@ pub struct Node<S: Store> {
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
     pub(crate) counting_down: CountingDown,
+    /// Another mount has removed and freed it.
+    gone: AtomicBool,
 }
 
 /// The open file of a node. Its lock orders open, release and unlink of one inode.
@@ -114,7 +116,21 @@ impl<S: Store> Node<S> {
             memory: OnceLock::new(),
             bare: AtomicU64::new(0),
             counting_down: CountingDown::default(),
+            gone: AtomicBool::new(false),
         }
+    }
+
+    pub fn set_gone(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    /// Another mount has freed the file, so what is missing of it is no hole. No inode comes back.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    pub fn is_there(&self) -> Result<(), Error> {
+        if self.is_gone() { Err(Error::Stale) } else { Ok(()) }
     }
 
     pub fn slot(&self) -> MutexGuard<'_, Slot<S>> {

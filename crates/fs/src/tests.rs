@@ -14,6 +14,7 @@ mod eager_flush;
 mod entering;
 mod expelled;
 mod following;
+mod freed;
 mod full;
 mod hand_over;
 mod hostile;

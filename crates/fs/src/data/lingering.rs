@@ -1,8 +1,9 @@
 //! Removed inodes that stay for a while, with their bytes: a program on another mount may just have
 //! found one by a name that is gone now, and is about to ask for its attributes or to open it.
 //!
-//! How long each stays, how many there are and how much they hold is bounded; when the store is full
-//! none stays. Those that other mounts have open are held apart, and are no part of these bounds.
+//! How long each stays, how many there are and how much they hold is bounded, but each stays until other
+//! mounts have had time to say that they have it open. When the store is full none stays. Those that other
+//! mounts have open are held apart, and are no part of these bounds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,17 +12,23 @@ use std::time::Duration;
 use tidefs_model::{Ino, Time};
 
 use super::delete::Removed;
+use crate::openers::LOOK_EVERY;
 
 /// Between finding a name and opening what it stands for lie two requests of one system call.
 const AGE_MAX: Duration = Duration::from_secs(2);
+/// However large it is: two looks of another mount at what it has open.
+pub(super) const AGE_MIN: Duration = LOOK_EVERY.saturating_mul(2);
 const COUNT_MAX: usize = 16_384;
 /// More of those that are open elsewhere are left to whoever closes them last.
 const HELD_MAX: usize = 65_536;
-/// Of all of them together.
+/// Of all of them together that have stayed for long enough.
 const BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Default)]
-pub(super) struct Lingering(Mutex<State>);
+pub(super) struct Lingering {
+    age_min: Duration,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,6 +41,11 @@ struct State {
 }
 
 impl Lingering {
+    /// However much they hold, each stays for so long.
+    pub fn for_at_least(age_min: Duration) -> Lingering {
+        Lingering { age_min, state: Mutex::default() }
+    }
+
     /// One that another mount has open: it comes up again later.
     pub fn hold(&self, removed: Removed, now: Time) {
         let mut state = self.state();
@@ -51,8 +63,8 @@ impl Lingering {
         state.bytes = state.bytes.saturating_add(size);
         state.inodes.insert(removed.ino, (now, removed));
         state.order.push_back((now, removed.ino));
-        let mut gone = Vec::new();
-        while state.bytes > BYTES_MAX || state.inodes.len() > COUNT_MAX {
+        let mut gone = state.take_surplus(self.age_min, now);
+        while state.inodes.len() > COUNT_MAX {
             gone.extend(state.take_oldest());
         }
         if state.order.len() > 2 * COUNT_MAX {
@@ -65,7 +77,7 @@ impl Lingering {
     /// Takes those that have stayed long enough.
     pub fn due(&self, now: Time) -> Vec<Removed> {
         let mut state = self.state();
-        let mut due = Vec::new();
+        let mut due = state.take_surplus(self.age_min, now);
         while state.order.front().is_some_and(|(since, _)| now - *since >= AGE_MAX) {
             due.extend(state.take_oldest());
         }
@@ -104,7 +116,7 @@ impl Lingering {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,6 +125,17 @@ impl State {
         let (_, removed) = self.inodes.remove(&ino)?;
         self.bytes = self.bytes.saturating_sub(removed.size);
         Some(removed)
+    }
+
+    /// Those that hold too much together, as far as they have stayed for long enough.
+    fn take_surplus(&mut self, age_min: Duration, now: Time) -> Vec<Removed> {
+        let mut surplus = Vec::new();
+        while self.bytes > BYTES_MAX
+            && self.order.front().is_some_and(|(since, _)| now - *since >= age_min)
+        {
+            surplus.extend(self.take_oldest());
+        }
+        surplus
     }
 
     fn take_oldest(&mut self) -> Option<Removed> {
@@ -180,6 +203,19 @@ mod tests {
         assert!(lingering.claim(Ino(1)));
         lingering.hold(file(1, 10), START);
         assert_eq!(inos(&lingering.all()), [1]);
+    }
+
+    #[test]
+    fn what_is_too_large_stays_until_others_have_looked() {
+        let lingering = Lingering::for_at_least(AGE_MIN);
+        assert_eq!(inos(&lingering.add(file(1, u64::MAX), START)), []);
+        let later = START + AGE_MIN / 2;
+        assert_eq!(inos(&lingering.add(file(2, 10), later)), []);
+        assert_eq!(inos(&lingering.due(later)), []);
+        assert_eq!(inos(&lingering.due(START + AGE_MIN)), [1]);
+        lingering.add(file(3, u64::MAX), START + AGE_MIN);
+        assert_eq!(inos(&lingering.add(file(4, 10), START + AGE_MIN * 2)), [2, 3]);
+        assert_eq!(inos(&lingering.all()), [4]);
     }
 
     #[test]

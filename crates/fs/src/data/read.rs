@@ -32,7 +32,7 @@ impl<S: Store> Striped<S> {
         let mut state = self.state();
         let end = state.size().min(offset.saturating_add(length as u64));
         if end <= offset {
-            return Ok(ReadBytes { buffer: Arc::default(), range: 0..0 });
+            return Ok(ReadBytes::from(Vec::new()));
         }
         let length = (end - offset) as usize;
         self.read_ahead(&mut run, &mut state, offset, end);
@@ -47,12 +47,13 @@ impl<S: Store> Striped<S> {
             && let Some(buffer) = self.bytes_ahead(ahead, piece)
         {
             let range = piece.within.start as usize..piece.within.end as usize;
-            return Ok(ReadBytes { buffer, range });
+            let has_gaps = is_nothing(&buffer[range.clone()]);
+            return Ok(ReadBytes { buffer, range, has_gaps });
         }
         let buffers = &self.path.read_buffers;
         let mut out = buffers.lend(length);
-        self.read_stored(&pieces, &ahead, unshared(&mut out))?;
-        Ok(buffers.answer(out, length))
+        let has_gaps = self.read_stored(&pieces, &ahead, unshared(&mut out))?;
+        Ok(ReadBytes { has_gaps, ..buffers.answer(out, length) })
     }
 
     /// Reads a range of which some bytes at least are here and not in the store.
@@ -77,7 +78,7 @@ impl<S: Store> Striped<S> {
         }
         let mut out = buffers.lend(length);
         let stored = unshared(&mut out);
-        self.read_stored(pieces, &[], stored)?;
+        let has_gaps = self.read_stored(pieces, &[], stored)?;
         let bytes = unshared(&mut over);
         for (piece, parts) in pieces.iter().zip(parts) {
             for part in parts.iter() {
@@ -87,17 +88,18 @@ impl<S: Store> Striped<S> {
         }
         // Kept for the next reader; nobody looks at this answer.
         drop(buffers.answer(over, length));
-        Ok(buffers.answer(out, length))
+        Ok(ReadBytes { has_gaps, ..buffers.answer(out, length) })
     }
 
-    /// Fills `out` with what the store has, in one call for all that is not read ahead.
+    /// Fills `out` with what the store has, in one call for all that is not read ahead. `true`: it has nothing of one
+    /// of the pieces, or zeros.
     fn read_stored(
         &self,
         pieces: &[Piece],
         ahead: &[Option<Arc<Ahead>>],
         out: &mut [u8],
-    ) -> Result<(), Error> {
-        let mut rest = out;
+    ) -> Result<bool, Error> {
+        let mut rest = &mut *out;
         let mut reads = Vec::with_capacity(pieces.len());
         for (at, piece) in pieces.iter().enumerate() {
             let (part, after) = rest.split_at_mut(piece.within.len());
@@ -114,7 +116,10 @@ impl<S: Store> Striped<S> {
                 }),
             }
         }
-        if reads.is_empty() { Ok(()) } else { self.read_stripes(reads) }
+        if !reads.is_empty() {
+            self.read_stripes(reads)?;
+        }
+        Ok(pieces.iter().any(|piece| is_nothing(&out[piece.at..piece.at + piece.within.len()])))
     }
 
     /// The bytes of a stripe that is read ahead, if they reach as far as the piece does.
@@ -186,4 +191,9 @@ impl<S: Store> Striped<S> {
         };
         self.path.helpers.try_push(Box::new(job)).is_ok()
     }
+}
+
+/// As the store answers for what it does not have. Bytes that are there end the look at once as a rule.
+fn is_nothing(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&0) && bytes[1..] == bytes[..bytes.len() - 1]
 }

@@ -40,7 +40,7 @@ impl ReadBuffers {
         if self.is_lent(length) {
             self.keep(&buffer);
         }
-        ReadBytes { buffer, range: 0..length }
+        ReadBytes { buffer, range: 0..length, has_gaps: false }
     }
 
     fn is_lent(&self, length: usize) -> bool {

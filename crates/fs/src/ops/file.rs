@@ -12,7 +12,7 @@ use crate::entry::Reference;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::handles::FileHandle;
-use crate::inode::Inode;
+use crate::inode::{self, Inode};
 use crate::keys;
 use crate::known_records::Before;
 use crate::names::ATTEMPTS;
@@ -53,7 +53,7 @@ impl<S: Store> Fs<S> {
                 true => slot.unlinked = true,
                 // What is left of it is about to be freed.
                 false if self.is_alone() => return Err(Error::Stale),
-                false => {}
+                false => drop(self.record_as_stored(node)?.ok_or(Error::Stale)?),
             }
         }
         Ok(self.open_known(node, slot, &inode, before, mode))
@@ -191,10 +191,11 @@ impl<S: Store> Fs<S> {
         slot.file.insert(Arc::new(file)).clone()
     }
 
-    /// The record without what this mount knows; `None` where there is none any more.
+    /// The record without what this mount knows; `None` where there is none any more, or the file is being freed.
     pub(crate) fn record_as_stored(&self, node: &Node<S>) -> Result<Option<Inode>, Error> {
         let read = Batch::new().read(keys::inode(node.ino));
         let record = self.store.batch(node.home, &read)?.take(0);
+        let record = record.filter(|record| !inode::is_being_freed(record));
         record.map(|record| Inode::decode(node.ino, &record)).transpose()
     }
 
@@ -232,11 +233,11 @@ impl<S: Store> Fs<S> {
         }
         let term = self.term_of(number, &handle)?;
         self.is_open(&handle);
-        let mut bytes = handle.file.read(&handle.reader, offset, length)?;
+        let mut bytes = self.read_what_is_there(&handle, offset, length)?;
         if bytes.as_slice().is_empty() && length > 0 && !self.is_alone() {
             // Whoever follows a file that grows elsewhere, and whose kernel does not ask where it ends.
             self.look_again(&handle)?;
-            bytes = handle.file.read(&handle.reader, offset, length)?;
+            bytes = self.read_what_is_there(&handle, offset, length)?;
         }
         if self.term() != term {
             // The mount was expelled meanwhile, and the bytes are those that others wrote.
@@ -272,6 +273,7 @@ impl<S: Store> Fs<S> {
         append: Option<&AppendedAt>,
         clear_privileges: bool,
     ) -> Result<usize, Error> {
+        handle.node.is_there()?;
         self.end_capabilities(&handle.node)?;
         if clear_privileges {
             self.clear_privileges(handle.node.ino)?;
@@ -329,7 +331,8 @@ impl<S: Store> Fs<S> {
     }
 
     fn write_back(&self, handle: &FileHandle<S>) -> Result<(), Error> {
-        if handle.node.slot().unlinked {
+        // Nobody else can open it any more, but other mounts may have it open.
+        if handle.node.slot().unlinked && self.is_alone() {
             return handle.errors.report(&handle.file);
         }
         handle.file.flush_at_once(&handle.errors, &self.membership)?;
@@ -365,8 +368,13 @@ impl<S: Store> Fs<S> {
 
     /// One byte of an open file, if it has that and can be read.
     pub fn byte_at(&self, ino: Ino, offset: u64) -> Option<u8> {
-        let file = self.table.find(ino)?.slot().file.clone()?;
-        file.read(&ReadAhead::default(), offset, 1).ok()?.as_slice().first().copied()
+        let node = self.table.find(ino)?;
+        let file = node.slot().file.clone()?;
+        let bytes = file.read(&ReadAhead::default(), offset, 1).ok()?;
+        if bytes.has_gaps {
+            self.make_sure_of(&node, &file).ok()?;
+        }
+        bytes.as_slice().first().copied()
     }
 
     /// The kernel has dropped it.
@@ -398,16 +406,24 @@ impl<S: Store> Fs<S> {
     fn leave(&self, node: &Arc<Node<S>>, file: &Arc<OpenFile<S>>) -> Result<(), Error> {
         let mut sent = Ok(());
         let mut slot = node.slot();
-        if node.has_one_handle(&slot) && !slot.unlinked && file.has_unsent() {
+        if node.has_one_handle(&slot) && !node.is_gone() && file.has_unsent() {
             // What waits for room keeps nobody from removing the file meanwhile.
+            let unlinked = slot.unlinked;
             drop(slot);
-            sent = file.settle(&self.membership);
+            if !unlinked || self.is_open_elsewhere(node) {
+                sent = file.settle(&self.membership);
+            }
             slot = node.slot();
         }
         if !node.remove_handle(&slot) {
             return sent;
         }
         let done = match slot.unlinked {
+            // What was written to it since it was freed.
+            _ if node.is_gone() => {
+                file.discard(true);
+                Ok(())
+            }
             true if self.stays_for_kernel(node, file) => Ok(()),
             true => {
                 file.discard(!self.is_alone());

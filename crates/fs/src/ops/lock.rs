@@ -185,7 +185,7 @@ impl<S: Store> Fs<S> {
     /// # Errors
     /// When whoever asked does not want to wait until there is room: no lock changes then.
     fn store_bytes(&self, handle: &FileHandle<S>) -> Result<(), Error> {
-        if self.is_alone() || handle.node.slot().unlinked {
+        if self.is_alone() {
             return Ok(());
         }
         let errors = ErrorCursor::new(&handle.file);

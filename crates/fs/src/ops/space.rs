@@ -38,7 +38,10 @@ impl<S: Store> Fs<S> {
     pub fn seek(&self, handle: Handle, offset: u64, seek: Seek) -> Result<u64, Error> {
         self.through(handle, |handle| {
             self.catch_up(handle)?;
-            handle.file.seek(offset, seek)
+            let found = handle.file.seek(offset, seek);
+            // Of a file that was freed all is a hole.
+            self.make_sure_of(&handle.node, &handle.file)?;
+            found
         })
     }
 
@@ -72,12 +75,13 @@ impl<S: Store> Fs<S> {
             return Err(Error::BadHandle);
         }
         self.catch_up(reader)?;
+        writer.node.is_there()?;
         let mut copied = 0;
         while copied < length {
             let step = STEP.min(usize::try_from(length - copied).unwrap_or(STEP));
             let (from, to) = (source_offset + copied, target_offset + copied);
             let told = writer.errors.told();
-            match copy_step(reader, from, step, |bytes| {
+            match self.copy_step(reader, from, step, |bytes| {
                 if copied == 0 {
                     self.end_privileges(&writer.node, clear_privileges)?;
                 }
@@ -109,28 +113,30 @@ impl<S: Store> Fs<S> {
         }
         self.look_again(handle)?;
         handle.file.set_as_of(alone);
-        Ok(())
+        handle.node.is_there()
     }
 
     /// Others may have changed the file since its record was read last.
     pub(crate) fn look_again(&self, handle: &FileHandle<S>) -> Result<(), Error> {
-        if let Some(inode) = self.record_as_stored(&handle.node)? {
-            handle.file.refresh(&inode);
+        match self.record_as_stored(&handle.node)? {
+            Some(inode) => handle.file.refresh(&inode),
+            None => self.may_be_gone(&handle.node),
         }
         Ok(())
     }
-}
 
-/// Copies what one read answers: how many bytes it found, and how many were taken.
-fn copy_step<S: Store>(
-    reader: &FileHandle<S>,
-    from: u64,
-    length: usize,
-    write: impl FnOnce(&[u8]) -> Result<usize, Error>,
-) -> Result<(usize, usize), Error> {
-    let bytes = reader.file.read(&reader.reader, from, length)?;
-    match bytes.as_slice() {
-        [] => Ok((0, 0)),
-        bytes => Ok((bytes.len(), write(bytes)?)),
+    /// Copies what one read answers: how many bytes it found, and how many were taken.
+    fn copy_step(
+        &self,
+        reader: &FileHandle<S>,
+        from: u64,
+        length: usize,
+        write: impl FnOnce(&[u8]) -> Result<usize, Error>,
+    ) -> Result<(usize, usize), Error> {
+        let bytes = self.read_what_is_there(reader, from, length)?;
+        match bytes.as_slice() {
+            [] => Ok((0, 0)),
+            bytes => Ok((bytes.len(), write(bytes)?)),
+        }
     }
 }

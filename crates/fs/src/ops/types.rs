@@ -61,6 +61,8 @@ pub struct Opened {
 pub struct ReadBytes {
     pub buffer: Arc<Vec<u8>>,
     pub range: Range<usize>,
+    /// The store had nothing, or zeros, of a stripe: a hole, if the file is still there.
+    pub(crate) has_gaps: bool,
 }
 
 impl ReadBytes {
@@ -72,7 +74,7 @@ impl ReadBytes {
 impl From<Vec<u8>> for ReadBytes {
     fn from(bytes: Vec<u8>) -> ReadBytes {
         let range = 0..bytes.len();
-        ReadBytes { buffer: Arc::new(bytes), range }
+        ReadBytes { buffer: Arc::new(bytes), range, has_gaps: false }
     }
 }
 

@@ -118,6 +118,13 @@ impl<S: Store> WriteBack<S> {
         !self.pending.is_empty() && self.pending.has_creation(home, ino)
     }
 
+    /// The same, or it could not be made and is tried again when it is closed.
+    pub fn is_to_be_made(&self, home: ShardKey, ino: Ino) -> bool {
+        let has_failed = self.has_failed_creates.load(Ordering::SeqCst);
+        self.waits_to_make(home, ino)
+            || has_failed && self.lock(&self.failed_creates).contains_key(&ino)
+    }
+
     /// Takes over to make a file, if it still waits for that.
     pub fn claim(&self, home: ShardKey, ino: Ino) -> Option<Making<'_, S>> {
         if self.pending.is_empty() {
