@@ -8,7 +8,7 @@ import random
 import shutil
 from pathlib import Path
 
-from race import RENAME_EXCHANGE, Broken, Race, contest, rename
+from race import FORK, RENAME_EXCHANGE, Broken, Race, contest, rename
 
 # How deep the directories lie in each other into which others move.
 DEPTH_MAX = 3
@@ -125,4 +125,56 @@ def gone(race: Race) -> int:
     return contest(race, prepare, actions, judge)
 
 
-TESTS = [swaps, stale_ways, gone]
+def moved_on(race: Race) -> int:
+    """A directory that a mount's kernel knows is moved by another mount while names are made beside it: it is at its
+    new place at once, for looks, for opening what is in it, and for renames of that mount (promise 7)."""
+    first, last = race.views[0], race.views[-1]
+    (first / "work").mkdir()
+    (first / "done").mkdir()
+    (first / "away").mkdir()
+    moved_all = FORK.Event()
+
+    def busy(chance: random.Random) -> int:
+        k = 0
+        while not moved_all.wait(chance.random() / 1000) and not race.over.is_set():
+            name = first / "work" / f"made-{os.getpid()}-{k}"
+            name.touch()
+            name.unlink()
+            k += 1
+        return k
+
+    def known(chance: random.Random, path: Path) -> None:
+        """The first mount's kernel has the directory, and sometimes what is in it."""
+        assert path.is_dir()
+        if chance.random() < 0.5:
+            assert (path / "x").read_text() == path.name
+
+    def move(chance: random.Random) -> int:
+        k = 0
+        try:
+            while race.goes_on(k):
+                name = f"{k}"
+                (last / "work" / name).mkdir()
+                (last / "work" / name / "x").write_text(name)
+                known(chance, first / "work" / name)
+                os.rename(last / "work" / name, last / "done" / name)
+                act = chance.choice(["look", "open", "rename"])
+                try:
+                    if act == "rename":
+                        os.rename(first / "done" / name, first / "away" / name)
+                    elif act == "open":
+                        assert (first / "done" / name / "x").read_text() == name
+                    else:
+                        os.stat(first / "done" / name)
+                except OSError as error:
+                    raise Broken(f"round {k}: {act} of a directory that was moved: {error}") from error
+                shutil.rmtree(last / ("away" if act == "rename" else "done") / name)
+                k += 1
+        finally:
+            moved_all.set()
+        return k
+
+    return sum(race.run(move, busy, busy))
+
+
+TESTS = [swaps, stale_ways, gone, moved_on]

@@ -28,6 +28,7 @@ use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Admission, Membership, Solitude};
+use crate::moved::Doubts;
 use crate::openers::OpenFiles;
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
@@ -74,6 +75,7 @@ pub struct Fs<S: Store> {
     /// Where the kernel of this mount can be told what to forget.
     pub(crate) kernel_cache: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) prunings: AtomicUsize,
+    pub(crate) doubts: Doubts,
 }
 
 /// Odd, so that multiples of it walk through all 64-bit numbers.
@@ -219,6 +221,7 @@ impl<S: Store> Fs<S> {
             taken: Taken::default(),
             kernel_cache: OnceLock::new(),
             prunings: AtomicUsize::new(0),
+            doubts: Doubts::default(),
         }
     }
 

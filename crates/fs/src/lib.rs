@@ -37,6 +37,7 @@ mod listing;
 mod locks;
 mod losses;
 mod membership;
+mod moved;
 mod names;
 mod openers;
 mod ops;

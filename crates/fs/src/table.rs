@@ -3,7 +3,7 @@
 //! A node enters with its first look-up and leaves when the kernel has forgotten all of them and
 //! no handle is open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -20,6 +20,7 @@ use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::KnownRecord;
 use crate::layout::Layout;
+use crate::moved::Places;
 
 /// Beyond the bits of a mode.
 const IS_LOCAL: u32 = 1 << 31;
@@ -55,7 +56,7 @@ pub struct Node<S: Store> {
     lookups: AtomicU64,
     /// Open handles; changed only with the slot locked.
     handles: AtomicU64,
-    /// Of a directory: the one through which the kernel came to it last.
+    /// The directory through which the kernel came to it last.
     parent: AtomicU64,
     /// As last seen, for what a new entry inherits and what a write ends: mode (low 30 bits), whether it
     /// lends capabilities and whether the layout is local (a bit each), and group (high 32 bits).
@@ -63,6 +64,8 @@ pub struct Node<S: Store> {
     slot: Mutex<Slot<S>>,
     /// Of a directory; most inodes are none.
     pub(crate) memory: OnceLock<Box<Mutex<Memory>>>,
+    /// Of a directory: where the kernel may have it.
+    pub(crate) places: OnceLock<Box<Mutex<Places>>>,
     /// The time of being alone, or the delegation, since which this mount knows that the inode has no extended
     /// attributes; 0 when it does not know.
     bare: AtomicU64,
@@ -114,6 +117,7 @@ impl<S: Store> Node<S> {
             inherited: AtomicU64::new(0),
             slot: Mutex::new(slot),
             memory: OnceLock::new(),
+            places: OnceLock::new(),
             bare: AtomicU64::new(0),
             counting_down: CountingDown::default(),
             gone: AtomicBool::new(false),
@@ -288,6 +292,24 @@ impl<S: Store> Table<S> {
             unused.map(|node| node.ino).take(each).collect::<Vec<_>>()
         });
         some.take(wanted).collect()
+    }
+
+    /// A directory behind all that the kernel knows below it, the deepest first; not many more than `most`.
+    pub fn with_all_below(&self, directory: Ino, most: usize) -> Vec<Ino> {
+        let (mut all, mut level) = (vec![directory], HashSet::from([directory]));
+        let mut seen = level.clone();
+        while !level.is_empty() && all.len() < most {
+            let mut next = HashSet::new();
+            for stripe in &self.stripes {
+                let stripe = lock(stripe);
+                let below = stripe.values().filter(|node| level.contains(&node.parent()));
+                next.extend(below.map(|node| node.ino).filter(|ino| seen.insert(*ino)));
+            }
+            all.extend(&next);
+            level = next;
+        }
+        all.reverse();
+        all
     }
 
     /// All inodes that the kernel knows now.

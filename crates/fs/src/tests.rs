@@ -24,6 +24,7 @@ mod known_fields;
 mod layout;
 mod links;
 mod locks;
+mod moved;
 mod openers;
 mod remembering;
 mod renames;

@@ -118,6 +118,11 @@ pub fn asked_term() -> Option<u64> {
     ASKED_IN.get()
 }
 
+/// By what whoever this thread works for is known.
+pub fn number() -> Option<u32> {
+    CALLER.get().map(|caller| caller.number).filter(|number| *number > 0)
+}
+
 /// Calls of a store may wait for room.
 pub fn may_wait() -> bool {
     IS_PATIENT.get()

@@ -47,7 +47,7 @@ impl<S: Store> Fs<S> {
         }
         let (reference, inode) =
             self.make(caller, parent, name, &New { kind, mode, rdev, target: b"" })?;
-        Ok(self.enter(reference, &inode))
+        Ok(self.enter(reference, &inode, parent))
     }
 
     pub fn mkdir(
@@ -60,8 +60,8 @@ impl<S: Store> Fs<S> {
         let new = New { kind: Kind::Directory, mode, rdev: 0, target: b"" };
         let alone = self.time_alone();
         let (reference, inode) = self.make(caller, parent, name, &new)?;
-        let entry = self.enter(reference, &inode);
-        self.note_parent(reference, parent);
+        let entry = self.enter(reference, &inode, parent);
+        self.was_placed(reference, &self.place(parent, name));
         self.know_empty(reference, alone);
         Ok(entry)
     }
@@ -81,7 +81,7 @@ impl<S: Store> Fs<S> {
         }
         let new = New { kind: Kind::Symlink, mode: 0o777, rdev: 0, target };
         let (reference, inode) = self.make(caller, parent, name, &new)?;
-        Ok(self.enter(reference, &inode))
+        Ok(self.enter(reference, &inode, parent))
     }
 
     /// Makes a regular file and opens it; opens one that is there unless `open` is exclusive.
@@ -103,7 +103,7 @@ impl<S: Store> Fs<S> {
             };
             match made {
                 Ok((reference, inode)) => {
-                    let entry = self.enter(reference, &inode);
+                    let entry = self.enter(reference, &inode, parent);
                     self.table.get(reference.ino)?.set_bare(era);
                     let opened = self.open_new(reference, &inode, open);
                     return opened.map(|opened| (entry, opened)).inspect_err(|_| {

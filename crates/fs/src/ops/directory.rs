@@ -105,7 +105,10 @@ impl<S: Store> Fs<S> {
                 }
                 let node = self.table.look_up(reference);
                 node.saw(&inode);
-                node.set_parent(directory.node.ino);
+                match reference.kind {
+                    Kind::Directory => _ = node.may_be_at(&self.place(directory.node.ino, name)),
+                    _ => node.set_parent(directory.node.ino),
+                }
                 handed_out = true;
             }
         }

@@ -34,7 +34,7 @@ impl<S: Store> Fs<S> {
             return Err(error);
         }
         let inode = self.complete(reference, &record, &[])?;
-        Ok(self.enter(reference, &inode))
+        Ok(self.enter(reference, &inode, new_parent))
     }
 
     /// Whether an entry that could not be made is not there, nor on its way: a name that its inode

@@ -30,6 +30,7 @@ impl<S: Store> Fs<S> {
             return Err(Error::NameTooLong);
         }
         let place = self.place(parent, name);
+        self.is_gone_through(parent);
         if self.is_surely_free(&place) {
             return Err(Error::NotFound);
         }
@@ -42,8 +43,11 @@ impl<S: Store> Fs<S> {
         };
         let Seen { before, reference, inode, settled, is_whole } = seen;
         self.hints.saw(&place, reference, settled, before_hint);
-        let entry = Entry { is_whole, ..self.enter(reference, &inode) };
-        self.note_parent(reference, parent);
+        if self.is_loop_for_kernel(reference, &place) {
+            return Err(Error::Stale);
+        }
+        let entry = Entry { is_whole, ..self.enter(reference, &inode, parent) };
+        self.was_found(reference, &place);
         self.keep_record(reference.ino, &inode, before);
         Ok(entry)
     }
@@ -90,19 +94,14 @@ impl<S: Store> Fs<S> {
         }
     }
 
-    /// Hands an inode to the kernel: one more look-up.
-    pub(crate) fn enter(&self, reference: Reference, inode: &Inode) -> Entry {
-        self.table.look_up(reference).saw(inode);
-        Entry { attr: self.attr_of(reference, inode), is_whole: true }
-    }
-
-    /// A directory that the kernel knows has a name in another one, which is what its `..` stands for.
-    pub(crate) fn note_parent(&self, reference: Reference, parent: Ino) {
-        if reference.kind == Kind::Directory
-            && let Some(node) = self.table.find(reference.ino)
-        {
+    /// Hands an inode to the kernel, with a name in a directory: one more look-up.
+    pub(crate) fn enter(&self, reference: Reference, inode: &Inode, parent: Ino) -> Entry {
+        let node = self.table.look_up(reference);
+        node.saw(inode);
+        if reference.kind != Kind::Directory {
             node.set_parent(parent);
         }
+        Entry { attr: self.attr_of(reference, inode), is_whole: true }
     }
 
     /// The inode behind a name that stands for what it did when it was last seen. Both fields are

@@ -121,9 +121,9 @@ impl<S: Store> Fs<S> {
 
     /// What follows a rename that has happened, and makes it no failure any more: each step is tried.
     fn follow_up(&self, rename: &Rename) {
-        self.note_parent(rename.moved.reference, rename.new.shard.directory);
+        self.was_placed(rename.moved.reference, &rename.new);
         if let Some(other) = rename.instead() {
-            self.note_parent(other, rename.old.shard.directory);
+            self.was_placed(other, &rename.old);
         }
         for moved in [Some(rename.moved.reference), rename.instead()].into_iter().flatten() {
             if let Err(error) = self.touch_inode(moved) {
