@@ -6,12 +6,17 @@ import errno
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 from race import FORK, RENAME_EXCHANGE, Broken, Race, contest, rename
 
 # How deep the directories lie in each other into which others move.
 DEPTH_MAX = 3
+# Of the calls that use a directory which another mount has just moved: some 1 in 200 were seen, 297 of 300 before kernels
+# were asked to give such directories up.
+STALE_PART_MAX = 0.05
+STALE_TRIES_MAX = 100
 
 
 def reached(top: Path) -> list[str]:
@@ -149,8 +154,16 @@ def moved_on(race: Race) -> int:
         if chance.random() < 0.5:
             assert (path / "x").read_text() == path.name
 
+    def use(act: str, name: str) -> None:
+        if act == "rename":
+            os.rename(first / "done" / name, first / "away" / name)
+        elif act == "open":
+            assert (first / "done" / name / "x").read_text() == name
+        else:
+            os.stat(first / "done" / name)
+
     def move(chance: random.Random) -> int:
-        k = 0
+        k, stale = 0, 0
         try:
             while race.goes_on(k):
                 name = f"{k}"
@@ -159,22 +172,29 @@ def moved_on(race: Race) -> int:
                 known(chance, first / "work" / name)
                 os.rename(last / "work" / name, last / "done" / name)
                 act = chance.choice(["look", "open", "rename"])
-                try:
-                    if act == "rename":
-                        os.rename(first / "done" / name, first / "away" / name)
-                    elif act == "open":
-                        assert (first / "done" / name / "x").read_text() == name
-                    else:
-                        os.stat(first / "done" / name)
-                except OSError as error:
-                    raise Broken(f"round {k}: {act} of a directory that was moved: {error}") from error
+                stale += settles(lambda: use(act, name), f"round {k}: {act} of a directory that was moved")
                 shutil.rmtree(last / ("away" if act == "rename" else "done") / name)
                 k += 1
         finally:
             moved_all.set()
+        if stale > max(2, k * STALE_PART_MAX):
+            raise Broken(f"{stale} of {k} calls answered ESTALE")
         return k
 
     return sum(race.run(move, busy, busy))
+
+
+def settles(call, what: str) -> int:
+    """How often a call answers ESTALE before it is done, which promise 7 lets it a few times."""
+    for answered in range(STALE_TRIES_MAX):
+        try:
+            call()
+            return answered
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise Broken(f"{what}: {error}") from error
+            time.sleep(0.01)
+    raise Broken(f"{what}: ESTALE {STALE_TRIES_MAX} times")
 
 
 TESTS = [swaps, stale_ways, gone, moved_on]

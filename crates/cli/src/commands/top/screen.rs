@@ -29,7 +29,7 @@ enum News {
     Pressed(Key),
     /// The terminal has another size.
     Resized,
-    Looked(anyhow::Result<StatusView>),
+    Looked(anyhow::Result<Box<StatusView>>),
 }
 
 /// Shows it until somebody has had enough.
@@ -47,7 +47,7 @@ pub fn watch(paths: &Paths, signals: &Signals) -> anyhow::Result<()> {
         let Some(news) = next(&told, signals) else { return Ok(()) };
         match news {
             News::Pressed(key) if shown.press(key).is_break() => return Ok(()),
-            News::Looked(status) if !shown.is_paused() => shown.saw(status?),
+            News::Looked(status) if !shown.is_paused() => shown.saw(*status?),
             News::Pressed(_) | News::Resized | News::Looked(_) => {}
         }
     }
@@ -70,7 +70,7 @@ fn next(told: &Receiver<News>, signals: &Signals) -> Option<News> {
 fn keep_looking(paths: &Paths, tell: &SyncSender<News>) {
     loop {
         thread::sleep(EVERY);
-        let looked = look(paths);
+        let looked = look(paths).map(Box::new);
         let has_ended = looked.is_err();
         if tell.send(News::Looked(looked)).is_err() || has_ended {
             return;
