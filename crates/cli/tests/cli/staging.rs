@@ -70,7 +70,7 @@ fn what_is_wrong_is_named() {
     world.run(["stage", "out", "data/[x", "back"]).refused(1, &["data/[x", "pattern"]);
     world.run(["stage", "out", "data"]).refused(2, &["DEST"]);
     world.shell("mkfifo data/pipe").succeeded();
-    world.run(["stage", "in", "data"]).refused(1, &["data/pipe is a fifo", "1 were not copied"]);
+    world.run(["stage", "in", "data"]).refused(1, &["data/pipe is a fifo", "not copied: 1 file"]);
     world.shell("[ ! -e empty/data ] && [ -e m/data/a.csv ]").succeeded();
     world.run(["down"]).succeeded();
 }
@@ -147,7 +147,7 @@ fn a_run_that_cannot_stage_says_so() {
     let words = ["run", "--stage-out", "x:late", "--stage-out-deadline", "0", "--", "sh", "-c"];
     let many = "mkdir $TIDEFS_MOUNT/x; for i in $(seq 2000); do echo $i > $TIDEFS_MOUNT/x/$i; done";
     let late = world.run([&words[..], &[many]].concat());
-    late.refused(1, &["were not copied", "stopped before"]);
+    late.refused(1, &["not copied: ", "stopped before"]);
     let told = world.run(["run", "--", "true"]).succeeded().stderr;
     assert!(!told.contains("--stage-out"), "{told}");
 }
