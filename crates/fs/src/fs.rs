@@ -28,8 +28,8 @@ use crate::lifetimes::KernelCache;
 use crate::listed::Listed;
 use crate::locks::Locks;
 use crate::membership::{Admission, Membership, Solitude};
-use crate::moved::Doubts;
 use crate::openers::OpenFiles;
+use crate::ops::Doubts;
 use crate::superblock::{self, NumberSource};
 use crate::table::Table;
 use crate::terms::LastOpened;
@@ -348,10 +348,11 @@ impl<S: Store> Fs<S> {
         let steady = self.steady();
         self.check_locks(steady);
         self.data.set_others(self.membership.others(steady));
+        // First: others wait two seconds for that, and freeing may wait for them.
+        self.note_open_files(steady);
         self.data.free_due();
         self.listed.give_up(steady);
         self.prune_inodes();
-        self.note_open_files(steady);
         if let Err(error) = self.clear_closed(CLOSED_AGE_MAX) {
             tracing::debug!(%error, "what removed directories left could not be cleared");
         }

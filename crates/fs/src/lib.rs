@@ -37,7 +37,6 @@ mod listing;
 mod locks;
 mod losses;
 mod membership;
-mod moved;
 mod names;
 mod openers;
 mod ops;

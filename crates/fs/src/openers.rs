@@ -258,6 +258,9 @@ impl<S: Store> Fs<S> {
     ) -> (Vec<Thought>, Result<(), (Ino, Error)>) {
         let batch =
             |((ino, home), known): &Thought| (*home, self.change_of(wish, *ino, known.as_deref()));
+        // What is made while it is asked about has no record in the answer.
+        let is_unmade = |(ino, home): &File| self.store.is_to_be_made(*home, *ino);
+        let unmade: Vec<File> = files.iter().map(|(file, _)| *file).filter(is_unmade).collect();
         let outcomes = self.batch_some(&files.iter().map(batch).collect::<Vec<_>>(), failures);
         let (mut left, mut noted) = (Vec::new(), Ok(()));
         for (((ino, home), _), outcome) in files.into_iter().zip(outcomes) {
@@ -274,6 +277,7 @@ impl<S: Store> Fs<S> {
                 continue;
             }
             match wish {
+                Wish::Enter if inode.is_none() && unmade.contains(&(ino, home)) => {}
                 Wish::Enter => self.entered(ino, home, inode.as_deref()),
                 Wish::Leave => {
                     if let Err(error) = self.left(ino, home, inode.as_deref()) {

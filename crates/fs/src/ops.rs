@@ -7,6 +7,7 @@ mod file;
 mod link;
 mod lock;
 mod lookup;
+mod moved;
 mod remove;
 mod rename;
 mod setattr;
@@ -16,6 +17,7 @@ mod write_back;
 mod xattr;
 
 pub use lock::Taken;
+pub(crate) use moved::Doubts;
 pub use types::{
     DirectoryEntry, Entry, Handle, Lock, LockFamily, LockKind, OpenMode, Opened, ReadBytes,
     RenameMode, Seek, SpaceMode, XattrMode,

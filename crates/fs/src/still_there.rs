@@ -43,8 +43,8 @@ impl<S: Store> Fs<S> {
         }
         if alone.is_none() {
             match caller::without_waiting(|| self.keep_from_others(node)) {
-                // Where there is no room to enter, what is there now was so when it was read, and no longer.
-                Err(Error::Store(StoreError::Full { .. })) => {}
+                // Where there is no room to enter, or many do, what is there now was so when it was read, and no longer.
+                Err(Error::Store(StoreError::Full { .. }) | Error::Contended) => {}
                 kept => return kept,
             }
         }

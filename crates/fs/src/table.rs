@@ -3,6 +3,8 @@
 //! A node enters with its first look-up and leaves when the kernel has forgotten all of them and
 //! no handle is open.
 
+mod places;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,7 +22,7 @@ use crate::inode::Inode;
 use crate::keys;
 use crate::known_records::KnownRecord;
 use crate::layout::Layout;
-use crate::moved::Places;
+use places::Places;
 
 /// Beyond the bits of a mode.
 const IS_LOCAL: u32 = 1 << 31;
@@ -303,7 +305,8 @@ impl<S: Store> Table<S> {
             for stripe in &self.stripes {
                 let stripe = lock(stripe);
                 let below = stripe.values().filter(|node| level.contains(&node.parent()));
-                next.extend(below.map(|node| node.ino).filter(|ino| seen.insert(*ino)));
+                let room = most.saturating_sub(all.len() + next.len());
+                next.extend(below.map(|node| node.ino).filter(|ino| seen.insert(*ino)).take(room));
             }
             all.extend(&next);
             level = next;

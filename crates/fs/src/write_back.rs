@@ -12,7 +12,7 @@ mod given_up;
 mod now;
 mod pending;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,6 +44,8 @@ pub(crate) struct WriteBack<S> {
     /// Files that could not be made, for whoever closes them.
     failed_creates: Mutex<HashMap<Ino, (Arc<Change>, Error)>>,
     has_failed_creates: AtomicBool,
+    /// Those of them that are being tried once more.
+    made_again: Mutex<HashSet<Ino>>,
     /// Inodes whose last name went with a removal, and whether somebody is seeing to them.
     nameless: Mutex<HashMap<Ino, (Nameless, bool)>>,
     /// Counts changes that were answered and could not be made: what was concluded from any of
@@ -75,6 +77,7 @@ impl<S: Store> WriteBack<S> {
             pending: Pending::default(),
             failed_creates: Mutex::default(),
             has_failed_creates: AtomicBool::new(false),
+            made_again: Mutex::default(),
             nameless: Mutex::default(),
             failures: AtomicU64::new(0),
             given_up: GivenUp::default(),

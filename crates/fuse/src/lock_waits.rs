@@ -218,8 +218,9 @@ impl<S: Store> LockWaits<S> {
             self.end(waiting, Err(Errno::INTR));
             return None;
         }
+        let is_over = matches!(waiting.waits, Waits::Until(end) if Instant::now() >= end);
         let is_known = self.fs.is_known_to_others();
-        if !is_known || self.fs.is_refused_here(request.handle, &request.wanted) {
+        if is_over || !is_known || self.fs.is_refused_here(request.handle, &request.wanted) {
             return self.go_on(waiting);
         }
         waiting.is_to_be_tried = true;

@@ -85,6 +85,7 @@ impl<S: Store> DataPath<S> {
             match outcome.refused_by {
                 // What is left of one that has no record any more goes as well.
                 None | Some(0) => unused.push(file),
+                Some(NAMED) => used.push(file),
                 Some(_) if stands_in(record.as_deref(), others) => used.push(file),
                 Some(_) => again.push((file, record)),
             }
@@ -117,6 +118,9 @@ impl<S: Store> DataPath<S> {
 /// A file, and the record of its openers as it was found.
 type Asked = (Removed, Option<Bytes>);
 
+/// Which condition of that refuses it for a file that has a name.
+const NAMED: usize = 2;
+
 /// It takes no room in a store that is full.
 fn begin_to_free((file, openers): &Asked) -> (ShardKey, Batch) {
     let (record, field) = (keys::inode(file.ino), keys::openers(file.ino));
@@ -125,6 +129,8 @@ fn begin_to_free((file, openers): &Asked) -> (ShardKey, Batch) {
         None => batch.absent(field.clone()),
         Some(openers) => batch.equals(field.clone(), openers.clone()),
     };
+    // Whatever this mount takes for removed: bytes of what has a name are not freed.
+    let batch = batch.at_most(record.clone(), inode::NLINK, 0);
     (file.home, batch.patch(record, inode::FREED, [1]).read(field).reclaims())
 }
 

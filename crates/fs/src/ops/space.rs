@@ -118,8 +118,10 @@ impl<S: Store> Fs<S> {
 
     /// Others may have changed the file since its record was read last.
     pub(crate) fn look_again(&self, handle: &FileHandle<S>) -> Result<(), Error> {
+        let is_unmade = self.store.is_to_be_made(handle.node.home, handle.node.ino);
         match self.record_as_stored(&handle.node)? {
             Some(inode) => handle.file.refresh(&inode),
+            None if is_unmade => {}
             None => self.may_be_gone(&handle.node),
         }
         Ok(())

@@ -42,6 +42,23 @@ fn read<S: Store>(fs: &Fs<S>, handle: Handle) -> Result<Vec<u8>, Error> {
     fs.read(handle, 0, 100).map(|bytes| bytes.as_slice().to_vec())
 }
 
+/// Whatever a mount takes for removed.
+#[test]
+fn bytes_of_what_has_a_name_are_not_freed() {
+    let (bed, first, second) = two();
+    let ino = make(&first, b"kept", b"bytes", 10_000);
+    let handle = open(&first, b"kept");
+    let home = first.handles.file(handle).expect("open").node.home;
+    first.release(handle).expect("closed");
+    first.data.delete_later(home, ino, 10_000);
+    for _ in 0..5 {
+        pass(&bed, Duration::from_secs(1), &[&first, &second]);
+        free(&first);
+    }
+    let handle = open(&second, b"kept");
+    assert_eq!(read(&second, handle).map(|bytes| bytes[..5].to_vec()), Ok(b"bytes".to_vec()));
+}
+
 /// Has a mount free what it has removed, all of it.
 fn free(fs: &Mount) {
     fs.data.free_due();

@@ -307,6 +307,29 @@ fn a_file_that_cannot_be_made_fails_its_close() {
     }
 }
 
+/// Or else it would be taken for one that another mount has freed.
+#[test]
+fn a_file_that_is_made_once_more_is_still_to_be_made_meanwhile() {
+    let deferred = Deferred::new();
+    let (ino, handle) = deferred.open(b"new");
+    let home = deferred.fs().handles.file(handle).expect("open").node.home;
+    let is_to_be_made = || deferred.fs().store.is_to_be_made(home, ino);
+    deferred.fail(Operation::Batch, 9, &gone());
+    deferred.fs().flush_changes();
+    deferred.watched.store.heal();
+    assert!(is_to_be_made(), "it could not be made");
+    let held = deferred.watched.store.pause(Operation::Batch, When::Before);
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| deferred.fs().store.make_again(ino));
+        assert!(held.wait_until_held(1, Duration::from_secs(30)), "it is on its way");
+        assert!(is_to_be_made(), "the store does not have it yet");
+        drop(held);
+        again.join().unwrap();
+    });
+    assert!(!is_to_be_made() && deferred.is_stored(b"new"));
+    deferred.close(handle).expect("closed");
+}
+
 #[test]
 fn a_file_whose_making_was_not_confirmed_is_there() {
     for written in [false, true] {

@@ -93,12 +93,21 @@ impl<S: Store> WriteBack<S> {
 
     /// Has a file that could not be made tried once more.
     pub fn make_again(&self, ino: Ino) {
-        let Some((change, _)) = self.take_failed_create(ino) else { return };
+        let Some(change) = self.begin_to_make_again(ino) else { return };
         let batch = change.batch();
         let outcome = self.batch_now(change.place().shard, &batch);
         self.conclude(&[change], vec![outcome]);
+        self.lock(&self.made_again).remove(&ino);
         // What was read of the directory meanwhile is from before it.
         self.failures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whoever asks meanwhile finds it in one of both lists: the store has no record of it, and it is not gone.
+    fn begin_to_make_again(&self, ino: Ino) -> Option<Arc<Change>> {
+        let mut made_again = self.lock(&self.made_again);
+        let (change, _) = self.take_failed_create(ino)?;
+        made_again.insert(ino);
+        Some(change)
     }
 
     /// Nobody has the file open any more.
@@ -123,6 +132,7 @@ impl<S: Store> WriteBack<S> {
         let has_failed = self.has_failed_creates.load(Ordering::SeqCst);
         self.waits_to_make(home, ino)
             || has_failed && self.lock(&self.failed_creates).contains_key(&ino)
+            || self.lock(&self.made_again).contains(&ino)
     }
 
     /// Takes over to make a file, if it still waits for that.

@@ -19,10 +19,7 @@ use tidefs_store::{Store, caller};
 use crate::attr::Kind;
 use crate::entry::{Place, Reference};
 use crate::fs::Fs;
-use crate::table::Node;
 
-/// In which the kernel may have a directory, of those that it was told.
-const PLACES_MAX: usize = 4;
 /// A thread that looks again later had no error.
 const LOOKS_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// Threads that are remembered.
@@ -31,22 +28,6 @@ const THREADS_MAX: usize = 1_024;
 const BELOW_MAX: usize = 4_096;
 /// Directories above one, as far as it is asked.
 const DEPTH_MAX: usize = 256;
-
-/// Where the kernel may have a directory.
-#[derive(Debug, Default)]
-pub(crate) struct Places(Vec<Place>);
-
-impl Places {
-    /// `true`: it may be elsewhere, too.
-    fn add(&mut self, place: &Place) -> bool {
-        self.0.retain(|other| other != place);
-        if self.0.len() == PLACES_MAX {
-            self.0.remove(0);
-        }
-        self.0.push(place.clone());
-        self.0.len() > 1
-    }
-}
 
 /// Threads that were told of a directory elsewhere than the kernel has it.
 #[derive(Debug, Default)]
@@ -100,41 +81,6 @@ impl Doubts {
     }
 }
 
-impl<S: Store> Node<S> {
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The kernel has it there, and nowhere else.
-    fn is_only_at(&self, place: &Place) {
-        self.places().0 = vec![place.clone()];
-    }
-
-    /// The kernel was told of it there. `true`: it may have it elsewhere.
-    pub(crate) fn may_be_at(&self, place: &Place) -> bool {
-        let parent = place.shard.directory;
-        let mut places = self.places();
-        // What was handed over has a parent and no name.
-        let was_elsewhere = places.0.is_empty() && ![self.ino, parent].contains(&self.parent());
-        let is_elsewhere = places.add(place);
-        self.set_parent(parent);
-        was_elsewhere || is_elsewhere
-    }
-
-    fn is_surely_at(&self, place: &Place) -> bool {
-        self.places.get().is_some() && self.places().0[..] == std::slice::from_ref(place)[..]
-    }
-
-    /// The only directory in which the kernel can have it.
-    fn surely_lies_in(&self) -> Option<Ino> {
-        self.places.get()?;
-        match &self.places().0[..] {
-            [place] => Some(place.shard.directory),
-            _ => None,
-        }
-    }
-}
-
 impl<S: Store> Fs<S> {
     /// The kernel puts a directory there itself: it had it made, or moved.
     pub(crate) fn was_placed(&self, reference: Reference, place: &Place) {
@@ -161,7 +107,9 @@ impl<S: Store> Fs<S> {
             self.doubts.enter(thread, doubt)
         });
         let most = if is_again { BELOW_MAX } else { 1 };
-        if self.is_given_up(directory, most) {
+        // What is not given up at the second look is in use, and is moved as soon as nobody holds its locks: to ask for
+        // that at each look would cost more than it gains.
+        if self.is_given_up(directory, most) || is_again {
             node.is_only_at(place);
         }
     }
