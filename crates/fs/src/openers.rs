@@ -327,7 +327,9 @@ impl<S: Store> Fs<S> {
         let node = self.table.find(ino);
         // Held so that nobody opens it meanwhile.
         let _slot = node.as_ref().map(|node| node.slot());
-        if !node.as_ref().is_some_and(|node| node.is_open()) {
+        let is_open = node.as_ref().is_some_and(|node| node.is_open());
+        // Its time would begin anew.
+        if !is_open && !self.data.is_freeing(ino) {
             self.data.delete_later(home, ino, inode.size);
         }
         Ok(())
