@@ -1,10 +1,12 @@
-//! Logs of file systems that died, which are kept for whoever looks for the reason: the last few.
+//! Logs of file systems that died, which are kept for whoever looks for the reason: the last few of each machine
+//! that uses the directory.
+//!
+//! A number says in which order they came. What clock dates a file, or moves it, is not this machine's everywhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
-use crate::state::{Paths, changed};
+use crate::state::{Paths, host_name};
 
 const DIRECTORY: &str = "logs-of-the-dead";
 /// The oldest go first.
@@ -13,75 +15,96 @@ const KEPT_MAX: usize = 8;
 /// Moves the log of an instance, with its earlier part, beside the instance; `None` where there is
 /// nothing in it.
 pub fn keep(paths: &Paths) -> Option<PathBuf> {
+    keep_of(&host_name(), paths)
+}
+
+fn keep_of(host: &str, paths: &Paths) -> Option<PathBuf> {
     let logs: Vec<PathBuf> = [paths.log(), paths.earlier_log()]
         .into_iter()
         .filter(|log| log.metadata().is_ok_and(|found| found.len() > 0))
         .collect();
     let latest = logs.first()?;
     let directory = paths.directory.parent()?.join(DIRECTORY);
-    // The time keeps those of one name apart, and in order.
     let name = paths.directory.file_name()?.to_string_lossy().into_owned();
-    let ended = changed(latest).duration_since(UNIX_EPOCH).unwrap_or_default();
-    let stem = format!("{name}-{}.{:09}", ended.as_secs(), ended.subsec_nanos());
-    let kept = fs::create_dir_all(&directory).and_then(|()| {
+    let number = kept(&directory, host).last().map_or(1, |(last, _)| last.saturating_add(1));
+    // Whoever keeps another one at this moment, and finds the same number, keeps one of another name.
+    let stem = format!("{number:08}-{name}-{host}");
+    let moved = fs::create_dir_all(&directory).and_then(|()| {
         logs.iter().try_for_each(|log| fs::rename(log, directory.join(kept_name(&stem, log))))
     });
-    if let Err(error) = kept {
+    if let Err(error) = moved {
         tracing::warn!("could not keep the log of {}: {error}", paths.directory.display());
         return None;
     }
-    forget_old(&directory);
+    forget_old(&directory, host);
     Some(directory.join(kept_name(&stem, latest)))
 }
 
-/// The log of the one that died last in a base, if one is kept.
+/// The log of the one of this machine that died last in a base, if one is kept.
 pub fn last(base: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(base.join(DIRECTORY)).ok()?.flatten();
-    let logs =
-        entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("log".as_ref()));
-    logs.max_by_key(|log| changed(log))
+    let mut logs = kept(&base.join(DIRECTORY), &host_name());
+    logs.retain(|(_, path)| path.extension() == Some("log".as_ref()));
+    logs.pop().map(|(_, path)| path)
 }
 
 fn kept_name(stem: &str, log: &Path) -> String {
     format!("{stem}.{}", log.file_name().unwrap_or_default().to_string_lossy())
 }
 
-fn forget_old(directory: &Path) {
+/// Those of a host with their numbers, in order.
+fn kept(directory: &Path, host: &str) -> Vec<(u64, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut kept: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    kept.sort_by_key(|log| changed(log));
-    for old in kept.iter().rev().skip(KEPT_MAX) {
+    let numbered = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let (number, rest) = name.split_once('-')?;
+        let stem = rest.strip_suffix(".log").or_else(|| rest.strip_suffix(".log.1"))?;
+        stem.strip_suffix(host)?.strip_suffix('-')?;
+        Some((number.parse().ok()?, path.clone()))
+    };
+    let mut kept: Vec<_> = entries.filter_map(|entry| numbered(entry.path())).collect();
+    kept.sort();
+    kept
+}
+
+fn forget_old(directory: &Path, host: &str) {
+    for (_, old) in kept(directory, host).iter().rev().skip(KEPT_MAX) {
         let _ = fs::remove_file(old);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
 
     use super::*;
 
+    fn die(host: &str, paths: &Paths, text: &str) -> PathBuf {
+        fs::write(paths.log(), text).unwrap();
+        // The clock of whoever keeps the files stands still.
+        let log = fs::File::options().append(true).open(paths.log()).unwrap();
+        log.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let kept = keep_of(host, paths).expect("kept");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), text);
+        assert!(!paths.log().exists());
+        kept
+    }
+
     #[test]
-    fn the_last_logs_are_kept_and_no_more() {
+    fn the_last_logs_of_each_machine_are_kept_and_no_more() {
         let base = tempfile::tempdir().unwrap();
         let paths = Paths::new(base.path().join("up"));
         fs::create_dir(&paths.directory).unwrap();
         assert_eq!(keep(&paths), None, "nothing to keep");
         fs::write(paths.log(), "").unwrap();
         assert_eq!(keep(&paths), None, "nothing in it");
-        let mut last = None;
-        for death in 0..2 * KEPT_MAX as u64 {
-            let text = format!("death {death}");
-            fs::write(paths.log(), &text).unwrap();
-            let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_000 + death);
-            fs::File::options().append(true).open(paths.log()).unwrap().set_modified(at).unwrap();
-            last = keep(&paths);
-            assert_eq!(fs::read_to_string(last.as_ref().unwrap()).unwrap(), text);
-            assert!(!paths.log().exists());
-        }
-        let kept = fs::read_dir(base.path().join(DIRECTORY)).unwrap().count();
-        assert_eq!(kept, KEPT_MAX);
-        assert!(last.as_ref().unwrap().exists());
-        assert_eq!(super::last(base.path()), last);
+        let other = die("another-machine", &paths, "of another");
+        let mut died: Vec<PathBuf> = (0..2 * KEPT_MAX)
+            .map(|death| die(&host_name(), &paths, &format!("death {death}")))
+            .collect();
+        assert_eq!(super::last(base.path()).as_ref(), died.last());
+        let gone = died.drain(..KEPT_MAX);
+        assert!(gone.into_iter().all(|log| !log.exists()));
+        assert!(died.iter().all(|log| log.exists()), "{died:?}");
+        assert!(other.exists(), "another machine counts its own");
     }
 }

@@ -25,7 +25,7 @@ pub use find::{Running, all_running, find, in_the_way};
 pub use instance::{Instance, Paths};
 pub use keys::Keys;
 pub use lock::Watched;
-pub use origin::{Whose, changed};
+pub use origin::{Whose, changed, host_name};
 pub use places::LONGEST_NAME;
 pub use record::{Kind, MountRecord, NodeRecord, Record, unix_seconds};
 pub use stripe_key::StripeKey;

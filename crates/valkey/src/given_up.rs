@@ -6,6 +6,7 @@
 //! any more, or its process has ended.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use tidefs_model::Partition;
 
 use crate::client::Client;
+use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::pool::Node;
 
@@ -81,11 +83,20 @@ impl Client {
 
     /// Its process has ended, or the others have forgotten it and it holds nothing.
     fn is_dead(&self, node: &Arc<Node>, fault: &Fault) -> bool {
-        if matches!(fault, Fault::Unreachable(Errno::CONNREFUSED | Errno::NOENT) | Fault::Stranger)
-        {
+        let has_ended = match fault {
+            Fault::Unreachable(Errno::CONNREFUSED) | Fault::Stranger => true,
+            Fault::Unreachable(Errno::NOENT) => is_unlinked(&node.endpoint),
+            _ => false,
+        };
+        if has_ended {
             return true;
         }
         self.topology.refresh_if_old(Some(node));
         !self.topology.map().members.iter().any(|member| member.node.id == node.id)
     }
+}
+
+/// A server takes its socket away when it ends. One that was moved with its directory may be served still.
+fn is_unlinked(endpoint: &Endpoint) -> bool {
+    endpoint.socket().and_then(Path::parent).is_some_and(Path::is_dir)
 }

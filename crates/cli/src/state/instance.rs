@@ -3,13 +3,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
 use super::base;
 use super::lock::Lock;
-use super::origin::{Whose, changed};
+use super::origin::Whose;
 use super::record::{MountRecord, Record, read_json, write_json};
 use crate::failure::Failure;
 use crate::mount_table;
@@ -170,11 +171,13 @@ pub struct Instance {
     /// The base was made for this instance and goes with it.
     pub base_made: bool,
     _lock: Lock,
+    /// When this process gave a sign of life last, by its own clock.
+    beaten: Mutex<Option<Instant>>,
 }
 
 impl Instance {
     pub(super) fn new(directory: PathBuf, lock: Lock, base_made: bool) -> Instance {
-        Instance { paths: Paths::new(directory), base_made, _lock: lock }
+        Instance { paths: Paths::new(directory), base_made, _lock: lock, beaten: Mutex::default() }
     }
 
     /// Takes over the instance of a process that is gone, with its record; `None` while one owns it, and
@@ -211,10 +214,13 @@ impl Instance {
     /// Gives a sign of life from time to time, for whoever asks when this file system died.
     /// `true` when it was time for that.
     pub fn beat(&self) -> bool {
-        let record = self.paths.record();
-        if changed(&record).elapsed().is_ok_and(|since| since < BEAT_EVERY) {
+        let mut beaten = self.beaten.lock().unwrap_or_else(PoisonError::into_inner);
+        if beaten.is_some_and(|at| at.elapsed() < BEAT_EVERY) {
             return false;
         }
+        *beaten = Some(Instant::now());
+        drop(beaten);
+        let record = self.paths.record();
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let now = Timestamps { last_access: now, last_modification: now };
         if let Err(error) = utimensat(CWD, &record, &now, AtFlags::empty()) {
