@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tidefs_model::ByteSize;
 
@@ -51,7 +52,16 @@ pub struct Arguments {
     /// Directory that keeps the addresses, the secret and the log of running file systems
     /// [default: a directory of the user's own]
     #[arg(long, value_name = "DIR", env = "TIDEFS_STATE", global = true, hide_env_values = true)]
+    #[arg(value_parser = OsStringValueParser::new().try_map(named_directory))]
     pub state: Option<PathBuf>,
+}
+
+/// Not the empty text of a variable that was set to nothing.
+fn named_directory(text: OsString) -> Result<PathBuf, &'static str> {
+    match text.is_empty() {
+        true => Err("no directory; unset TIDEFS_STATE, or give one"),
+        false => Ok(text.into()),
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -23,6 +23,7 @@ use crate::cleanup::unmount_left;
 use crate::elasticity::{Elasticity, NodeRange};
 use crate::failure::Failure;
 use crate::hosts::HostEntry;
+use crate::joining_view::JoiningView;
 use crate::kept_logs;
 use crate::lending::Owner;
 use crate::live_workflow::LiveWorkflow;
@@ -387,12 +388,13 @@ impl FileSystem {
         let (server, metrics) = (self.server.clone(), self.metrics.get().cloned());
         let hosts = self.hosts();
         let own_host = self.own_host(view.mounts.len());
+        let joining = JoiningView::of(&self.paths);
         let absent_hosts = self.absent_hosts();
         let notes = self.notes();
         let (provided, pause) = self.provided();
         let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
         let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
-        let view = StatusView { provided_hosts, provision_pause, ..view };
+        let view = StatusView { joining, provided_hosts, provision_pause, ..view };
         Ok(StatusView { server, metrics, own_host, hosts, absent_hosts, notes, ..view })
     }
 

@@ -35,6 +35,7 @@ mod host_logs;
 mod host_view;
 mod hosts;
 mod join;
+mod joining_view;
 mod judged_file;
 mod kept_logs;
 mod launch;

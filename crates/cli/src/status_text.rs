@@ -54,6 +54,9 @@ impl StatusView {
         if let Some(metrics) = &self.metrics {
             text.line(format!("metrics    {metrics}"));
         }
+        if let Some(joining) = &self.joining {
+            text.part("join at", &joining.to_string());
+        }
         self.notes.iter().for_each(|note| text.part("note", note));
         text.line(String::new());
         self.nodes(&mut text);
@@ -175,6 +178,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::joining_view::JoiningView;
     use crate::progress_view::ReconfigurationView;
 
     fn node(number: usize) -> NodeView {
@@ -218,6 +222,11 @@ mod tests {
             seconds_left: Some(12.4),
             ..ReconfigurationView::default()
         };
+        let joining = JoiningView {
+            address: "10.0.0.1:4100".parse().unwrap(),
+            join_secret_file: "/var/tmp/tidefs-0/up/join-secret".into(),
+            lend_secret_file: "/var/tmp/tidefs-0/up/lend-secret".into(),
+        };
         StatusView {
             epoch: 7,
             partitions: 16_384,
@@ -232,6 +241,7 @@ mod tests {
             limits: Some(LimitsView { nodes_min: 2, nodes_max: 8, policy: "nso+asi".to_owned() }),
             lost_nodes: Vec::new(),
             metrics: None,
+            joining: Some(joining),
             own_host: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),
@@ -258,6 +268,8 @@ mod tests {
                  95.3 % in use on 4 of 1..16 nodes, the fullest at 99.4 %)",
                 "decision grow by 2: a writer met",
                 "limits 2 to 8 nodes, policy nso+asi",
+                "join at 10.0.0.1:4100: hosts with the secret in /var/tmp/tidefs-0/up/join-secret, lenders \
+                 with that in /var/tmp/tidefs-0/up/lend-secret",
             ] {
                 assert!(said.contains(part), "no {part:?} in {columns} columns:\n{text}");
             }

@@ -13,6 +13,7 @@ use tidefs_valkey::ServerProgram;
 
 use crate::file_system::Size;
 use crate::host_view::{AbsentView, HostView};
+use crate::joining_view::JoiningView;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -53,6 +54,9 @@ pub struct StatusView {
     /// Where metrics are served; null where they are not.
     #[serde(default)]
     pub metrics: Option<MetricsView>,
+    /// Where others join; null where they may not.
+    #[serde(default)]
+    pub joining: Option<JoiningView>,
     /// The host that started the file system and has it, where others may join; null where one of `hosts` has it.
     #[serde(default)]
     pub own_host: Option<HostView>,
@@ -269,6 +273,7 @@ impl StatusView {
             limits: None,
             lost_nodes: Vec::new(),
             metrics: None,
+            joining: None,
             own_host: None,
             hosts: Vec::new(),
             absent_hosts: Vec::new(),

@@ -49,9 +49,10 @@ impl Hope {
         match answer {
             Ok(Growth::Underway | Growth::TriedAgain { .. }) => Hope::Sure,
             Ok(Growth::Possible) => Hope::Untold,
-            Ok(Growth::AtMaximum { nodes }) => {
-                Hope::None(format!("there are {nodes} nodes, as many as there may be"))
-            }
+            Ok(Growth::AtMaximum { nodes }) => Hope::None(format!(
+                "there are {nodes} nodes, as many as there may be; more of them (--nodes) or larger ones \
+                     (--node-memory) would have room"
+            )),
             Ok(Growth::NotByItself) => {
                 Hope::None("the policy adds no nodes; `tidefs scale` does".to_owned())
             }

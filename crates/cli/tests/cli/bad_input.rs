@@ -31,6 +31,7 @@ fn wrong_usage_ends_with_2() {
         (&[&LEND[..], &["--deadline=-1"]].concat(), "give seconds"),
         (&["scale", "many"], "many"),
         (&["mount"], "DIR"),
+        (&["--state", "", "status"], "unset TIDEFS_STATE"),
         (&[], "Usage"),
     ] {
         world.run(words).refused(2, &[part]);
