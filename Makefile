@@ -13,7 +13,7 @@ TIDEFS := $(or $(CARGO_TARGET_DIR),target)/release/tidefs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test lint unit workflows churn killed suites soak kills tide fsx \
-  bench clean programs litmus crashes crashed fuzz schedules testbed hosts network growth local lent shares yields \
+  bench clean programs litmus crashes crashed fuzz schedules testbed hosts network full growth local lent shares yields \
   tenants uring rings papers python package packages packaged steady level lived instances
 
 help: ## list the targets
@@ -424,6 +424,12 @@ fsx: ## ten million random operations on each store; takes hours
 	scripts/setup test
 	cargo build --release --locked -p tidefs-cli
 	trust/fsx/run.py --tidefs $(TIDEFS) --embedded 10000000 --valkey 10000000
+
+full: ## what a writer waits for at full nodes, and how even they are after; a quarter of an hour
+	scripts/setup bench
+	cargo build --release --locked -p tidefs-cli
+	/usr/bin/python3 bench/full.py --tidefs $(TIDEFS) --check; fast=$$?; \
+	/usr/bin/python3 bench/full.py --tidefs $(TIDEFS) --rate 60 --up "--scale-out-at 70" --check && exit $$fast
 
 growth: ## what more nodes on this machine cost, and directories of up to a million files
 	scripts/setup bench
