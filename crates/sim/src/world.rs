@@ -98,7 +98,7 @@ impl<'w> World<'w> {
         let settings = Settings {
             nodes_initial: setup.nodes_initial,
             spreading: Spreading { step_bytes, first_round_percent, ..usual },
-            ..Settings::new(setup.policy, 1, setup.nodes_max, setup.node_memory)
+            ..Settings::new(setup.policy, setup.nodes_min, setup.nodes_max, setup.node_memory)
         };
         let mut random = Random::new(setup.seed);
         let mut world = World {

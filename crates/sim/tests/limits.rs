@@ -37,6 +37,7 @@ fn run(workflow: &Workflow, policy: &str, told: &str) -> Outcome {
     let setup = Setup {
         policy: policy.parse().expect("a policy"),
         nodes_initial: 1,
+        nodes_min: 1,
         nodes_max: 4,
         node_memory: ByteSize(128 * MIB),
         lent: None,

@@ -55,6 +55,7 @@ fn setups() -> impl Strategy<Value = Setup> {
         .prop_map(|(policy, (nodes_initial, nodes_max), suspends, beside, told, seed)| Setup {
             policy: policy.parse().expect("a policy"),
             nodes_initial,
+            nodes_min: 1,
             nodes_max,
             node_memory: ByteSize(NODE),
             lent: None,

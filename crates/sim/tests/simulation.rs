@@ -11,6 +11,7 @@ fn setup(policy: &str, initial: u16, most: u16) -> Setup {
     Setup {
         policy: policy.parse().expect("a policy"),
         nodes_initial: initial,
+        nodes_min: 1,
         nodes_max: most,
         node_memory: ByteSize(10 * GB),
         lent: None,
@@ -99,6 +100,17 @@ fn it_grows_when_writers_need_room_and_shrinks_when_files_go() {
             assert!(row.used_bytes <= row.allocated_bytes, "{row:?}");
         }
     }
+}
+
+#[test]
+fn no_node_leaves_where_there_are_no_more_than_the_least() {
+    let last = |nodes_min| {
+        let outcome = run(&fan(40, GB, true), &Setup { nodes_min, ..setup("nso+asi", 3, 8) });
+        assert!(outcome.nodes_most() > 3, "{}", outcome.nodes_most());
+        outcome.timeline.last().expect("rows").nodes
+    };
+    assert!(last(1) < 3, "{}", last(1));
+    assert_eq!(last(3), 3);
 }
 
 #[test]

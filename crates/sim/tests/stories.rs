@@ -17,6 +17,7 @@ fn story(text: &str) -> (Workflow, Setup) {
     let mut setup = Setup {
         policy: "static".parse().expect("a policy"),
         nodes_initial: 1,
+        nodes_min: 1,
         nodes_max: 8,
         node_memory: ByteSize(10_000_000_000),
         lent: None,

@@ -12,10 +12,11 @@ use super::number::within;
 use crate::elasticity::NodeRange;
 
 /// What a scenario has of its own.
-const OF_WORKFLOWS: [&str; 13] = [
+const OF_WORKFLOWS: [&str; 14] = [
     "workflow",
     "policy",
     "nodes",
+    "start",
     "node_memory",
     "slots",
     "compute",
@@ -43,9 +44,13 @@ pub struct Sim {
     #[arg(long, value_name = "P[,P...]", value_delimiter = ',', default_value = "cso+csi")]
     pub policy: Vec<Policy>,
 
-    /// Nodes at the start and at most
+    /// Nodes at the start and at most; down to one may leave, or to the first number with --start
     #[arg(long, value_name = "INITIAL..MAX", default_value = "16..64")]
     pub nodes: NodeRange,
+
+    /// Start with so many nodes of the range, of which the first number is the least then
+    #[arg(long, value_name = "N")]
+    pub start: Option<u16>,
 
     /// Memory that each node offers
     #[arg(long, value_name = "SIZE", default_value = "20GB", value_parser = super::node_memory)]

@@ -50,9 +50,12 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         return evaluation(scenario, options);
     }
     let workflow = workflow(options.workflow.as_deref().unwrap_or_default(), options.seed)?;
+    // As in the papers: a range says with how many it starts, and down to one may leave.
+    let nodes_min = options.start.map_or(1, |_| options.nodes.min);
     let setup = |policy: Policy, nodes_initial: u16| Setup {
         policy,
         nodes_initial,
+        nodes_min,
         nodes_max: options.nodes.max,
         node_memory: options.node_memory,
         lent: None,
@@ -69,11 +72,12 @@ pub fn sim(options: &Sim) -> anyhow::Result<()> {
         simulate(&workflow, setup).map_err(|stuck| Failure::Unplannable(stuck.to_string()))
     };
     let fixed_nodes = options.fixed.unwrap_or(options.nodes.max);
-    let fixed = Setup { nodes_max: fixed_nodes, ..setup(Policy::STATIC, fixed_nodes) };
+    let fixed =
+        Setup { nodes_max: fixed_nodes, nodes_min: 1, ..setup(Policy::STATIC, fixed_nodes) };
     let fixed = run(&fixed)?;
     let (mut lines, mut reports) = (Vec::new(), Vec::new());
     for &policy in &options.policy {
-        let outcome = run(&setup(policy, options.nodes.min))?;
+        let outcome = run(&setup(policy, options.start.unwrap_or(options.nodes.min)))?;
         lines.push(line(policy, &outcome, &fixed));
         if options.report.is_some() {
             reports.push((policy.to_string(), report(options, &workflow, policy, &outcome)?));

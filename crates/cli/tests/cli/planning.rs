@@ -190,6 +190,10 @@ fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
     let line = &serde_json::from_str::<Value>(&first).unwrap()["policies"][0];
     assert!(line["makespan_seconds"].as_f64() > Some(90.0), "{line}");
     assert!(line["nodes_most"].as_u64() > Some(1), "{line}");
+    let from_three =
+        world.run(sim("pairs.json", "1..4").into_iter().chain(["--json", "--start", "3"]));
+    let from_three: Value = serde_json::from_str(&from_three.succeeded().stdout).unwrap();
+    assert!(from_three["policies"][0]["nodes_most"].as_u64() >= Some(3), "{from_three}");
     let ran = world.run(sim("pairs.json", "1..4").into_iter().chain(["--report", "out"]));
     ran.succeeded();
     for (file, part) in [
@@ -218,6 +222,8 @@ fn a_workflow_from_a_file_is_simulated_and_bad_ones_are_refused() {
     for (option, part) in [("--bandwidth", "more than 0"), ("--dump", "more than 0")] {
         world.run(["sim", "--workflow", "pairs.json", option, "0"]).refused(2, &[part]);
     }
+    let outside = sim("pairs.json", "2..4").into_iter().chain(["--start", "1"]);
+    world.run(outside).refused(2, &["1 nodes to start with are not within 2..4"]);
     let beside = ["sim", "--scenario", "clouds", "--policy", "nso"];
     world.run(beside).refused(2, &["cannot be used with"]);
     world.run(["sim", "--scenario", "mosaic"]).refused(2, &["there are memefs, table-3.2"]);

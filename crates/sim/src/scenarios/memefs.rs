@@ -77,6 +77,7 @@ pub fn setup(policy: Policy, nodes_initial: u16, seed: u64) -> Setup {
     Setup {
         policy,
         nodes_initial,
+        nodes_min: 1,
         nodes_max: NODES_MOST,
         node_memory: ByteSize(NODE_MEMORY),
         lent: None,

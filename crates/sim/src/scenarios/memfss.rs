@@ -28,6 +28,7 @@ fn run(workflow: &Workflow, own: u16, victims: u16, seed: u64) -> Result<Outcome
     let setup = Setup {
         policy: Policy::STATIC,
         nodes_initial: own,
+        nodes_min: 1,
         nodes_max: own,
         node_memory: ByteSize(OWN),
         lent: (victims > 0).then_some(lent),

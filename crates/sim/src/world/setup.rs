@@ -11,6 +11,8 @@ use crate::disturbance::Disturbance;
 pub struct Setup {
     pub policy: Policy,
     pub nodes_initial: u16,
+    /// No node leaves where there are no more.
+    pub nodes_min: u16,
     pub nodes_max: u16,
     pub node_memory: ByteSize,
     /// What others lend; their nodes compute nothing and are not counted.
