@@ -189,11 +189,13 @@ joined:
 inherited:
 	cargo build --release --locked -p tidefs-cli
 	$(LIMIT) trust/heirs.py --tidefs $(TIDEFS) --times 1
+	$(LIMIT) trust/silences.py --tidefs $(TIDEFS) --only whose_cable_is_out_is_succeeded
 	$(LIMIT) trust/provided_heirs.py --tidefs $(TIDEFS)
 
 succeeded: ## whoever took a file system over leaves or dies as well, hosts come late, and a filter refuses one who lives
 	cargo build --release --locked -p tidefs-cli
 	trust/successions.py --tidefs $(TIDEFS)
+	trust/silences.py --tidefs $(TIDEFS)
 
 # Each piece takes some minutes. The file has what became of each; those that passed with the same program are run again
 # only when all have passed.

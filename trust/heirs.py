@@ -87,9 +87,9 @@ def has_settled(host: Island, dead: Island) -> bool:
     return are_up and not any(node["endpoint"].startswith(f"{dead.address}:") for node in nodes)
 
 
-def begin(sea: Sea, owner: Island, others: list[Island]) -> list[Agent]:
+def begin(sea: Sea, owner: Island, others: list[Island], most: int = 4) -> list[Agent]:
     """Nothing that is needed lies on the first host in the end."""
-    up = ["--nodes", "1..4", "--policy", "static", "--node-memory", "128MiB"]
+    up = ["--nodes", f"1..{most}", "--policy", "static", "--node-memory", "128MiB"]
     owner.call("tidefs", "up", *up, "--listen", f"{owner.address}:{PORT}", "--mount", MOUNT)
     secret = owner.sh(f"cat {PLACE}/up/join-secret")
     agents = []

@@ -3,7 +3,7 @@
 
 Three hosts have roots, processes and networks of their own; the first one starts the file system, the others join.
 A filter refuses one host's connections to the first one, which lives: nobody takes the file system over.  Nor does anybody
-where it stands still: the others end what they have, and it ends in order when it goes on.  The host that
+where it stands still and there is but one other: that one ends what it has, and it ends in order when it goes on.  The host that
 took it over leaves in order, or dies as well: the third one has it then.  Where it came up later than the first one, no
 byte that is lost reads as zero.  A host whose cable is out while that happens comes back with its locks.  Two that were
 cut off from each other both have it, and the earlier one gives way when they see each other again.  Programs elsewhere
@@ -36,6 +36,7 @@ UP_LONGER_SECONDS = 10 * 86400
 CUT_OFF = "the node and the mounts of this host were ended"
 TAKES_OVER, IS_BACK = "this host takes it over", "the connection is there again"
 HAS_TAKEN_OVER = "has taken the file system over"
+ELECTED = "more than half of the hosts elect this one"
 
 
 def says(agent: Agent, words: str) -> None:
@@ -91,7 +92,7 @@ def who_lives_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
 
 
 def who_stands_still_is_not_succeeded(sea: Sea, hosts: list[Island]) -> None:
-    owner, *others = hosts
+    owner, *others = hosts[:2]
     agents = begin(sea, owner, others)
     write(others[-1], "before")
     begun = time.monotonic()

@@ -86,10 +86,19 @@ impl Admissions {
     /// Makes an account for a mount that is about to join.
     pub fn let_in(&self, mount: MountId) -> anyhow::Result<Account> {
         self.end_killed();
+        if !self.nodes.hosts().may_decide() {
+            bail!(
+                "more than half of the hosts are not heard; another one may have the file system: try again in a moment"
+            );
+        }
         if self.is_outlived() {
             bail!("another host has taken the file system over; try again in a moment");
         }
         let account = self.nodes.let_in(mount)?;
+        if !self.nodes.hosts().may_decide() {
+            self.nodes.shut_out(mount);
+            bail!("more than half of the hosts are not heard any more; try again in a moment");
+        }
         if let Err(error) = self.list().admitted.let_in(mount) {
             self.nodes.shut_out(mount);
             return Err(error).context("the mount cannot be put on the list of mounts");
@@ -120,6 +129,9 @@ impl Admissions {
         if !self.nodes.hosts().may_succeed() {
             return false;
         }
+        if !self.nodes.hosts().may_decide() {
+            return true;
+        }
         let is_later = |claim: &Claim| *claim > self.nodes.claimed();
         let claims = || Journal::owner(&self.store).ok().flatten().as_ref().is_some_and(is_later);
         self.nodes.hosts().moved().is_some() || claims()
@@ -143,7 +155,7 @@ impl Admissions {
     }
 
     fn watch(&self) {
-        if self.nodes.hosts().moved().is_some() {
+        if !self.nodes.hosts().may_decide() {
             return;
         }
         self.nodes.tell_again();
@@ -201,7 +213,9 @@ impl Admissions {
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.admitted.claims(self.nodes.claimed().count);
+        list
     }
 }
 

@@ -421,6 +421,12 @@ impl FileSystem {
     /// gone. Answers with what does not end, and does nothing the second time.
     pub fn stop(&self) -> Vec<String> {
         let _ = std::fs::remove_file(self.paths.control());
+        if self.manager().is_some_and(|manager| manager.stands_still())
+            && let Some(nodes) = self.own_nodes()
+        {
+            // Mounts that end would wait for them.
+            nodes.send(rustix::process::Signal::KILL);
+        }
         let mounts: Vec<_> = {
             let mut parts = self.parts();
             (0..parts.mounts.len()).map(|_| parts.take(0)).collect()

@@ -1,6 +1,7 @@
 //! A host that has joined a file system which runs elsewhere: its session there, what is kept of it here for
 //! the programs of this host, and the node and the mount that this host has of it.
 
+mod electing;
 mod home;
 mod host;
 mod member;

@@ -2,6 +2,7 @@
 //! and removes them, which is a process of its own.
 
 mod accounts;
+mod deciding;
 mod hands;
 mod lent;
 mod link;
@@ -11,12 +12,13 @@ mod remembered;
 mod room;
 mod steps;
 
+pub use deciding::Deciding;
 pub use hands::{ClusterHands, format};
 pub use lent::LentNodes;
 pub use link::{FromManager, ManagerView, Order, ToManager};
 #[cfg(test)]
 pub use local::Lost;
 pub use local::{DeadNode, LocalNodes};
-pub use managed::{Managed, Rival, Supervision};
+pub use managed::{Managed, Others, Rival, Supervision};
 pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;

@@ -11,23 +11,24 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::{ByteSize, NodeClass, NodeId, Partition, StripeSize};
 use tidefs_store::{Embedded, Overview, Patient, Room, Store, StoreError};
 use tidefs_valkey::{
-    Account, Authority, Cluster, ClusterSpec, ConnectedFrom, Host, Lifetime, Network,
-    NodeDescription, Options, Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram,
-    Valkey,
+    Account, Authority, Cluster, ClusterSpec, Host, Lifetime, Network, NodeDescription, Options,
+    Pass, PrivateNetwork, ProcessError, Secret, Secrets, ServerProgram, Valkey,
 };
 
+use self::rivals::{join_secret, others, rival};
 use crate::admission::{Admissions, Door};
 use crate::elasticity::NodeRange;
 use crate::file_system::Size;
 use crate::host_view::HostView;
-use crate::lending::{Answers, Legacy, Listening, Owner, Presence, Terms, digits_of, secret_of};
-use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Rival, Supervision};
+use crate::lending::{Answers, Legacy, Listening, Terms, digits_of};
+use crate::nodes::{self, DeadNode, LocalNodes, Managed, NoRoom, Supervision};
 use crate::process::ProcessId;
 use crate::provision::{Place, ProvidedHost, Provider, Provision};
 use crate::state::{ClusterRecord, NodeRecord, Paths, StripeKey as SealKey, make_private};
 
 mod adopting;
 mod losses;
+mod rivals;
 
 /// Either store; cheap to clone.
 #[derive(Clone)]
@@ -170,7 +171,14 @@ impl Storage {
         let nodes = LocalNodes::new(spec, paths.clone(), cluster.leave_running());
         let store = Arc::new(Valkey::follow(nodes.vouched(), data, Options::default())?);
         format(&store, key.as_ref())?;
-        let managed = Managed::start(&nodes, paths, size, start, rival(&nodes, paths))?;
+        let managed = Managed::start(
+            &nodes,
+            paths,
+            size,
+            start,
+            rival(&nodes, paths),
+            others(&nodes, join_secret(paths)),
+        )?;
         let mut answers = None;
         if let Some(listening) = listening {
             let head_room = ByteSize(size.head_room_bytes);
@@ -418,23 +426,6 @@ fn apart() -> Host {
             Host::local()
         }
     }
-}
-
-/// Hosts may take the file system over though this process lives.
-fn rival(nodes: &LocalNodes, paths: &Paths) -> Box<Rival> {
-    let (nodes, paths) = (nodes.clone(), paths.clone());
-    Box::new(move |claim| {
-        let secret = std::fs::read_to_string(paths.join_secret());
-        let secret = secret.ok().and_then(|text| secret_of(&text).ok());
-        match (Owner::of(claim), secret) {
-            (Some(owner), Some(secret)) => seen(&nodes, &owner, &secret),
-            _ => Presence::There,
-        }
-    })
-}
-
-fn seen(nodes: &LocalNodes, owner: &Owner, secret: &[u8; 32]) -> Presence {
-    owner.presence(secret, || nodes.is_had_from(ConnectedFrom::At(owner.heir.address.ip())))
 }
 
 /// What writers of this process wait at.

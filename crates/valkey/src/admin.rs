@@ -50,6 +50,7 @@ use crate::cluster::{ClusterDescription, NodeDescription};
 use crate::endpoint::{Account, Pass, Successor, Timeouts};
 use crate::fault::Fault;
 use crate::function::HEAD_ROOM;
+use crate::guard::Guard;
 use crate::login::Login;
 use crate::pool::{Access, Node};
 use crate::probe::{Server, probe};
@@ -92,7 +93,7 @@ impl Admin {
         pass: impl Into<Pass>,
         timeouts: Timeouts,
     ) -> Result<Admin, AdminError> {
-        Admin::connect_as(cluster, Account::admin(pass), timeouts)
+        Admin::connect_as(cluster, Account::admin(pass), timeouts, Guard::default())
     }
 
     /// The same in place of one that has died, of which nothing is carried out any more by a node that this one has told
@@ -102,19 +103,21 @@ impl Admin {
         pass: impl Into<Pass>,
         timeouts: Timeouts,
         successor: Successor,
+        guard: Guard,
     ) -> Result<Admin, AdminError> {
         let account = Account::admin(pass).of_successor(Some(successor));
-        Admin::connect_as(cluster, account, timeouts)
+        Admin::connect_as(cluster, account, timeouts, guard)
     }
 
     fn connect_as(
         cluster: &ClusterDescription,
         account: Account,
         timeouts: Timeouts,
+        guard: Guard,
     ) -> Result<Admin, AdminError> {
         let login = Login::lasting(account);
         let connections_per_node = CONNECTIONS_PER_NODE;
-        let access = Arc::new(Access { login, timeouts, connections_per_node });
+        let access = Arc::new(Access { login, timeouts, connections_per_node, guard });
         let manage = |description: &NodeDescription| Managed::new(description, &access);
         let nodes: Vec<_> = cluster.nodes.iter().map(manage).collect();
         let asked: Vec<_> = nodes.iter().map(|managed| Arc::clone(&managed.node)).collect();

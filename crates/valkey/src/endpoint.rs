@@ -109,35 +109,50 @@ pub struct Account {
     pub secret: Secret,
     /// How it is reached over a network; none where that is trusted.
     pub(crate) tls: Option<ClientTls>,
-    /// Who changes the cluster alone, and takes over from whoever did so before.
+    /// Who orders something alone, and takes over from whoever did so before.
     pub(crate) successor: Option<Successor>,
 }
 
-/// Who changes a cluster in place of one that has died. What that one had ordered, and a node has not carried out yet, it
-/// never does: each node ends its connections before it is told anything by the successor.
+/// Who changes a cluster, or lets mounts in, in place of one that did so before. What that one had ordered, and a node has
+/// not carried out yet, it never does: each node ends its connections before it is told anything by the successor.
 #[derive(Clone, Debug)]
-pub struct Successor(Box<str>);
+pub struct Successor {
+    /// How the names of all those begin that do the same.
+    office: &'static str,
+    name: Box<str>,
+}
 
 /// How connections are called on which it is only asked who has the nodes.
 pub(crate) const WITNESS: &str = "tidefs-witness";
 
 /// How all connections of those are called that change a cluster one after the other.
-const SUCCESSORS: &str = "tidefs-manager-";
+const MANAGERS: &str = "tidefs-manager-";
+/// The same of those that let mounts in.
+const DOORS: &str = "tidefs-door-";
 
 impl Successor {
-    /// `number` is one that no other one of this cluster has had.
+    /// Who changes the cluster. `number` is one that no other one of it has had.
     pub fn new(number: &str) -> Successor {
-        Successor(format!("{SUCCESSORS}{number}").into())
+        Successor::of(MANAGERS, number)
+    }
+
+    /// Who lets mounts in.
+    pub fn at_the_door(number: &str) -> Successor {
+        Successor::of(DOORS, number)
+    }
+
+    fn of(office: &'static str, number: &str) -> Successor {
+        Successor { office, name: format!("{office}{number}").into() }
     }
 
     /// What its connections are called.
     pub(crate) fn name(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// Whether a connection of this name is one of somebody before.
     pub(crate) fn succeeds(&self, name: &str) -> bool {
-        name.starts_with(SUCCESSORS) && name != &*self.0
+        name.starts_with(self.office) && name != &*self.name
     }
 }
 
@@ -201,7 +216,7 @@ impl Account {
 
     /// The admin who only asks who has the nodes.
     pub(crate) fn witness(pass: impl Into<Pass>) -> Account {
-        Account::admin(pass).of_successor(Some(Successor(WITNESS.into())))
+        Account::admin(pass).of_successor(Some(Successor::of(WITNESS, "")))
     }
 
     pub(crate) fn of_successor(self, successor: Option<Successor>) -> Account {

@@ -32,6 +32,9 @@ pub enum Fault {
     /// The client was expelled and is being let in again.
     #[error("this client is not let in again yet")]
     Outside,
+    /// By whoever this client orders for.
+    #[error("others may have the nodes by now, and nothing is ordered")]
+    Barred,
     #[error("{0}")]
     Malformed(#[from] Malformed),
     /// The server refuses for a reason of its own.
@@ -54,6 +57,7 @@ impl Fault {
             | Fault::Untrusted(_)
             | Fault::Denied(_)
             | Fault::Expelled
+            | Fault::Barred
             | Fault::Malformed(_) => false,
         }
     }
@@ -69,6 +73,7 @@ impl Fault {
             | Fault::Busy
             | Fault::Crowded
             | Fault::Outside
+            | Fault::Barred
             | Fault::Broken
             | Fault::Stranger
             | Fault::Untrusted(_) => StoreError::Unavailable { endpoint },

@@ -12,8 +12,9 @@ use std::time::Duration;
 use tidefs_model::NodeId;
 
 use crate::cluster::NodeDescription;
-use crate::endpoint::{Account, Pass, Timeouts};
+use crate::endpoint::{Account, Pass, Successor, Timeouts};
 use crate::fault::Fault;
+use crate::guard::Guard;
 use crate::login::Login;
 use crate::pool::{Access, Node};
 use crate::process::{end_account, make_account};
@@ -30,10 +31,11 @@ pub struct MountAccounts {
 }
 
 impl MountAccounts {
-    pub fn new(admin: impl Into<Pass>) -> MountAccounts {
-        let login = Login::lasting(Account::admin(admin));
+    /// In place of whoever let mounts in before; `guard` is asked before each order.
+    pub fn new(admin: impl Into<Pass>, successor: Successor, guard: Guard) -> MountAccounts {
+        let login = Login::lasting(Account::admin(admin).of_successor(Some(successor)));
         let (timeouts, connections_per_node) = (TIMEOUTS, CONNECTIONS_PER_NODE);
-        let access = Arc::new(Access { login, timeouts, connections_per_node });
+        let access = Arc::new(Access { login, timeouts, connections_per_node, guard });
         MountAccounts { access, nodes: Mutex::default() }
     }
 

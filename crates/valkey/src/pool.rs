@@ -23,6 +23,7 @@ use crate::connection::Connection;
 use crate::down::{DOWN_FOR, Down};
 use crate::endpoint::{Endpoint, Timeouts};
 use crate::fault::Fault;
+use crate::guard::Guard;
 use crate::login::Login;
 use crate::wire::{Reply, Request};
 
@@ -44,6 +45,7 @@ pub struct Access {
     pub login: Login,
     pub timeouts: Timeouts,
     pub connections_per_node: usize,
+    pub guard: Guard,
 }
 
 pub struct Node {
@@ -116,7 +118,13 @@ impl Node {
         if !gate.given_up.is_empty() || !gate.has_succeeded {
             return None;
         }
-        self.free_connection(&mut gate).ok()?
+        let lease = self.free_connection(&mut gate).ok()??;
+        drop(gate);
+        if self.access.guard.permits() {
+            return Some(lease);
+        }
+        lease.release();
+        None
     }
 
     /// What is of another term uses none. It is looked for that under the gate, each time: a thread that looked
@@ -159,6 +167,10 @@ impl Node {
 
     /// Has nothing of what was given up carried out any more before anything is sent.
     fn end_given_up(self: &Arc<Node>, mut lease: Lease) -> Result<Lease, Fault> {
+        if !self.access.guard.permits() {
+            lease.carries_nothing = true;
+            return Err(Fault::Barred);
+        }
         let (given_up, has_succeeded) = {
             let gate = self.gate();
             (gate.given_up.clone(), gate.has_succeeded)

@@ -19,6 +19,7 @@ use crate::cluster::ClusterDescription;
 use crate::endpoint::{Account, Pass};
 use crate::error::ConnectError;
 use crate::function;
+use crate::guard::Guard;
 use crate::job::{Answer, Job};
 use crate::key_listing;
 use crate::listing;
@@ -125,7 +126,8 @@ impl Valkey {
         options: Options,
     ) -> Result<Valkey, ConnectError> {
         let Options { timeouts, connections_per_node, stripe_size } = options;
-        let access = Arc::new(Access { login, timeouts, connections_per_node });
+        let access =
+            Arc::new(Access { login, timeouts, connections_per_node, guard: Guard::default() });
         let topology = Topology::new(roster, Arc::clone(&access));
         let known = topology.map();
         let nodes: Vec<_> = known.members.iter().map(|it| Arc::clone(&it.node)).collect();

@@ -10,14 +10,16 @@ use anyhow::Context;
 use tidefs_control::forecast::Pace;
 use tidefs_control::{Answer, Refused, Request, Settings};
 use tidefs_manager::{Claim, Handle, Journal, Manager, ManagerError, Parts};
-use tidefs_valkey::{Admin, MoveOptions, Options, Pass, Secret, Successor, Timeouts, Valkey};
+use tidefs_valkey::{
+    Admin, Guard, MoveOptions, Options, Pass, Secret, Successor, Timeouts, Valkey,
+};
 
 use crate::change_view::ChangeView;
 use crate::control::CHANGE_WAIT;
 use crate::live_workflow::{Told, Version};
 use crate::nodes::{
-    ClusterHands, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager, Urgency,
-    format,
+    ClusterHands, Deciding, FromManager, Hope, LentNodes, ManagerView, Order, Steps, ToManager,
+    Urgency, format,
 };
 use crate::state::{ClusterRecord, Paths, StripeKey};
 use crate::wish::describe;
@@ -62,7 +64,13 @@ pub fn manager() -> anyhow::Result<ExitCode> {
     // Managers of several hosts may have the same process number.
     let number = getrandom::u64().context("no random numbers")?;
     let successor = Successor::new(&format!("{number:016x}"));
-    let admin = Admin::succeed(&description, admin, Timeouts::default(), successor)?;
+    // Where others may come, they may also succeed the owner.
+    let deciding = match size.listen.is_some() {
+        true => Deciding::as_owner_says(owner.clone()).context("the owner does not answer")?,
+        false => Deciding::always(),
+    };
+    let guard = Guard::new(move || deciding.is_so_or_ends());
+    let admin = Admin::succeed(&description, admin, Timeouts::default(), successor, guard)?;
     let admin = admin.with_head_room(settings.head_room);
     let urgency = Urgency::default();
     let lenders = urgency.clone();

@@ -85,6 +85,14 @@ impl FileSystem {
         if let Some(by) = manager.as_ref().and_then(|it| it.outlived()) {
             notes.push(format!("{} has taken the file system over: it ends here", at(&by)));
         }
+        if manager.as_ref().is_some_and(|it| it.stands_still() && it.outlived().is_none()) {
+            notes.push(
+                "more than half of the hosts that it had are not heard: nothing is decided here, and nodes of this host stand \
+                 still, until they are or one of them says who has the file system; bring their network back, or end what \
+                 is left here with `tidefs down`"
+                    .to_owned(),
+            );
+        }
         if let Some(by) = manager.as_ref().and_then(|it| it.awaits()) {
             notes.push(format!(
                 "{} has taken the file system over and does not answer: nothing is decided here before it does or has \

@@ -101,8 +101,8 @@ impl Host {
         let home = Home::make(base, name)?;
         // A run ends with whoever started it.
         let is_heir = name == JOINED;
-        let successor =
-            is_heir.then(|| Successor::begin(here, &reach.secret, home.paths())).transpose()?;
+        let begin = || Successor::begin(here, &reach.secret, reach.ballot.clone(), home.paths());
+        let successor = is_heir.then(begin).transpose()?;
         successor.iter().for_each(|it| reach.listens(it.address().port()));
         let (channel, entered) = reach.enter()?;
         home.fill(&entered)?;

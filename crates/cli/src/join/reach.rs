@@ -11,8 +11,8 @@ use tidefs_model::{Clock, Time};
 use crate::age_clock::AgeClock;
 use crate::failure::Failure;
 use crate::lending::{
-    ANSWER_WAIT, Channel, ChannelError, Entered, FromBorrower, FromHost, Owner, Place, Purpose,
-    Rank, ToBorrower, ToHost,
+    ANSWER_WAIT, Ballot, Channel, ChannelError, Entered, FromBorrower, FromHost, Owner, Place,
+    Purpose, Rank, ToBorrower, ToHost,
 };
 use crate::version;
 use crate::wall_clock::{self, Ahead};
@@ -22,6 +22,8 @@ use crate::wall_clock::{self, Ahead};
 pub struct Reach {
     pub place: Place,
     pub secret: [u8; 32],
+    /// How this host votes on who has the file system.
+    pub ballot: Ballot,
     /// Of this agent: a number that was never drawn before.
     pub agent: u128,
     /// The name by which somebody has asked for it, where a provision command started it.
@@ -44,6 +46,8 @@ pub enum Answered {
     Entered(Box<(Channel, Entered)>),
     /// Who is asked has not taken the file system over, or not yet.
     NotYet,
+    /// Who is asked has taken it over, and this host has heard somebody else too lately.
+    NotHeard,
     /// Who is asked had it, and somebody else has it by now.
     Moved(Owner),
     /// The file system ends.
@@ -57,8 +61,8 @@ impl Reach {
         let mut agent = [0; 16];
         getrandom::fill(&mut agent).context("no random numbers")?;
         let agent = u128::from_ne_bytes(agent);
-        let (told, age) = (Arc::default(), Arc::default());
-        Ok(Reach { place, secret, agent, provided: None, told, age })
+        let (ballot, told, age) = Default::default();
+        Ok(Reach { place, secret, ballot, agent, provided: None, told, age })
     }
 
     /// It is the host that was asked for by this name.
@@ -123,7 +127,7 @@ impl Reach {
         let address = self.place.address();
         let refused =
             |error: ChannelError| Failure::CannotJoin { address, cause: error.to_string() };
-        let why = match self.enter_at(address).map_err(refused)? {
+        let why = match self.enter_at(address, true).map_err(refused)? {
             Answered::Entered(entered) => {
                 let there = entered.1.wall_seconds;
                 if let Some(ahead) = Ahead::of(wall_clock::seconds(), there) {
@@ -135,7 +139,7 @@ impl Reach {
                 return Ok(*entered);
             }
             Answered::Refused(why) => why,
-            Answered::NotYet => {
+            Answered::NotYet | Answered::NotHeard => {
                 "it is a host of the file system, which does not have it".to_owned()
             }
             Answered::Moved(owner) => format!("{} has taken it over", owner.heir.address),
@@ -144,9 +148,16 @@ impl Reach {
         Err(Failure::NotLetIn { address, why })
     }
 
-    /// Begins a session with whoever is there, or goes on with it; it is the place from then on.
-    pub fn enter_at(&self, address: SocketAddr) -> Result<Answered, ChannelError> {
-        let mut channel = Channel::connect(address, Purpose::Join, &self.secret)?;
+    /// Begins a session with whoever is there, or goes on with it; it is the place from then on. `has_ended`: whoever had
+    /// the file system has ended.
+    pub fn enter_at(&self, address: SocketAddr, has_ended: bool) -> Result<Answered, ChannelError> {
+        let (place, term) = self.place.now();
+        // Mounts of a host that enters and leaves end with it.
+        if !self.ballot.may_hear((place == address).then_some(term), has_ended) {
+            return Ok(Answered::NotHeard);
+        }
+        let wait = self.place.connect_wait();
+        let mut channel = Channel::connect_within(address, Purpose::Join, &self.secret, wait)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (agent, version) = (self.agent, version::line().to_owned());
         let word = {
@@ -159,8 +170,15 @@ impl Reach {
         };
         let asked = SystemClock.steady();
         channel.say(&ToBorrower::Host(word))?;
+        channel.patience(wait)?;
+        let heard = channel.hear()?;
         channel.patience(ANSWER_WAIT)?;
-        Ok(match channel.hear()? {
+        Ok(match heard {
+            FromBorrower::Host(ToHost::Entered(entered))
+                if !self.ballot.hears(entered.succession.term, has_ended) =>
+            {
+                Answered::NotHeard
+            }
             FromBorrower::Host(ToHost::Entered(entered)) => {
                 self.told().rank = Some(entered.rank);
                 self.told_age(entered.age_ns, asked);
@@ -173,5 +191,35 @@ impl Reach {
             FromBorrower::Refused(why) => Answered::Refused(why),
             _ => Answered::Refused("it answers something else".to_owned()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::lending::Term;
+
+    /// It would be taken for one that has gone again, and its mounts for ended.
+    #[test]
+    fn a_host_does_not_enter_where_it_would_not_hear_what_is_answered() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (elected, term) = (listener.local_addr().unwrap(), Term::default().next(5));
+        let before = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let reach = Reach::new(Place::at(before), [1; 32]).unwrap();
+        assert!(reach.ballot.hears(Term::default(), false));
+        let enters = |has_ended| match reach.enter_at(elected, has_ended) {
+            Ok(Answered::NotHeard) => false,
+            Err(error) => error.is_nobody(),
+            Ok(_) => panic!("nobody answers there"),
+        };
+        listener.set_nonblocking(true).unwrap();
+        assert!(!enters(false), "it has heard the one before just now");
+        reach.place.is(elected, term, true);
+        assert!(!enters(false), "also where it knows that he was elected");
+        assert!(listener.accept().is_err(), "it has called");
+        drop(listener);
+        assert!(enters(true), "the one before is known to have ended");
     }
 }

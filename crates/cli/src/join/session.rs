@@ -10,12 +10,13 @@ use tidefs_fuse::SystemClock;
 use tidefs_model::Clock;
 use tidefs_valkey::{Awake, ConnectedFrom, NodeDescription, witness};
 
+use super::electing::{Elected, Electing};
 use super::reach::{Answered, Reach};
 use crate::failure::Failure;
 use crate::lend::{Ended, Patience};
 use crate::lending::{
-    Channel, ChannelError, Entered, FromBorrower, FromHost, Legacy, Owner, Rank, Succession,
-    ToBorrower, ToHost,
+    Channel, ChannelError, Entered, Found, FromBorrower, FromHost, Legacy, Owner, Rank, Succession,
+    Term, ToBorrower, ToHost,
 };
 use crate::own_log;
 use crate::say;
@@ -56,6 +57,8 @@ struct State {
     has_given_way: bool,
     /// Whom this host told what it has said, and up to which line.
     told: Option<(SocketAddr, u64)>,
+    /// So often, one after the other, nobody listened where whoever has the file system did.
+    refusals: u32,
 }
 
 /// What comes of looking for whoever has the file system.
@@ -64,7 +67,7 @@ enum Look {
     /// Those before this host in the line that had it have ended, and the next one has not taken it over yet.
     Awaited,
     /// All that stand before this host refuse to be spoken with, as the kernel of an ended process does.
-    Nobody(Succession),
+    Nobody(Box<Succession>),
     /// Somebody who may have it does not answer.
     Silent(ChannelError),
     Ended(Ended),
@@ -80,11 +83,18 @@ impl Session {
         take_over: TakeOver,
     ) -> anyhow::Result<Session> {
         let Entered { number, nodes, keys, rank, succession, legacy, .. } = entered;
-        let (owner, own, ended, has_given_way, told) = (None, None, None, false, None);
-        let state = State { nodes, succession, owner, own, ended, rank, has_given_way, told };
+        let at = reach.place.address();
+        let owner = succession.heirs.iter().find(|it| it.address == at).map(|it| it.rank);
+        let (own, ended, has_given_way, told) = (None, None, false, None);
+        let refusals = 0;
+        let state =
+            State { nodes, succession, owner, own, ended, rank, has_given_way, told, refusals };
         let (paths, state) = (paths.clone(), Mutex::new(state));
         let kept = Arc::new(Kept { reach, paths, keys, legacy, take_over, state });
         kept.write()?;
+        let succession = kept.state().succession.clone();
+        kept.learn(None, Some(succession));
+        kept.follows();
         let thread = Arc::clone(&kept);
         let keeps = move || {
             let ended = thread.keep(channel, number);
@@ -124,7 +134,10 @@ impl Kept {
             let (error, heard) = self.watch(&mut channel, &mut number);
             tracing::info!("the session: {error}");
             match error {
-                error if error.is_silence() => return Ended::OutOfTouch,
+                error if error.is_silence() && !self.reach.place.votes() => {
+                    return Ended::OutOfTouch;
+                }
+                error if error.is_silence() => {}
                 error if error.is_broken() => {}
                 ChannelError::Gone if self.outlives() && !self.is_over() => {}
                 _ => return Ended::Closed,
@@ -137,6 +150,7 @@ impl Kept {
                     (channel, number) = (again, entered.number);
                     self.state().rank = entered.rank;
                     self.learn(Some(entered.nodes), Some(entered.succession));
+                    self.follows();
                 }
                 Err(ended) => return ended,
             }
@@ -157,12 +171,15 @@ impl Kept {
                     succession,
                     age_ns,
                 })) => {
+                    if !self.reach.ballot.hears(self.reach.place.now().1, false) {
+                        return (ChannelError::Gone, heard);
+                    }
                     self.reach.told_age(age_ns, uptime);
                     self.state().told = Some((self.reach.place.address(), next));
                     own_log::is_carried(next);
                     heard = Awake::now();
                     *number = told;
-                    self.learn(nodes, succession);
+                    self.learn(nodes, succession.map(|it| *it));
                 }
                 Ok(FromBorrower::Host(ToHost::Moved(owner))) => {
                     self.moved(&owner);
@@ -187,14 +204,22 @@ impl Kept {
     /// Somebody else has the file system by now. A host that stands before him stands last from then on, as all others
     /// believe that it has ended; one that had the file system itself stands nowhere.
     fn moved(&self, owner: &Owner) {
+        say::note(format!("{} has taken the file system over", owner.heir.address));
+        self.goes_to(owner);
+        self.reach.ballot.hears(owner.term, true);
+    }
+
+    fn goes_to(&self, owner: &Owner) {
         let Owner { term, heir } = owner;
-        say::note(format!("{} has taken the file system over", heir.address));
         let mut state = self.state();
-        state.has_given_way |= state.owner == Some(state.rank);
+        if state.owner == Some(state.rank) {
+            state.has_given_way = true;
+            self.reach.ballot.gives_way();
+        }
         if state.rank < heir.rank || state.has_given_way {
             self.reach.loses_place(!state.has_given_way);
         }
-        state.owner = Some(heir.rank);
+        (state.owner, state.refusals) = (Some(heir.rank), 0);
         self.reach.place.is(heir.address, *term, true);
     }
 
@@ -209,7 +234,13 @@ impl Kept {
     /// Programs of this host find it before the next word says that they do.
     fn learn(&self, nodes: Option<ClusterRecord>, succession: Option<Succession>) {
         let mut state = self.state();
-        succession.into_iter().for_each(|succession| state.succession = succession);
+        if let Some(succession) = succession {
+            self.reach.ballot.learns(succession.voters.version, state.rank);
+            let voters = &succession.voters;
+            let is_voter = voters.has(Some(state.rank)) && !state.has_given_way;
+            self.reach.place.has_voters(voters.can_elect() && is_voter);
+            state.succession = succession;
+        }
         let Some(nodes) = nodes else { return };
         state.nodes = nodes;
         drop(state);
@@ -219,9 +250,15 @@ impl Kept {
     }
 
     fn again(&self, heard: Awake) -> Result<(Channel, Entered), Ended> {
-        let (mut patience, mut nobody, mut ended) = (Patience::from(heard), 0, 0);
+        let (mut nobody, mut ended) = (0, 0);
+        let mut patience = Patience::from(heard, &self.reach.place);
         while !patience.is_over() {
-            let look = self.look();
+            let (look, elected) = self.look_and_vote();
+            if let Some(succession) = elected {
+                self.take_over(succession)?;
+                patience.has_ended();
+                continue;
+            }
             ended = if matches!(look, Look::Nobody(_)) { ended + 1 } else { 0 };
             match look {
                 Look::Entered(entered) if entered.1.keys == self.keys => return Ok(*entered),
@@ -236,7 +273,7 @@ impl Kept {
                         );
                     }
                 }
-                Look::Nobody(succession) => self.take_over(succession)?,
+                Look::Nobody(succession) => self.succeed(*succession)?,
                 Look::Silent(error) => {
                     tracing::info!("the file system is not there: {error}");
                     nobody = if error.is_nobody() { nobody + 1 } else { 0 };
@@ -251,6 +288,70 @@ impl Kept {
         Err(Ended::Broken)
     }
 
+    /// And asks the others whether they elect this host, where whoever had the file system may have fallen silent. Answers
+    /// with what it takes over then.
+    fn look_and_vote(&self) -> (Look, Option<Succession>) {
+        if let Some(owner) = self.reach.ballot.elected() {
+            say::note(format!(
+                "{} was elected, and takes the file system over",
+                owner.heir.address
+            ));
+            self.goes_to(&owner);
+        }
+        if !self.reach.place.votes() || self.has_it() {
+            return (self.look(), None);
+        }
+        std::thread::scope(|scope| {
+            let votes = scope.spawn(|| self.vote());
+            let look = self.look();
+            let elected = votes.join().ok().flatten();
+            (look, elected)
+        })
+    }
+
+    fn has_it(&self) -> bool {
+        let state = self.state();
+        state.owner == Some(state.rank)
+    }
+
+    fn vote(&self) -> Option<Succession> {
+        let (owner, own, succession) = {
+            let state = self.state();
+            (state.owner, state.rank, state.succession.clone())
+        };
+        let Reach { secret, ballot, .. } = &self.reach;
+        let electing = Electing { secret, ballot, succession: &succession, owner, own };
+        match electing.go(|term| self.next_term(term).ok()) {
+            Elected::Nobody => None,
+            Elected::Other(owner) => {
+                self.reach.ballot.is_elected(owner);
+                None
+            }
+            Elected::This(term) => {
+                say::note(
+                    "whoever had the file system is silent, and more than half of the hosts elect this one: \
+                     this host takes it over",
+                );
+                let heir = succession.heirs.iter().find(|heir| heir.rank == own)?.clone();
+                let owner = Owner { term, heir };
+                electing.tell(&owner);
+                // The node of this host waits for it from now on.
+                self.goes_to(&owner);
+                let found = Found { own: Some(own), ..Found::default() };
+                Some(Succession { term, found, ..succession })
+            }
+        }
+    }
+
+    /// Others that ask learn whom this host hears.
+    fn follows(&self) {
+        let state = self.state();
+        let heir = state.succession.heirs.iter().find(|heir| Some(heir.rank) == state.owner);
+        let term = state.succession.term;
+        let owner = heir.map(|heir| Owner { term, heir: heir.clone() });
+        self.reach.ballot.follows(owner);
+    }
+
     /// Asks whoever had the file system, and then those who may have it after him, in their order: the first whose
     /// process has not ended.
     fn look(&self) -> Look {
@@ -259,30 +360,42 @@ impl Kept {
             (state.owner, state.rank, state.succession.clone())
         };
         let heirs = succession.between(owner, own).map(|it| (Some(it.rank), it.address));
-        for (rank, address) in [(owner, self.reach.place.address())].into_iter().chain(heirs) {
-            match self.reach.enter_at(address) {
+        let before = [(owner, self.reach.place.address())].into_iter().chain(heirs);
+        for (at, (rank, address)) in before.enumerate() {
+            // A single refusal may come from somebody on the way.
+            let has_ended = at > 0 && self.state().refusals >= NOBODY_MOST;
+            let answered = self.reach.enter_at(address, has_ended);
+            if at == 0 {
+                self.is_refused(answered.as_ref().is_err_and(is_refusal));
+            }
+            match answered {
                 Ok(Answered::Entered(entered)) => {
-                    self.state().owner = rank;
+                    let mut state = self.state();
+                    (state.owner, state.refusals) = (rank, 0);
                     return Look::Entered(entered);
                 }
                 Ok(Answered::NotYet) => return Look::Awaited,
+                Ok(Answered::NotHeard) => return Look::Silent(ChannelError::Gone),
                 Ok(Answered::Moved(owner)) => {
                     self.moved(&owner);
                     return Look::Awaited;
                 }
                 Ok(Answered::Over) => return Look::Ended(Ended::Closed),
                 Ok(Answered::Refused(why)) => return Look::Ended(Ended::Free(Some(why))),
-                Err(error) if error.is_nobody() && self.outlives() => {}
-                // Another program has its port.
-                Err(ChannelError::WrongSecret | ChannelError::Stranger(_)) if self.outlives() => {}
+                Err(error) if is_refusal(&error) && self.outlives() => {}
                 Err(error) => return Look::Silent(error),
             }
         }
         let state = self.state();
         match state.owner == Some(own) || state.has_given_way {
             true => Look::Awaited,
-            false => Look::Nobody(succession),
+            false => Look::Nobody(Box::new(succession)),
         }
+    }
+
+    fn is_refused(&self, is_so: bool) {
+        let mut state = self.state();
+        state.refusals = if is_so { state.refusals + 1 } else { 0 };
     }
 
     /// A node knows of somebody who has the file system: a refusal came from a filter or from somebody on the way.
@@ -300,21 +413,39 @@ impl Kept {
     }
 
     /// Nobody stands before this host any more.
-    fn take_over(&self, succession: Succession) -> Result<(), Ended> {
-        let Some(legacy) = &self.legacy else { return Err(Ended::Closed) };
+    fn succeed(&self, succession: Succession) -> Result<(), Ended> {
         say::note("whoever had the file system has ended; this host takes it over");
-        let nodes = self.state().nodes.clone();
+        let (owner, own) = {
+            let state = self.state();
+            (state.owner, state.rank)
+        };
+        let before = succession.between(owner, own).map(|heir| Some(heir.rank));
+        let found = Found { own: Some(own), before: Some(owner), ended: before.collect() };
+        let term = self.next_term(self.reach.ballot.term().max(succession.term))?;
+        self.take_over(Succession { term, found, ..succession })
+    }
+
+    fn next_term(&self, term: Term) -> Result<Term, Ended> {
         let drawn = getrandom::u64().map_err(|error| {
             tracing::warn!(
                 "this host cannot take the file system over: no random numbers: {error}"
             );
             Ended::Closed
         })?;
-        let term = succession.term.next(drawn);
+        Ok(term.next(drawn))
+    }
+
+    /// With its term.
+    fn take_over(&self, mut succession: Succession) -> Result<(), Ended> {
+        let Some(legacy) = &self.legacy else { return Err(Ended::Closed) };
+        let nodes = self.state().nodes.clone();
         let own = self.state().rank;
-        // Those before this host have ended.
-        let mut succession = Succession { term, ..succession };
+        // Those before this host have ended, or would not have it.
         succession.heirs.retain(|heir| heir.rank >= own);
+        let term = succession.term;
+        if let Some(heir) = succession.heirs.iter().find(|heir| heir.rank == own) {
+            self.reach.ballot.takes(Owner { term, heir: heir.clone() });
+        }
         match (self.take_over)(legacy, &self.keys, &nodes, succession) {
             Ok(address) => {
                 self.reach.place.is(address, term, true);
@@ -327,4 +458,9 @@ impl Kept {
             }
         }
     }
+}
+
+/// Nobody listens, or another program has the port.
+fn is_refusal(error: &ChannelError) -> bool {
+    error.is_nobody() || matches!(error, ChannelError::WrongSecret | ChannelError::Stranger(_))
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::age_clock::AgeClock;
 use crate::file_system::FileSystem;
-use crate::lending::{Awaiting, Legacy, Succession};
+use crate::lending::{Awaiting, Ballot, Legacy, Succession};
 use crate::state::{ClusterRecord, Keys, Paths};
 
 /// Cheap to clone; clones are one.
@@ -23,8 +23,13 @@ pub struct Successor {
 
 impl Successor {
     /// Listens from now on, until this process ends.
-    pub fn begin(at: IpAddr, secret: &[u8; 32], home: &Paths) -> io::Result<Successor> {
-        let awaiting = Arc::new(Awaiting::begin(at, secret)?);
+    pub fn begin(
+        at: IpAddr,
+        secret: &[u8; 32],
+        ballot: Ballot,
+        home: &Paths,
+    ) -> io::Result<Successor> {
+        let awaiting = Arc::new(Awaiting::begin(at, secret, ballot)?);
         let paths = Paths::new(home.directory.join("owned"));
         Ok(Successor { awaiting, paths, file_system: Arc::default() })
     }

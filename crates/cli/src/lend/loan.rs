@@ -206,15 +206,12 @@ impl Loan {
                 self.heard = Awake::now();
                 self.heard(word)
             }
-            // Its machine does not answer: it takes the node for lost soon.
-            Err(error) if error.is_unanswered() => Err(Ended::OutOfTouch),
-            Err(error) if error.is_silence() => {
-                let silent = self.asked.front().map(|asked| Awake::now().since(*asked));
-                // The node is ended before the borrower takes it for lost.
-                let given_up = silent.is_some_and(|silent| silent >= ANSWER_WAIT);
-                if given_up { Err(Ended::OutOfTouch) } else { Ok(self.state) }
+            Err(error) if error.is_silence() && !error.is_unanswered() && !self.is_given_up() => {
+                Ok(self.state)
             }
-            Err(error) if error.is_broken() || self.outlives(&error) => {
+            // The node is ended before the borrower takes it for lost, which is soon where its machine does not answer.
+            Err(error) if error.is_silence() && !self.again.place.votes() => Err(Ended::OutOfTouch),
+            Err(error) if error.is_broken() || error.is_silence() || self.outlives(&error) => {
                 say::note("the connection broke; making it again");
                 let resuming = Resuming::begin(self.again.clone(), self.channel.key(), self.heard);
                 self.resuming = Some(resuming.map_err(|error| broken(&error))?);
@@ -225,6 +222,11 @@ impl Loan {
                 Err(Ended::Closed)
             }
         }
+    }
+
+    /// It has not answered for too long.
+    fn is_given_up(&self) -> bool {
+        self.asked.front().is_some_and(|asked| Awake::now().since(*asked) >= ANSWER_WAIT)
     }
 
     /// Whoever had the file system has gone, and somebody else takes it over.

@@ -10,8 +10,8 @@ use tidefs_valkey::{Awake, NodeDescription};
 
 use super::Ended;
 use crate::lending::{
-    ANSWER_WAIT, Channel, ChannelError, ChannelKey, FromBorrower, Place, Purpose, SUCCEEDED_WITHIN,
-    Term, ToBorrower, ToHost,
+    Channel, ChannelError, ChannelKey, FromBorrower, Place, Purpose, SUCCEEDED_WITHIN, Term,
+    ToBorrower, ToHost,
 };
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -62,17 +62,18 @@ impl Resuming {
 /// How long is tried: until the file system counts this one as lost, or, where whoever had it is known to have ended,
 /// until somebody must have taken it over.
 pub struct Patience {
+    place: Place,
     silent_since: Awake,
     ended_since: Option<Awake>,
 }
 
 impl Patience {
     /// `silent_since`: the last word that came, or that was not answered.
-    pub fn from(silent_since: Awake) -> Patience {
-        Patience { silent_since, ended_since: None }
+    pub fn from(silent_since: Awake, place: &Place) -> Patience {
+        Patience { place: place.clone(), silent_since, ended_since: None }
     }
 
-    /// Whoever had the file system has ended.
+    /// Whoever had the file system has ended, or somebody else was elected.
     pub fn has_ended(&mut self) {
         self.ended_since.get_or_insert_with(Awake::now);
     }
@@ -80,7 +81,7 @@ impl Patience {
     pub fn is_over(&self) -> bool {
         match self.ended_since {
             Some(since) => Awake::now().since(since) >= SUCCEEDED_WITHIN,
-            None => Awake::now().since(self.silent_since) >= ANSWER_WAIT,
+            None => Awake::now().since(self.silent_since) >= self.place.patience(),
         }
     }
 
@@ -92,7 +93,7 @@ impl Patience {
 impl Again {
     /// Until the file system answers, or has ended.
     fn tries(&self, key: &ChannelKey, silent_since: Awake) -> Result<Resumed, Ended> {
-        let (mut patience, mut nobody) = (Patience::from(silent_since), 0);
+        let (mut patience, mut nobody) = (Patience::from(silent_since, &self.place), 0);
         while !patience.is_over() {
             match self.once(key) {
                 Ok(answered) => return answered,
@@ -102,7 +103,7 @@ impl Again {
                 }
             }
             match self.place.outlives() {
-                true if nobody > 0 => patience.has_ended(),
+                true if nobody > 0 || self.place.now().1 != self.term => patience.has_ended(),
                 false if nobody == NOBODY_MOST => return Err(Ended::Closed),
                 _ => {}
             }
@@ -113,7 +114,8 @@ impl Again {
 
     fn once(&self, key: &ChannelKey) -> Result<Result<Resumed, Ended>, ChannelError> {
         let (address, term) = self.place.now();
-        let mut channel = Channel::connect(address, self.purpose, &self.secret)?;
+        let wait = self.place.connect_wait();
+        let mut channel = Channel::connect_within(address, self.purpose, &self.secret, wait)?;
         let id = self.node.id.to_string();
         let word = match term == self.term {
             true => ToBorrower::Resume { id, proof: channel.proof(key) },

@@ -131,9 +131,19 @@ impl Channel {
         purpose: Purpose,
         secret: &[u8; 32],
     ) -> Result<Channel, ChannelError> {
-        let socket = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
+        Channel::connect_within(address, purpose, secret, CONNECT_WAIT)
+    }
+
+    /// The same, where the other side may be silent.
+    pub fn connect_within(
+        address: SocketAddr,
+        purpose: Purpose,
+        secret: &[u8; 32],
+        wait: Duration,
+    ) -> Result<Channel, ChannelError> {
+        let socket = TcpStream::connect_timeout(&address, wait)?;
         prepare(&socket, UNANSWERED_CALLER)?;
-        let until = Awake::now() + CONNECT_WAIT;
+        let until = Awake::now() + wait;
         Channel::new(PeerStream::connect(socket, purpose.name(), secret, until)?, purpose)
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
-use super::succession::{Legacy, Rank, Succession};
+use super::succession::{Legacy, Rank, Succession, Term};
+use super::voting::Version;
 use crate::control::{Answer, Request};
 use crate::state::{ClusterRecord, Keys};
 
@@ -45,6 +46,25 @@ pub enum FromHost {
     },
     /// Of a program of that host.
     Ask { agent: u128, request: Box<Request> },
+    /// Would it agree that somebody else has the file system, or, where a term is named, does it? `version`: of the voters
+    /// that elect him.
+    Vote { term: Option<Term>, version: Version },
+    /// More than half have agreed that he has the file system.
+    Elected(Owner),
+}
+
+/// What a voter says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Vote {
+    pub grants: bool,
+    /// That it agrees with by now.
+    pub term: Term,
+    /// Of the voters that it knows.
+    pub version: Version,
+    /// Its place in the line.
+    pub rank: Option<Rank>,
+    /// Who has the file system, where that is not who started it.
+    pub owner: Option<Owner>,
 }
 
 /// What it is answered.
@@ -56,13 +76,14 @@ pub enum ToHost {
     Nodes {
         number: u64,
         nodes: Option<ClusterRecord>,
-        succession: Option<Succession>,
+        succession: Option<Box<Succession>>,
         /// As in [`Entered`].
         age_ns: u64,
     },
     Answer(Box<Answer>),
     /// Who is asked has not taken the file system over.
     NotYet,
+    Vote(Box<Vote>),
     /// Somebody else has taken it over, though whoever is asked lives.
     Moved(Owner),
     /// The file system ends, with all that belongs to it.

@@ -6,11 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tidefs_fuse::SystemClock;
+use tidefs_model::Clock;
 use tidefs_valkey::Awake;
 
 use super::owner::Owner;
 use super::succession::{Heir, Rank, Term};
-use super::words::LEASE;
+use super::voting::{Found, Lease, Voters};
+use super::words::{LEASE, VOTERS_LEASE};
 use crate::host_view::HostView;
 use crate::wall_clock::Ahead;
 
@@ -45,6 +48,14 @@ struct List {
     mounts: BTreeSet<u64>,
     /// Where this process's host listens, which has joined: its mounts end with this process as well.
     here: Option<SocketAddr>,
+    /// For how long this process may decide.
+    lease: Lease,
+    /// The number above when the voters changed last.
+    voters_told: u64,
+    /// There are or were as many voters as it takes for one to be elected.
+    voted: bool,
+    /// Where voters listen.
+    addresses: BTreeMap<Rank, SocketAddr>,
 }
 
 struct Host {
@@ -55,6 +66,8 @@ struct Host {
     heard: Awake,
     /// It knows of the nodes with this number.
     knows: u64,
+    /// When it was answered last on this connection, by a clock that goes on while the machine sleeps.
+    answered: Option<Duration>,
     mounts: BTreeSet<u64>,
     rank: Rank,
     /// Where it listens, if it does.
@@ -75,11 +88,51 @@ pub struct Entering {
     pub clock: Option<Ahead>,
 }
 
-impl Host {
-    fn is_late(&self) -> bool {
-        Awake::now() > self.heard + LEASE
+/// By a clock that goes on while the machine sleeps.
+fn now() -> Duration {
+    Duration::from_nanos(SystemClock.steady().0)
+}
+
+impl List {
+    fn lease(&self) -> Duration {
+        if self.voted { VOTERS_LEASE } else { LEASE }
     }
 
+    fn is_late(&self, host: &Host) -> bool {
+        Awake::now() > host.heard + self.lease()
+    }
+
+    fn heirs(&self) -> Vec<Heir> {
+        let there = self.hosts.values();
+        let there = there.filter_map(|it| Some(Heir { rank: it.rank, address: it.listens? }));
+        let mut heirs: Vec<Heir> = there.collect();
+        let awaited = self.awaited.iter().filter(|(_, until)| Awake::now() < *until);
+        for heir in awaited.flat_map(|(heirs, _)| heirs) {
+            if !heirs.iter().any(|it| it.rank == heir.rank) {
+                heirs.push(heir.clone());
+            }
+        }
+        heirs.sort_by_key(|heir| heir.rank);
+        heirs
+    }
+
+    /// Those vote that may take the file system over, and whoever started it. `true`: they are others now.
+    fn reviews_voters(&mut self) -> bool {
+        let starter = (self.term == Term::default()).then_some(None);
+        let heirs = self.heirs();
+        self.addresses.extend(heirs.iter().map(|heir| (heir.rank, heir.address)));
+        let wanted = heirs.into_iter().map(|heir| Some(heir.rank)).chain(starter);
+        let changed = self.lease.wants(wanted.collect(), now());
+        if changed {
+            self.number += 1;
+            self.voters_told = self.number;
+            self.voted |= self.lease.voters().has_enough();
+        }
+        changed
+    }
+}
+
+impl Host {
     fn view(&self) -> HostView {
         let Host { name, address, .. } = self;
         let clock_ahead_seconds = self.clock.map(|ahead| ahead.seconds);
@@ -94,9 +147,53 @@ impl Hosts {
     }
 
     /// The file system has been taken over, and these hosts may come to this process.
-    pub fn begin_term(&self, term: Term, awaited: Vec<Heir>) {
+    pub fn begin_term(&self, term: Term, awaited: Vec<Heir>, voters: Voters, found: Found) {
         let mut list = self.list();
-        (list.term, list.awaited) = (term, Some((awaited, Awake::now() + LEASE)));
+        list.voted = voters.has_enough();
+        list.addresses = awaited.iter().map(|heir| (heir.rank, heir.address)).collect();
+        (list.term, list.awaited) = (term, Some((awaited, Awake::now() + list.lease())));
+        list.lease = Lease::succeeding(term, voters, found);
+    }
+
+    /// For a host of which nothing is heard.
+    pub fn lease(&self) -> Duration {
+        self.list().lease()
+    }
+
+    /// More than half of the voters hear this process, or nobody votes.
+    pub fn may_decide(&self) -> bool {
+        let list = self.list();
+        list.moved.is_none() && list.lease.may_decide(now())
+    }
+
+    /// Until when it may, by a clock that goes on while the machine sleeps; `None`: for ever.
+    pub fn may_decide_until(&self) -> Option<Duration> {
+        let list = self.list();
+        if list.moved.is_some() { Some(Duration::ZERO) } else { list.lease.until() }
+    }
+
+    pub fn voters(&self) -> Voters {
+        self.list().lease.voters().clone()
+    }
+
+    /// Where they listen, also those that nothing is heard of.
+    pub fn voters_at(&self) -> Vec<SocketAddr> {
+        let list = self.list();
+        let voters = list.lease.voters();
+        let is_one = |rank: &Rank| voters.has(Some(*rank));
+        let at = list.addresses.iter().filter(|(rank, _)| is_one(rank));
+        at.map(|(_, address)| *address).filter(|it| Some(*it) != list.here).collect()
+    }
+
+    /// The process of the host with this place in the line is known to have ended.
+    pub fn has_ended(&self, rank: Rank) {
+        self.list().lease.has_ended(Some(rank), now());
+    }
+
+    /// Of a host that is there: its place, and where it listens.
+    pub fn listens(&self, agent: u128) -> Option<(Rank, SocketAddr)> {
+        let list = self.list();
+        list.hosts.get(&agent).and_then(|host| Some((host.rank, host.listens?)))
     }
 
     /// The host that listens there is this process's.
@@ -111,14 +208,16 @@ impl Hosts {
         let heard = Awake::now();
         if let Some(host) = list.hosts.get_mut(&agent) {
             (host.line, host.heard, host.clock) = (host.line + 1, heard, clock);
+            host.answered = Some(now());
             return (host.line, host.rank);
         }
         let new = Rank { term: list.term, number: list.came };
         list.came += u64::from(rank.is_none());
         let (rank, mounts) = (rank.unwrap_or(new), BTreeSet::new());
         let listens = port.map(|port| SocketAddr::new(address, port));
-        let (line, knows) = (0, 0);
-        let host = Host { name, address, line, heard, knows, mounts, rank, listens, clock };
+        let (line, knows, answered) = (0, 0, Some(now()));
+        let host =
+            Host { name, address, line, heard, knows, answered, mounts, rank, listens, clock };
         list.hosts.insert(agent, host);
         list.number += 1;
         drop(list);
@@ -132,25 +231,14 @@ impl Hosts {
 
     /// Those that may take the file system over, first who is next.
     pub fn heirs(&self) -> Vec<Heir> {
-        let list = self.list();
-        let there = list.hosts.values();
-        let there = there.filter_map(|it| Some(Heir { rank: it.rank, address: it.listens? }));
-        let mut heirs: Vec<Heir> = there.collect();
-        let awaited = list.awaited.iter().filter(|(_, until)| Awake::now() < *until);
-        for heir in awaited.flat_map(|(heirs, _)| heirs) {
-            if !heirs.iter().any(|it| it.rank == heir.rank) {
-                heirs.push(heir.clone());
-            }
-        }
-        heirs.sort_by_key(|heir| heir.rank);
-        heirs
+        self.list().heirs()
     }
 
     /// Has all hosts end what they have of the file system, and waits until they have heard it.
     pub fn end(&self, within: Duration) {
         self.list().is_over = true;
         self.0.changed.notify_all();
-        let there = |list: &mut List| list.hosts.values().any(|host| !host.is_late());
+        let there = |list: &mut List| list.hosts.values().any(|host| !list.is_late(host));
         let waited = self.0.changed.wait_timeout_while(self.list(), within, there);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -159,7 +247,7 @@ impl Hosts {
     pub fn move_to(&self, owner: Owner, within: Duration) {
         self.list().moved = Some(owner);
         self.0.changed.notify_all();
-        let there = |list: &mut List| list.hosts.values().any(|host| !host.is_late());
+        let there = |list: &mut List| list.hosts.values().any(|host| !list.is_late(host));
         let waited = self.0.changed.wait_timeout_while(self.list(), within, there);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -179,12 +267,30 @@ impl Hosts {
         self.list().is_over
     }
 
-    /// A host is there, and knows of the nodes with this number.
-    pub fn heard(&self, agent: u128, knows: u64) {
-        if let Some(host) = self.list().hosts.get_mut(&agent) {
+    /// A host is there, has heard what it was answered on this connection, and knows of the nodes with this number.
+    pub fn heard(&self, agent: u128, line: u64, knows: u64) {
+        let mut list = self.list();
+        let list = &mut *list;
+        if let Some(host) = list.hosts.get_mut(&agent).filter(|host| host.line == line) {
             (host.heard, host.knows) = (Awake::now(), knows);
+            let voter = host.listens.map(|_| host.rank);
+            if let Some((rank, answered)) = voter.zip(host.answered.take()) {
+                list.lease.is_heard(Some(rank), answered);
+            }
+            if let Some(rank) = voter.filter(|_| knows >= list.voters_told) {
+                list.lease.knows(Some(rank));
+            }
         }
+        list.reviews_voters();
         self.0.changed.notify_all();
+    }
+
+    /// It is answered now, on this connection.
+    pub fn answers(&self, agent: u128, line: u64) {
+        let mut list = self.list();
+        if let Some(host) = list.hosts.get_mut(&agent).filter(|host| host.line == line) {
+            host.answered = Some(now());
+        }
     }
 
     /// The nodes are others now.
@@ -211,7 +317,8 @@ impl Hosts {
     pub fn all_know(&self, within: Duration) -> Vec<String> {
         let number = self.list().nodes;
         let behind = |list: &List| {
-            let hosts = list.hosts.values().filter(|host| host.knows < number && !host.is_late());
+            let late = |host: &&Host| host.knows < number && !list.is_late(host);
+            let hosts = list.hosts.values().filter(late);
             hosts.map(|host| host.name.clone()).collect::<Vec<_>>()
         };
         let waits = |list: &mut List| !behind(list).is_empty();
@@ -274,7 +381,8 @@ impl Hosts {
 
     /// It may still go on on another connection than this one.
     pub fn may_return(&self, agent: u128, line: u64) -> bool {
-        self.list().hosts.get(&agent).is_some_and(|host| host.line == line && !host.is_late())
+        let list = self.list();
+        list.hosts.get(&agent).is_some_and(|host| host.line == line && !list.is_late(host))
     }
 
     /// It has gone, if it was at that connection; answers with its mounts, which have ended with it.
@@ -305,134 +413,4 @@ impl Hosts {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-    use std::thread;
-
-    use super::*;
-
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    const NOW: Duration = Duration::ZERO;
-    const LONG: Duration = Duration::from_secs(30);
-
-    fn enter(hosts: &Hosts, agent: u128, name: &str) -> (u64, Rank) {
-        let (name, address, port) = (name.to_owned(), HERE, Some(agent as u16));
-        hosts.enter(Entering { agent, name, address, port, rank: None, clock: None })
-    }
-
-    #[test]
-    fn nodes_are_used_when_all_hosts_know_of_them() {
-        let hosts = Hosts::default();
-        assert!(hosts.all_know(NOW).is_empty(), "nobody is there");
-        enter(&hosts, 1, "one");
-        enter(&hosts, 2, "two");
-        hosts.nodes_changed();
-        hosts.heard(2, hosts.number());
-        assert_eq!(hosts.all_know(NOW), ["one"]);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| hosts.all_know(LONG));
-            assert_eq!(hosts.number_after(0, LONG), hosts.number());
-            hosts.heard(1, hosts.number());
-            assert!(waits.join().unwrap().is_empty());
-        });
-        hosts.nodes_changed();
-        hosts.heard(2, hosts.number());
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| hosts.all_know(LONG));
-            hosts.leave(1, 0);
-            assert!(waits.join().unwrap().is_empty(), "who has left need not know");
-        });
-    }
-
-    #[test]
-    fn mounts_end_with_their_host_and_not_with_a_connection_of_it() {
-        let hosts = Hosts::default();
-        assert!(!hosts.note_mount(1, 7), "a host that is not there");
-        assert_eq!(enter(&hosts, 1, "one").0, 0);
-        assert!(hosts.note_mount(1, 7) && hosts.note_mount(1, 8) && hosts.may_return(1, 0));
-        hosts.forget_mount(1, 8);
-        assert_eq!(enter(&hosts, 1, "one").0, 1, "its connection broke");
-        assert!(!hosts.may_return(1, 0) && hosts.leave(1, 0).is_empty(), "it has another one");
-        assert_eq!(hosts.seen().len(), 1);
-        assert_eq!(hosts.leave(1, 1), BTreeSet::from([7]));
-        assert!(hosts.seen().is_empty());
-    }
-
-    #[test]
-    fn mounts_of_no_host_are_told_of_as_those_that_end_here() {
-        let hosts = Hosts::default();
-        enter(&hosts, 1, "one");
-        let before = hosts.number();
-        assert!(hosts.note_mount(1, 7));
-        hosts.mount_joined(7);
-        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![], before));
-        hosts.mount_joined(8);
-        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![8], before + 1));
-        hosts.mount_ended(8);
-        assert!(hosts.own_mounts().is_empty());
-    }
-
-    #[test]
-    fn mounts_of_the_host_that_has_taken_over_are_told_of_as_well() {
-        let hosts = Hosts::default();
-        hosts.is_at(SocketAddr::new(HERE, 1));
-        for (agent, name) in [(1, "here"), (2, "there")] {
-            enter(&hosts, agent, name);
-        }
-        let before = hosts.number();
-        assert!(hosts.note_mount(2, 8) && hosts.number() == before);
-        assert!(hosts.note_mount(1, 7));
-        assert_eq!((hosts.own_mounts(), hosts.number()), (vec![7], before + 1));
-        let seen = hosts.seen().into_iter().map(|it| (it.name, it.has_file_system));
-        assert_eq!(seen.collect::<Vec<_>>(), [("here".into(), true), ("there".into(), false)]);
-    }
-
-    #[test]
-    fn hosts_stand_in_a_line_also_those_of_before_that_may_come() {
-        let hosts = Hosts::default();
-        let [(_, one), (_, two)] = [1, 2].map(|agent| enter(&hosts, agent, "it"));
-        assert!(one < two);
-        let ranks = |hosts: &Hosts| hosts.heirs().into_iter().map(|it| it.rank).collect::<Vec<_>>();
-        assert_eq!(ranks(&hosts), [one, two]);
-        let successor = Hosts::default();
-        successor.begin_term(Term::default().next(5), hosts.heirs());
-        let (_, newcomer) = enter(&successor, 3, "new");
-        assert!(two < newcomer);
-        assert_eq!(ranks(&successor), [one, two, newcomer], "who has yet to come stands in it");
-        let (name, address) = ("it".to_owned(), HERE);
-        let (port, rank, clock) = (Some(2), Some(two), None);
-        let again = Entering { agent: 2, name, address, port, rank, clock };
-        assert_eq!(successor.enter(again), (0, two));
-        assert_eq!(ranks(&successor), [one, two, newcomer]);
-    }
-
-    #[test]
-    fn hosts_are_told_of_the_end_and_waited_for() {
-        let hosts = Hosts::default();
-        enter(&hosts, 1, "one");
-        let number = hosts.number();
-        thread::scope(|scope| {
-            let ends = scope.spawn(|| hosts.end(LONG));
-            assert_eq!(hosts.number_after(number, LONG), number, "it is told at once");
-            assert!(hosts.is_over());
-            hosts.leave(1, 0);
-            ends.join().unwrap();
-        });
-    }
-
-    #[test]
-    fn hosts_are_told_who_else_has_the_file_system_and_waited_for() {
-        let hosts = Hosts::default();
-        let (_, rank) = enter(&hosts, 1, "one");
-        let heir = Heir { rank, address: SocketAddr::new(HERE, 1) };
-        let owner = Owner { term: Term::default().next(5), heir };
-        let number = hosts.number();
-        thread::scope(|scope| {
-            let moves = scope.spawn(|| hosts.move_to(owner.clone(), LONG));
-            assert_eq!(hosts.number_after(number, LONG), number, "it is told at once");
-            assert_eq!((hosts.moved(), hosts.is_over()), (Some(owner.clone()), false));
-            hosts.leave(1, 0);
-            moves.join().unwrap();
-        });
-    }
-}
+mod tests;

@@ -11,9 +11,9 @@ use anyhow::Context;
 use tidefs_model::ByteSize;
 use tidefs_valkey::PeerSecrets;
 
+use super::ballot::Ballot;
 use super::channel::Channel;
 use super::door::Door;
-use super::host_words::ToHost;
 use super::service::Service;
 use super::sessions::Answers;
 use super::succession::Legacy;
@@ -34,7 +34,7 @@ pub struct Awaiting {
 
 impl Awaiting {
     /// Until this process ends: others know by that whether it has.
-    pub fn begin(at: IpAddr, secret: &[u8; 32]) -> io::Result<Awaiting> {
+    pub fn begin(at: IpAddr, secret: &[u8; 32], ballot: Ballot) -> io::Result<Awaiting> {
         let listener = TcpListener::bind((at, 0))?;
         let address = listener.local_addr()?;
         let secrets = PeerSecrets::new(&[(Purpose::Join.name(), *secret)]);
@@ -42,7 +42,7 @@ impl Awaiting {
         let there = Arc::clone(&service);
         let door = Door::new(secrets.clone(), move |channel| match there.get() {
             Some(service) => service.loan(channel),
-            None => turn_away(channel),
+            None => turn_away(channel, &ballot),
         });
         door.keep(listener)?;
         Ok(Awaiting { address, service, secrets, secret: *secret })
@@ -65,9 +65,9 @@ impl Awaiting {
     }
 }
 
-fn turn_away(mut channel: Channel) {
-    let told =
-        channel.hear::<ToBorrower>().and_then(|_| channel.say(&FromBorrower::Host(ToHost::NotYet)));
+fn turn_away(mut channel: Channel, ballot: &Ballot) {
+    let word = channel.hear::<ToBorrower>();
+    let told = word.and_then(|word| channel.say(&FromBorrower::Host(ballot.answer(&word))));
     if let Err(error) = told {
         tracing::debug!("who asked whether this host has the file system has gone: {error}");
     }

@@ -1,6 +1,7 @@
 //! Nodes that lenders have offered, and how it stands with each.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tidefs_model::{NodeClass, NodeId};
 use tidefs_valkey::{Awake, NodeDescription};
 
 use super::channel::ChannelKey;
-use super::words::{LEASE, State};
+use super::words::{LEASE, State, VOTERS_LEASE};
 
 /// Cheap to clone; clones are one list.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ struct Inner {
     all: Mutex<BTreeMap<NodeId, Offer>>,
     /// A node was offered.
     came: Condvar,
+    /// Hosts vote, and have their nodes for longer.
+    of_voters: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -35,9 +38,15 @@ struct Offer {
     /// It is wanted when the file system grows the next time.
     is_reserve: bool,
     why: Option<String>,
+    of_voters: Arc<AtomicBool>,
 }
 
 impl Offers {
+    /// Hosts vote from now on.
+    pub fn hosts_vote(&self) {
+        self.0.of_voters.store(true, Ordering::Relaxed);
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<NodeId, Offer>> {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,6 +65,7 @@ impl Offers {
             is_closed: false,
             is_reserve,
             why: None,
+            of_voters: Arc::clone(&self.0.of_voters),
         };
         if is_new {
             all.insert(id, offer());
@@ -225,7 +235,9 @@ impl Offer {
     }
 
     fn is_over(&self) -> bool {
-        self.is_closed || Awake::now() > self.heard + LEASE
+        let votes = self.node.class == NodeClass::Own && self.of_voters.load(Ordering::Relaxed);
+        let lease = if votes { VOTERS_LEASE } else { LEASE };
+        self.is_closed || Awake::now() > self.heard + lease
     }
 }
 

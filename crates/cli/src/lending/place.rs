@@ -2,8 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::succession::Term;
+use super::words::{ANSWER_WAIT, VOTERS_WAIT};
+
+/// For a connection with whoever may have fallen silent.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+const VOTERS_CONNECT_WAIT: Duration = Duration::from_secs(2);
 
 /// Cheap to clone; clones are one place.
 #[derive(Clone)]
@@ -16,11 +22,19 @@ struct Known {
     outlives: bool,
     /// This host ends with whoever has it all the same.
     is_bound: bool,
+    /// It is one of the hosts that elect somebody when whoever has it falls silent.
+    votes: bool,
 }
 
 impl Place {
     pub fn at(address: SocketAddr) -> Place {
-        let known = Known { address, term: Term::default(), outlives: false, is_bound: false };
+        let known = Known {
+            address,
+            term: Term::default(),
+            outlives: false,
+            is_bound: false,
+            votes: false,
+        };
         Place(Arc::new(Mutex::new(known)))
     }
 
@@ -47,6 +61,25 @@ impl Place {
     pub fn is(&self, address: SocketAddr, term: Term, outlives: bool) {
         let mut known = self.known();
         (known.address, known.term, known.outlives) = (address, term, outlives);
+    }
+
+    /// Whoever has it may be succeeded also when he only falls silent.
+    pub fn votes(&self) -> bool {
+        let known = self.known();
+        known.votes && known.outlives && !known.is_bound
+    }
+
+    pub fn has_voters(&self, votes: bool) {
+        self.known().votes = votes;
+    }
+
+    /// For a word of whoever has it; then this host ends what it has of it.
+    pub fn patience(&self) -> Duration {
+        if self.votes() { VOTERS_WAIT } else { ANSWER_WAIT }
+    }
+
+    pub fn connect_wait(&self) -> Duration {
+        if self.votes() { VOTERS_CONNECT_WAIT } else { CONNECT_WAIT }
     }
 
     /// A start that is cut short leaves nothing: until all that it starts is there, this host ends with it.

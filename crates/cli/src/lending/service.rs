@@ -89,11 +89,17 @@ impl Service {
     /// One lender, from its first word to its last.
     pub(crate) fn loan(self: &Arc<Self>, channel: Channel) {
         let (mut lent, mut session) = (None, None);
+        let is_host = channel.purpose() == Purpose::Join;
         let ended = channel
             .addresses()
             .map_err(ChannelError::from)
             .and_then(|(_, peer)| self.converse(channel, peer, &mut lent, &mut session));
-        let is_broken = ended.as_ref().is_err_and(ChannelError::is_broken);
+        // Where hosts vote, one that does not answer may be electing somebody, and has its node meanwhile.
+        let may_vote = self.nodes.hosts().voters().has_enough();
+        let is_broken = |error: &ChannelError| {
+            error.is_broken() || may_vote && is_host && error.is_unanswered()
+        };
+        let is_broken = ended.as_ref().is_err_and(is_broken);
         if let Err(error) = ended {
             tracing::info!("a lender, or a host that joins: {error}");
         }
@@ -119,7 +125,11 @@ impl Service {
         let mut offered = None;
         loop {
             let word = channel.hear()?;
-            channel.patience(LEASE)?;
+            let lease = match channel.purpose() {
+                Purpose::Lend => LEASE,
+                Purpose::Join => self.nodes.hosts().lease(),
+            };
+            channel.patience(lease)?;
             // Its host brings the node to whoever has the file system by now.
             if !matches!(word, ToBorrower::Host(_)) && self.nodes.hosts().moved().is_some() {
                 return Err(ChannelError::Gone);
@@ -280,7 +290,12 @@ impl Service {
     }
 
     fn beat(self: &Arc<Self>, id: NodeId, wants_back: bool) -> FromBorrower {
-        if self.nodes.hosts().is_over() {
+        let hosts = self.nodes.hosts();
+        // A host on the smaller side ends its node like one that is alone.
+        while !hosts.may_decide() && !hosts.is_over() && hosts.moved().is_none() {
+            sleep(RESUME_LOOK);
+        }
+        if hosts.is_over() {
             return FromBorrower::Over;
         }
         if wants_back && self.offers.want_back(id) {

@@ -1,21 +1,29 @@
 //! Serves hosts that have joined: tells each what it needs and which nodes there are, answers what its
 //! programs ask, and ends its mounts when it has gone.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
 
 use super::channel::{Channel, ChannelError};
-use super::host_words::{Entered, FromHost, ToHost, WATCH_MOST};
+use super::host_words::{Entered, FromHost, ToHost, Vote, WATCH_MOST};
 use super::hosts::Entering;
+use super::owner::Owner;
 use super::service::Service;
 use super::succession::Succession;
-use super::words::{FromBorrower, LEASE, Purpose};
+use super::words::{FromBorrower, Purpose};
 use crate::control::{Answer, Request};
 use crate::host_logs;
 use crate::provision::Entrance;
 use crate::version;
 use crate::wall_clock::{self, Ahead};
 use tidefs_model::MountId;
+
+/// A process that hung up may take a moment until it has ended.
+const END_LOOKS: u32 = 10;
+const END_LOOK: Duration = Duration::from_secs(1);
+const END_PAUSE: Duration = Duration::from_millis(200);
 
 /// A host, and which of its connections this is.
 #[derive(Clone, Copy, Debug)]
@@ -56,15 +64,16 @@ impl Service {
         if channel.purpose() != Purpose::Join {
             return Ok(refused("the secret of lenders lets no host in"));
         }
+        if matches!(word, FromHost::Vote { .. } | FromHost::Elected(_)) {
+            return Ok(FromBorrower::Host(ToHost::Vote(Box::new(self.vote()))));
+        }
         if let Some(owner) = self.nodes.hosts().moved() {
             return Ok(match word {
                 FromHost::Ask { .. } => refused(&format!(
                     "{} has taken the file system over; ask again in a moment",
                     owner.heir.address
                 )),
-                FromHost::Enter { .. } | FromHost::Watch { .. } => {
-                    FromBorrower::Host(ToHost::Moved(owner))
-                }
+                _ => FromBorrower::Host(ToHost::Moved(owner)),
             });
         }
         Ok(match (word, *session) {
@@ -87,16 +96,19 @@ impl Service {
                 match self.entered(entering, &version, accounts, provided) {
                     Ok((line, entered)) => {
                         *session = Some(Session { agent, line });
-                        channel.patience(LEASE)?;
+                        channel.patience(self.nodes.hosts().lease())?;
                         FromBorrower::Host(ToHost::Entered(Box::new(entered)))
                     }
                     Err(why) => FromBorrower::Refused(why),
                 }
             }
             (FromHost::Watch { .. }, None) => refused("this connection has no session"),
-            (FromHost::Watch { seen, said }, Some(Session { agent, .. })) => {
+            (FromHost::Watch { seen, said }, Some(Session { agent, line })) => {
                 let hosts = self.nodes.hosts();
-                hosts.heard(agent, seen);
+                hosts.heard(agent, line, seen);
+                if hosts.voters().has_enough() {
+                    self.offers.hosts_vote();
+                }
                 self.keep_log(agent, &said);
                 let number = hosts.number_after(seen, WATCH_MOST);
                 if let Some(owner) = hosts.moved() {
@@ -107,21 +119,32 @@ impl Service {
                 }
                 let is_new = number != seen;
                 let nodes = is_new.then(|| self.nodes.record_for_hosts());
-                let succession = is_new.then(|| self.succession());
+                let succession = is_new.then(|| Box::new(self.succession()));
                 let age_ns = self.nodes.age().now().0;
+                hosts.answers(agent, line);
                 FromBorrower::Host(ToHost::Nodes { number, nodes, succession, age_ns })
             }
             (FromHost::Ask { agent, request }, _) => {
                 FromBorrower::Host(ToHost::Answer(Box::new(self.asked(agent, *request))))
             }
+            (FromHost::Vote { .. } | FromHost::Elected(_), _) => refused("that was answered"),
         })
+    }
+
+    /// Whoever has the file system agrees to nobody else.
+    fn vote(&self) -> Vote {
+        let hosts = self.nodes.hosts();
+        let owner = hosts.moved().or_else(|| Owner::of(&self.nodes.claimed()));
+        let version = hosts.voters().version;
+        Vote { grants: false, term: hosts.term(), version, rank: None, owner }
     }
 
     /// What changes of what an heir needs.
     fn succession(&self) -> Succession {
         let hosts = self.nodes.hosts();
         let (term, heirs, mounts) = (hosts.term(), hosts.heirs(), hosts.own_mounts());
-        Succession { term, heirs, mounts, ..self.nodes.succession() }
+        let voters = hosts.voters();
+        Succession { term, heirs, mounts, voters, ..self.nodes.succession() }
     }
 
     fn entered(
@@ -238,9 +261,16 @@ impl Service {
         let hosts = self.nodes.hosts();
         let Session { agent, line } = session;
         while is_broken && hosts.may_return(agent, line) {
-            std::thread::sleep(super::service::RESUME_LOOK);
+            sleep(super::service::RESUME_LOOK);
         }
+        let voter = hosts.listens(agent);
         let mounts = hosts.leave(agent, line);
+        if let Some((rank, address)) = voter.filter(|_| !hosts.is_there(agent)) {
+            let hosts = hosts.clone();
+            let looks = move || has_ended(address).then(|| hosts.has_ended(rank));
+            // Where there is no thread, it counts as one that is silent.
+            let _ = Builder::new().name("ended".to_owned()).spawn(looks);
+        }
         if let Some(provider) = self.nodes.provider().filter(|_| !hosts.is_there(agent)) {
             provider.left(agent);
         }
@@ -253,6 +283,18 @@ impl Service {
             self.answers.of(Request::Left { mount });
         }
     }
+}
+
+/// Whether nobody listens any more where a host did that has hung up: a kernel says that of a process that has ended.
+fn has_ended(address: SocketAddr) -> bool {
+    let refuses = || {
+        let error = TcpStream::connect_timeout(&address, END_LOOK).err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    (0..END_LOOKS).any(|_| {
+        sleep(END_PAUSE);
+        refuses() && refuses()
+    })
 }
 
 fn refused(why: &str) -> FromBorrower {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidefs_valkey::{Pass, Secrets};
 
+use super::voting::{Found, Voters};
 use super::words::{ParseSecretError, secret_of};
 use crate::file_system::Size;
 
@@ -55,6 +56,12 @@ pub struct Succession {
     /// Hosts that a command on its host provided, and takes away again, by the names that it knows them by.
     #[serde(default)]
     pub provided: Vec<String>,
+    /// Who elects somebody when whoever has it falls silent.
+    #[serde(default)]
+    pub voters: Voters,
+    /// What whoever takes it over has found of them; nobody is told.
+    #[serde(skip)]
+    pub found: Found,
 }
 
 /// What whoever takes the file system over needs, and never changes. It lets in everywhere.

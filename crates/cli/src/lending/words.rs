@@ -18,6 +18,11 @@ pub const LEASE: Duration = Duration::from_secs(20);
 /// For an answer to a beat.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(12);
 
+/// The same where hosts vote: a host that is alone ends its node later, as the others may elect somebody meanwhile.
+pub const VOTERS_LEASE: Duration = Duration::from_secs(30);
+/// For somebody to be elected, from the last word of whoever had the file system.
+pub const VOTERS_WAIT: Duration = Duration::from_secs(22);
+
 /// For somebody to take the file system over when whoever had it has ended; after that hosts end what they have of it.
 pub const SUCCEEDED_WITHIN: Duration = Duration::from_secs(60);
 

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tidefs_control::Failure;
-use tidefs_model::{MountId, NodeId};
-use tidefs_valkey::{Account, MountAccounts, NodeDescription, Pass, Secret};
+use tidefs_fuse::SystemClock;
+use tidefs_model::{Clock, MountId, NodeId};
+use tidefs_valkey::{Account, Guard, MountAccounts, NodeDescription, Pass, Secret, Successor};
 
 use super::LocalNodes;
+use crate::lending::Hosts;
 
 /// A node that does not answer for so long makes calls fail, whoever is let in, and is told later.
 const LET_IN_WITHIN: Duration = Duration::from_secs(10);
@@ -41,8 +43,12 @@ struct Inherited {
 }
 
 impl Accounts {
-    pub fn new(admin: Pass) -> Accounts {
-        Accounts { nodes: MountAccounts::new(admin), state: Mutex::default() }
+    /// Nodes are told nothing while the process that has these hosts may not decide.
+    pub fn new(admin: Pass, hosts: Hosts) -> Accounts {
+        let number = getrandom::u64().unwrap_or_else(|_| SystemClock.steady().0);
+        let successor = Successor::at_the_door(&format!("{number:016x}"));
+        let guard = Guard::new(move || hosts.may_decide());
+        Accounts { nodes: MountAccounts::new(admin, successor, guard), state: Mutex::default() }
     }
 
     /// Held while nodes are told, so that a newcomer hears of all and each order is the last.

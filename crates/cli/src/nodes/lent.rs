@@ -20,6 +20,7 @@ const OWNER_WAIT: Duration = Duration::from_secs(60);
 /// it the connection stands, and it breaks when the owner ends.
 const START_WAIT: Duration = Duration::from_secs(5 * 60);
 
+#[derive(Clone)]
 pub struct LentNodes {
     pub paths: Paths,
     pub steps: Steps,
@@ -41,6 +42,14 @@ impl LentNodes {
 impl LentNodes {
     pub fn tell_outlived(&self, by: Claim) -> Result<(), Failure> {
         self.ask(&ToOwner::Outlived { by }).map(|_| ())
+    }
+
+    /// Until when the owner may decide.
+    pub fn may_decide_until(&self) -> Result<Option<Duration>, Failure> {
+        match self.ask(&ToOwner::MayDecide)? {
+            FromOwner::MayDecide(until) => Ok(until),
+            answer => Err(odd(&answer)),
+        }
     }
 
     fn ask_for_nodes(&self, request: &ToOwner) -> Result<Vec<NodeId>, Failure> {
@@ -120,6 +129,7 @@ fn names(ids: Vec<NodeId>) -> FromOwner {
 pub fn answer(
     nodes: &impl Provisioner<Address = NodeDescription>,
     outlived: impl FnOnce(Claim),
+    may_decide_until: impl FnOnce() -> Option<Duration>,
     request: ToOwner,
 ) -> FromOwner {
     let never = AtomicBool::new(false);
@@ -130,6 +140,7 @@ pub fn answer(
             let started = nodes.start(wanted, &never);
             started.map(|(_, node)| FromOwner::Started(Box::new((&node).into())))
         }
+        ToOwner::MayDecide => Ok(FromOwner::MayDecide(may_decide_until())),
         ToOwner::Outlived { by } => {
             outlived(by);
             Ok(FromOwner::Done)

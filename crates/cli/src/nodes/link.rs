@@ -160,6 +160,8 @@ impl ManagerView {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToOwner {
+    /// For how long may be decided, by a clock that goes on while the machine sleeps.
+    MayDecide,
     /// Somebody else has the nodes, with a later claim; the manager ends.
     Outlived {
         by: Claim,
@@ -199,6 +201,8 @@ pub enum FromOwner {
     Started(Box<NodeEntry>),
     Nodes(Vec<String>),
     StartTakes(Option<Duration>),
+    /// Until then; for ever where there is none.
+    MayDecide(Option<Duration>),
     Done,
     /// Why not, in words.
     Failed(String),

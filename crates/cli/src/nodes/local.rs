@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tidefs_control::Failure;
 use tidefs_manager::{Claim, Loss, Provisioner, Wanted};
 use tidefs_model::{NodeClass, NodeId};
@@ -26,9 +27,9 @@ use tidefs_valkey::{
 use self::provided::Provided;
 use super::accounts::Accounts;
 use crate::age_clock::AgeClock;
-use crate::failure;
 use crate::lending::{Hosts, Offers};
 use crate::state::{ClusterRecord, Keys, Paths, room};
+use crate::{failure, process};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -128,8 +129,9 @@ impl LocalNodes {
         let ClusterSpec { server, secrets, network, .. } = spec;
         let mut roster = Roster::default();
         started.nodes.into_iter().for_each(|node| roster.add(node));
-        let accounts =
-            Accounts::new(Pass { secret: secrets.admin.clone(), credentials: network.of_client() });
+        let pass = Pass { secret: secrets.admin.clone(), credentials: network.of_client() };
+        let joined = Hosts::default();
+        let accounts = Accounts::new(pass, joined.clone());
         LocalNodes(Arc::new(Inner {
             server,
             hosts,
@@ -140,7 +142,7 @@ impl LocalNodes {
             claim: Mutex::default(),
             paths,
             offers: Offers::default(),
-            joined: Hosts::default(),
+            joined,
             roster: Mutex::new(roster),
             provided: OnceLock::new(),
             launch_took: Mutex::default(),
@@ -274,6 +276,11 @@ impl LocalNodes {
     pub fn processes(&self) -> Vec<ProcessId> {
         let there = describe(&self.roster()).nodes.into_iter();
         there.filter(|node| !node.is_elsewhere()).map(|node| node.process).collect()
+    }
+
+    /// To all of this process.
+    pub fn send(&self, signal: Signal) {
+        self.processes().into_iter().for_each(|it| process::ProcessId::from(it).send(signal));
     }
 
     /// Ends them all and removes their folders; answers with those that do not end. Happens at the

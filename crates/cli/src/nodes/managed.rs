@@ -41,6 +41,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Between two looks whether whoever claims the nodes is there.
 const RIVAL_LOOK: Duration = Duration::from_secs(1);
+/// Between two looks whether more than half of those that vote hear this process.
+const VOTERS_LOOK: Duration = Duration::from_millis(250);
 /// The manager's loop never waits, so an answer takes milliseconds.
 const HOPE_WAIT: Duration = Duration::from_secs(4);
 const LOOK_WAIT: Duration = Duration::from_secs(2);
@@ -56,6 +58,9 @@ const ALARMED_FOR: Duration = Duration::from_secs(20);
 /// Answers whether the owner that claims so is there.
 pub type Rival = dyn Fn(&Claim) -> Presence + Send + Sync;
 
+/// Answers with the claim of somebody who has the nodes, as those know that vote.
+pub type Others = dyn Fn() -> Option<Claim> + Send + Sync;
+
 pub struct Managed {
     supervision: Arc<Supervision>,
     thread: JoinHandle<()>,
@@ -68,6 +73,7 @@ pub struct Supervision {
     nodes: LocalNodes,
     /// What is seen of whoever claims the nodes.
     rival: Box<Rival>,
+    others: Box<Others>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -89,6 +95,10 @@ struct State {
     awaits: Option<Claim>,
     /// Somebody else has the nodes: no manager is started any more.
     outlived: Option<Claim>,
+    /// More than half of those that vote do not hear this process: nothing is decided, and its own nodes stand still.
+    stands_still: bool,
+    /// They did at some time; whoever takes over waits until they do.
+    was_heard: bool,
 }
 
 /// Writers that wait for room, as seen by whoever has the manager.
@@ -121,6 +131,7 @@ impl Managed {
         size: &Size,
         start: Duration,
         rival: Box<Rival>,
+        others: Box<Others>,
     ) -> anyhow::Result<Managed> {
         let listener = std::os::unix::net::UnixListener::bind(paths.provisioner());
         let listener = listener.context("cannot listen to the manager")?;
@@ -138,15 +149,25 @@ impl Managed {
             order,
             nodes: nodes.clone(),
             rival,
+            others,
             state: Mutex::default(),
             ended: Condvar::new(),
         });
         let hears = Arc::clone(&supervision);
         let busy = || FromOwner::Failed("too many requests are being served".to_owned());
         lines::serve(listener, busy, move |request: ToOwner| {
-            lent::answer(&hears.nodes, |by| hears.state().met = Some(by), request)
+            let until = || hears.nodes.hosts().may_decide_until();
+            lent::answer(&hears.nodes, |by| hears.state().met = Some(by), until, request)
         });
         let supervised = Arc::clone(&supervision);
+        let watched = Arc::downgrade(&supervision);
+        let thread = std::thread::Builder::new().name("voters".to_owned());
+        let watch = move || {
+            while watched.upgrade().is_some_and(|it| it.watch_voters()) {
+                std::thread::sleep(VOTERS_LOOK);
+            }
+        };
+        thread.spawn(watch).context("no thread")?;
         // The kernel ends the manager with the thread that started it, so one thread starts them all.
         let thread = std::thread::Builder::new().name("manager's supervisor".to_owned());
         let thread = thread.spawn(move || supervised.run()).context("no thread")?;
@@ -169,7 +190,11 @@ impl Managed {
         if let Some(process) = state.process {
             process.send(Signal::KILL);
         }
+        let stands_still = state.stands_still;
         drop(state);
+        if stands_still {
+            self.supervision.nodes.send(Signal::KILL);
+        }
         self.supervision.ended.notify_all();
         let _ = self.thread.join();
     }
@@ -184,8 +209,9 @@ impl Supervision {
         let mut pause = PAUSE;
         loop {
             let begun = Instant::now();
-            let ended = match self.spawn() {
-                Ok(None) => return,
+            let started = if self.may_spawn() { self.spawn() } else { Ok(None) };
+            let ended = match started {
+                Ok(None) => String::new(),
                 Ok(Some(mut child)) => match child.wait() {
                     Ok(status) => status.to_string(),
                     Err(error) => error.to_string(),
@@ -205,6 +231,9 @@ impl Supervision {
                 self.state().met = None;
                 continue;
             }
+            if state.stands_still {
+                continue;
+            }
             let lived = begun.elapsed() >= LIVED;
             pause = if lived { PAUSE } else { pause };
             tracing::warn!("the manager has ended ({ended}); it is started again");
@@ -215,6 +244,65 @@ impl Supervision {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+
+    /// Waits until more than half of those that vote hear this process. `false`: no manager is wanted, or somebody else
+    /// has the nodes.
+    fn may_spawn(&self) -> bool {
+        let mut state = self.state();
+        while !state.stopping && state.met.is_none() {
+            if self.nodes.hosts().may_decide() {
+                return true;
+            }
+            let waited = self.ended.wait_timeout(state, VOTERS_LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    /// Where too few hear this process, another may have the nodes: its own stand still, as those of a host that is alone
+    /// end, and it asks who has them. `false`: nobody looks any more.
+    fn watch_voters(&self) -> bool {
+        let may_decide = self.nodes.hosts().may_decide();
+        let (has_changed, is_known) = {
+            let mut state = self.state();
+            // Hosts that were told of the end go.
+            let ends = state.stopping || self.nodes.hosts().is_over();
+            if ends || state.outlived.is_some() {
+                return false;
+            }
+            let before = std::mem::replace(&mut state.stands_still, !may_decide);
+            state.was_heard |= may_decide;
+            if let Some(process) = state.process.filter(|_| !may_decide) {
+                process.send(Signal::KILL);
+            }
+            (before == may_decide && state.was_heard, state.met.is_some())
+        };
+        if has_changed {
+            self.nodes.send(if may_decide { Signal::CONT } else { Signal::STOP });
+            match may_decide {
+                true => {
+                    tracing::warn!("more than half of the hosts are heard again: this one goes on")
+                }
+                false => tracing::warn!(
+                    "more than half of the hosts have not been heard: nothing is decided here, and nodes of this host stand \
+                     still, as others may have the file system"
+                ),
+            }
+        }
+        if !may_decide
+            && !is_known
+            && let Some(by) = (self.others)()
+        {
+            self.state().met = Some(by);
+            self.ended.notify_all();
+        }
+        true
+    }
+
+    /// More than half of those that vote do not hear this process.
+    pub fn stands_still(&self) -> bool {
+        self.state().stands_still
     }
 
     /// Another owner claims the nodes. `false`: it has ended, and this one claims more from now on.
@@ -246,10 +334,12 @@ impl Supervision {
         self.state().outlived.clone()
     }
 
-    /// Somebody else claims the nodes and is not known to have ended: hosts may be his.
+    /// Somebody else claims the nodes and is not known to have ended, or may have been elected: hosts may be his.
     pub fn is_rivalled(&self) -> bool {
         let state = self.state();
-        state.met.is_some() || state.awaits.is_some() || state.outlived.is_some()
+        let is_met = state.met.is_some() || state.awaits.is_some() || state.outlived.is_some();
+        let hosts = self.nodes.hosts();
+        is_met || state.stands_still || !hosts.is_over() && !hosts.may_decide()
     }
 
     /// Who claims the nodes and does not answer: nothing is decided before he does or has ended.
@@ -406,89 +496,4 @@ impl Supervision {
 }
 
 #[cfg(test)]
-mod tests {
-    use tidefs_model::ByteSize;
-    use tidefs_valkey::{ClusterDescription, ClusterSpec, Lifetime, Network, Secrets};
-
-    use super::*;
-
-    #[test]
-    fn managers_that_end_one_after_the_other_and_add_nothing_end_hope() {
-        let begun = Instant::now();
-        let mut state = State::default();
-        let mut alarm = |life, finished, seconds| {
-            state.life = life;
-            for started_unix_ns in 0..finished {
-                let one = ReportedReconfiguration { started_unix_ns, ..Default::default() };
-                state.finished.hear(one);
-            }
-            state.ended_in_vain(begun + Duration::from_secs(seconds))
-        };
-        let most = u64::from(ENDED_MOST);
-        assert!((1..=most + 1).all(|life| alarm(life, 0, life).is_none()));
-        assert_eq!(alarm(most + 2, 0, most + 2), Some(most + 1));
-        assert_eq!(alarm(most + 2, 1, most + 3), None, "a node has come");
-        assert_eq!(alarm(2 * most + 3, 1, most + 4), Some(most + 1));
-        assert_eq!(alarm(2 * most + 3, 1, most + 60), None, "other writers");
-    }
-
-    fn supervision(
-        paths: &Paths,
-        rival: impl Fn(&Claim) -> Presence + Send + Sync + 'static,
-    ) -> Supervision {
-        let spec = ClusterSpec {
-            server: "/bin/false".into(),
-            directory: paths.nodes(),
-            hosts: Vec::new(),
-            nodes: 0,
-            node_memory: ByteSize::mib(32),
-            head_room: ByteSize::mib(4),
-            secrets: Secrets::from_seed(&[1; 32]),
-            network: Network::Trusted,
-            seed: [0; 32],
-            lifetime: Lifetime::Starter,
-        };
-        let nodes = LocalNodes::new(spec, paths.clone(), ClusterDescription { nodes: Vec::new() });
-        let size = Size {
-            nodes: None,
-            each_bytes: 0,
-            head_room_bytes: 0,
-            elasticity: Default::default(),
-            nodes_here: None,
-            listen: None,
-            lenders: false,
-            trusts_network: true,
-            hosts: Vec::new(),
-            sealed: false,
-            delete_dead: false,
-            provision: None,
-            server: None,
-        };
-        let order = Order {
-            directory: paths.directory.clone(),
-            secret: String::new(),
-            size,
-            clock: SteadyClock::start(),
-            age: nodes.age(),
-            claim: nodes.claimed(),
-            start: Duration::ZERO,
-        };
-        let (rival, state, ended) = (Box::new(rival), Mutex::default(), Condvar::new());
-        Supervision { paths: paths.clone(), order, nodes, rival, state, ended }
-    }
-
-    #[test]
-    fn an_owner_claims_more_than_one_that_has_ended_and_gives_way_to_one_that_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let found = Mutex::new(vec![Presence::There, Presence::Silent, Presence::Ended]);
-        let rival = move |_: &Claim| found.lock().unwrap().pop().expect("it was asked before");
-        let supervision = supervision(&Paths::new(folder.path().to_owned()), rival);
-        let by = Claim { count: 4, drawn: u64::MAX, place: "there".to_owned() };
-        assert!(!supervision.gives_way(by.clone()) && supervision.nodes.claimed() > by);
-        assert_eq!(supervision.outlived(), None);
-        let by = Claim { count: 6, ..by };
-        assert!(supervision.gives_way(by.clone()), "after it was silent");
-        assert_eq!((supervision.outlived(), supervision.awaits()), (Some(by.clone()), None));
-        assert!(supervision.nodes.claimed() < by);
-    }
-}
+mod tests;

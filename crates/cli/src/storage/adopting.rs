@@ -10,7 +10,8 @@ use tidefs_valkey::{
     Authority, ClusterSpec, ConnectedFrom, Lifetime, Network, Options, Secrets, Valkey,
 };
 
-use super::{AnyStore, Storage, choose_server, seen};
+use super::rivals::{others, seen};
+use super::{AnyStore, Storage, choose_server};
 use crate::admission::{Admissions, Door};
 use crate::age_clock::AgeClock;
 use crate::lending::{Awaiting, Legacy, Owner, Presence, Succession, Terms, secret_of};
@@ -58,7 +59,9 @@ impl Storage {
         // The workflow's file is on the host that died; thresholds decide until somebody tells of the workflow.
         let mut wanted = size.clone();
         wanted.elasticity.workflow = None;
-        let managed = Managed::start(&nodes, paths, &wanted, *start, rival(&nodes, awaiting))?;
+        let secret = *awaiting.secret();
+        let (rival, others) = (rival(&nodes, awaiting), others(&nodes, move || Some(secret)));
+        let managed = Managed::start(&nodes, paths, &wanted, *start, rival, others)?;
         let head_room = ByteSize(size.head_room_bytes);
         let legacy = Some(Box::new(legacy.clone()));
         let (nodes_max, lenders, host_logs) = (range.max, false, paths.host_logs());

@@ -40,16 +40,29 @@ pub struct Admitted<S: Store> {
     /// All are known that are let in. Where not, a list that was lost stays so: whoever is let in and not on it would
     /// count as expelled, and can still write.
     is_whole: bool,
+    /// Of its owner: one that claims less than another one has changes the list no more.
+    claim: u64,
 }
 
 impl<S: Store> Admitted<S> {
     pub fn new(store: Arc<S>, now: Time) -> Admitted<S> {
-        Admitted { store, mounts: BTreeSet::new(), watched: Others::from(now), is_whole: true }
+        Admitted {
+            store,
+            mounts: BTreeSet::new(),
+            watched: Others::from(now),
+            is_whole: true,
+            claim: 0,
+        }
     }
 
     /// In place of an owner that has ended, with mounts of its own still to be learned.
     pub fn succeeding(store: Arc<S>, now: Time) -> Admitted<S> {
         Admitted { is_whole: false, ..Admitted::new(store, now) }
+    }
+
+    /// The greatest claim of all that there were.
+    pub fn claims(&mut self, claim: u64) {
+        self.claim = claim;
     }
 
     /// Enters a mount. Whoever joins is on the list before.
@@ -92,19 +105,28 @@ impl<S: Store> Admitted<S> {
     pub fn expelled(&mut self, mount: MountId) -> Result<(), Error> {
         let batch = Batch::new().delete(keys::admitted(mount)).delete(keys::mount(mount));
         let batch = batch.delete(keys::stands_still(mount));
-        self.store.batch(keys::MOUNTS, &batch.add(CHANGES, 0, 1).reclaims())?;
+        self.change(batch.add(CHANGES, 0, 1))?;
         self.mounts.remove(&mount);
         Ok(())
     }
 
+    /// # Errors
+    /// Also where an owner that claims more has the list: this one may have been stopped since it looked.
+    fn change(&self, batch: Batch) -> Result<(), Error> {
+        let batch = batch.at_most(keys::ADMITS, 0, self.claim).reclaims();
+        match self.store.batch(keys::MOUNTS, &batch)?.applied() {
+            true => Ok(()),
+            false => Err(Error::NotPermitted),
+        }
+    }
+
     fn write(&self) -> Result<(), Error> {
         let all = match self.is_whole {
-            true => Batch::new().put(keys::ADMITS, b""),
+            true => Batch::new().put(keys::ADMITS, self.claim.to_be_bytes()),
             false => Batch::new(),
         };
         let all = self.mounts.iter().fold(all, |all, &it| all.put(keys::admitted(it), b""));
-        self.store.batch(keys::MOUNTS, &all.reclaims())?;
-        Ok(())
+        self.change(all)
     }
 }
 
@@ -134,6 +156,26 @@ mod tests {
     use tidefs_store::Embedded;
 
     use super::*;
+
+    /// What it had sent may come at any time.
+    #[test]
+    fn an_owner_that_others_have_taken_over_from_changes_the_list_no_more() {
+        let store = Arc::new(Embedded::in_heap(ByteSize::mib(1), StripeSize::DEFAULT));
+        let (stays, expelled, late) = (MountId(7), MountId(8), MountId(9));
+        let mut before = Admitted::new(Arc::clone(&store), Time(0));
+        before.let_in(stays).unwrap();
+        before.let_in(expelled).unwrap();
+        let mut successor = Admitted::succeeding(Arc::clone(&store), Time(0));
+        successor.claims(1);
+        successor.succeed([]).unwrap();
+        successor.expelled(expelled).unwrap();
+        assert!(before.let_in(late).is_err() && before.expelled(stays).is_err());
+        let are_expelled = [stays, expelled, late].map(|it| is_expelled(&*store, it).unwrap());
+        assert_eq!(are_expelled, [false, true, true]);
+        before.claims(2);
+        before.let_in(late).unwrap();
+        assert!(successor.expelled(stays).is_err(), "that one claims more by now");
+    }
 
     /// It can still write, so nobody may take its locks.
     #[test]

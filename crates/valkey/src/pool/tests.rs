@@ -37,8 +37,12 @@ impl Open {
             }
         });
         let login = Login::for_a_term(account(0));
-        let access =
-            Arc::new(Access { login, timeouts: Timeouts::default(), connections_per_node });
+        let access = Arc::new(Access {
+            login,
+            timeouts: Timeouts::default(),
+            connections_per_node,
+            guard: Guard::default(),
+        });
         let id = ID.parse().unwrap();
         let endpoint = Endpoint::Unix { path, id };
         let node = Node::new(id, NodeClass::Own, endpoint, ByteSize::mib(1), access);

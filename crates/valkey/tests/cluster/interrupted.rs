@@ -7,7 +7,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tidefs_model::{ByteSize, Granted, NodeId, Partition, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError};
-use tidefs_valkey::{Admin, Move, MoveOptions, Owner, Pace, Step, StepKind, Successor, Timeouts};
+use tidefs_valkey::{
+    Admin, Guard, Move, MoveOptions, Owner, Pace, Step, StepKind, Successor, Timeouts,
+};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 use crate::growing::{assert_whole, carry_out, drain};
@@ -51,7 +53,7 @@ fn what_a_mover_that_was_killed_had_sent_is_not_carried_out(kind: Kind) {
     let succeed = |number: &str| {
         let pass = running.pass(&running.cluster().secrets().admin);
         let (description, successor) = (running.cluster().description(), Successor::new(number));
-        Admin::succeed(description, pass, Timeouts::default(), successor).unwrap()
+        Admin::succeed(description, pass, Timeouts::default(), successor, Guard::default()).unwrap()
     };
     let (mut before, mut other) = (running.admin(1), running.admin(1));
     before.say("CLIENT SETNAME tidefs-manager-1");

@@ -1,12 +1,13 @@
 //! Accounts of mounts: what is ended with one, and what one that comes back may do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use tidefs_model::{Ino, ShardKey, StripeKey};
 use tidefs_store::{Batch, Store, StoreError, caller};
-use tidefs_valkey::{Account, MountAccounts, Options, Secret, Valkey};
+use tidefs_valkey::{Account, Guard, MountAccounts, Options, Secret, Successor, Valkey};
 
 use crate::fixture::{Kind, Running, on_each_server, read, start, write};
 
@@ -17,7 +18,12 @@ fn account(term: u64) -> Account {
 }
 
 fn accounts(running: &Running) -> MountAccounts {
-    MountAccounts::new(running.cluster().secrets().admin.clone())
+    accounts_of("1", running, Guard::default())
+}
+
+fn accounts_of(number: &str, running: &Running, guard: Guard) -> MountAccounts {
+    let admin = running.cluster().secrets().admin.clone();
+    MountAccounts::new(admin, Successor::at_the_door(number), guard)
 }
 
 fn connect(running: &Running, account: Account) -> Valkey {
@@ -65,6 +71,29 @@ fn who_is_shut_out_does_nothing_more_until_it_is_let_in_again(kind: Kind) {
     });
     assert_eq!(late(stripes[0]), Err(StoreError::Expelled));
     store.batch(SHARD, &Batch::new().add("n", 0, 1)).unwrap();
+}
+
+/// Whoever let mounts in before may have been stopped between its look at the clock and its order.
+fn who_is_succeeded_at_the_door_orders_nothing_more(kind: Kind) {
+    let Some(running) = start(kind, 2) else { return };
+    let may_order = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&may_order);
+    let before = accounts_of("1", &running, Guard::new(move || asked.load(Ordering::SeqCst)));
+    assert_eq!(before.let_in(running.nodes(), &[account(0), account(1)]), []);
+    let has_door = |node: usize, number: &str| {
+        running.admin(node).say("CLIENT LIST").contains(&format!("name=tidefs-door-{number} "))
+    };
+    assert!((0..2).all(|node| has_door(node, "1")));
+    let successor = accounts_of("2", &running, Guard::default());
+    assert_eq!(successor.shut_out(running.nodes(), "mount-7-0"), []);
+    assert!(!(0..2).any(|node| has_door(node, "1")), "nothing that it sent comes");
+    assert!((0..2).all(|node| has_door(node, "2")));
+    may_order.store(false, Ordering::SeqCst);
+    assert_eq!(before.let_in(running.nodes(), &[account(0)]).len(), 2);
+    assert_eq!(before.shut_out(running.nodes(), "mount-7-1").len(), 2);
+    let (names, _) = successor.names(running.nodes());
+    let has = |term| names.contains(&format!("mount-7-{term}"));
+    assert!(!has(0) && has(1), "{names:?}");
 }
 
 /// The calls of a program that are under way when its mount is expelled, and do not belong to what is lost.
@@ -130,4 +159,5 @@ on_each_server![
     who_waits_is_served_when_the_mount_is_back,
     what_was_asked_for_before_is_refused_where_that_is_wanted,
     a_mount_may_do_what_a_mount_does,
+    who_is_succeeded_at_the_door_orders_nothing_more,
 ];

@@ -24,6 +24,9 @@ impl LocalNodes {
         let nodes =
             LocalNodes::begin(spec, None, paths, ClusterDescription { nodes: Vec::new() }, age);
         nodes.inherits_accounts();
+        if succession.voters.has_enough() {
+            nodes.offers().hosts_vote();
+        }
         let mut roster = nodes.roster();
         roster.given = succession.given;
         for node in described.nodes {
@@ -38,8 +41,8 @@ impl LocalNodes {
             }
         }
         drop(roster);
-        let Succession { term, heirs, .. } = succession;
-        nodes.hosts().begin_term(term, heirs);
+        let Succession { term, heirs, voters, found, .. } = succession;
+        nodes.hosts().begin_term(term, heirs, voters, found);
         Ok(nodes)
     }
 
