@@ -96,7 +96,8 @@ impl<S: Store> Fs<S> {
         self.last_opened.term.store(term, Ordering::SeqCst);
     }
 
-    /// Open files of which the kernel may have pages from an earlier term, once this mount is back.
+    /// Open files of which the kernel may have pages from an earlier term, or of what was refused since, once this mount is
+    /// back.
     pub fn take_stale_pages(&self) -> BTreeSet<Ino> {
         match self.membership.is_back() {
             true => BTreeSet::new(),
@@ -159,6 +160,8 @@ impl<S: Store> Fs<S> {
     fn look_what_is_left(&self, number: Handle, handle: &FileHandle<S>) -> Result<(), Error> {
         let node = &handle.node;
         if self.locks.has_lost(node.ino, number) {
+            // What it stored through a map is in pages of the kernel, and in no store.
+            self.stale_pages().insert(node.ino);
             return Err(EXPELLED);
         }
         // Others may have freed a file without a name: they took nobody to have it open.

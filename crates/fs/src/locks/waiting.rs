@@ -23,6 +23,9 @@ const CIRCLE_MAX: usize = 64;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Wait(u64);
 
+/// By its number: who waits for a lock on a file.
+type Waiting = (u64, Ino, Lock);
+
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     next: u64,
@@ -78,11 +81,10 @@ impl<S: Store> Fs<S> {
 
 impl Waits {
     /// Those among whom who wants a lock may close a circle.
-    fn of_records(&self, wanted: &Lock) -> Vec<(Ino, Lock)> {
+    fn of_records(&self, wanted: &Lock) -> Vec<Waiting> {
         let is_asked = wanted.family == LockFamily::Record;
-        let all =
-            self.waiting.values().filter(|(_, lock)| is_asked && lock.family == LockFamily::Record);
-        all.cloned().collect()
+        let all = self.waiting.iter().map(|(number, (ino, lock))| (*number, *ino, lock.clone()));
+        all.filter(|(_, _, lock)| is_asked && lock.family == LockFamily::Record).collect()
     }
 }
 
@@ -104,11 +106,19 @@ impl Locks {
         let wait = Wait(waits.next);
         waits.waiting.insert(wait.0, (ino, wanted.clone()));
         drop(waits);
-        if self.closes_circle(&before, ino, wanted) {
-            self.end_wait(&wait);
-            return Err(Error::Deadlock);
+        match self.circle(&before, ino, wanted) {
+            Some(others) if self.still_wait(&others) => {
+                self.end_wait(&wait);
+                Err(Error::Deadlock)
+            }
+            _ => Ok(wait),
         }
-        Ok(wait)
+    }
+
+    /// The search may have waited for a node, and those in a circle have got what they waited for.
+    fn still_wait(&self, numbers: &[u64]) -> bool {
+        let waits = self.waits();
+        numbers.iter().all(|number| waits.waiting.contains_key(number))
     }
 
     fn end_wait(&self, wait: &Wait) {
@@ -136,25 +146,26 @@ impl Locks {
 
     /// Whoever would wait for `wanted` would wait for itself. As on a local disk, locks on whole
     /// files are not looked at. Whoever takes or gives one back on a file, perhaps at a node that is silent, is waited
-    /// for, so nobody else may wait for who asks this.
-    fn closes_circle(&self, waits: &[(Ino, Lock)], ino: Ino, wanted: &Lock) -> bool {
+    /// for, so nobody else may wait for who asks this. Answers the waits of the others in the circle.
+    fn circle(&self, waits: &[Waiting], ino: Ino, wanted: &Lock) -> Option<Vec<u64>> {
         if wanted.family == LockFamily::Whole {
-            return false;
+            return None;
         }
         let mut seen = HashSet::new();
-        let mut next = vec![(ino, wanted.clone())];
-        while let Some((ino, lock)) = next.pop() {
-            for Held { lock: holder, .. } in in_the_way(&self.held_on(ino), &lock) {
+        let mut next = vec![(Vec::new(), ino, wanted)];
+        while let Some((way, ino, lock)) = next.pop() {
+            for Held { lock: holder, .. } in in_the_way(&self.held_on(ino), lock) {
                 if holder.owner == wanted.owner {
-                    return true;
+                    return Some(way);
                 }
                 if seen.len() < CIRCLE_MAX && seen.insert(holder.owner) {
-                    let its = waits.iter().filter(|(_, lock)| lock.owner == holder.owner);
-                    next.extend(its.cloned());
+                    let its = waits.iter().filter(|(_, _, lock)| lock.owner == holder.owner);
+                    let further = |number: u64| way.iter().copied().chain([number]).collect();
+                    next.extend(its.map(|(number, ino, lock)| (further(*number), *ino, lock)));
                 }
             }
         }
-        false
+        None
     }
 }
 
@@ -212,5 +223,23 @@ mod tests {
         locks.end_wait(&first);
         let second = locks.begin_to_wait(Ino(1), &record(2)).unwrap();
         locks.end_wait(&second);
+    }
+
+    #[test]
+    fn a_circle_of_which_somebody_waits_no_more_is_none() {
+        let locks = Locks::new(Arc::new(Identity::new(MountId(1))));
+        let home = ShardKey { directory: Ino::ROOT, index: 0 };
+        for owner in [1, 2, 3] {
+            let held = Held { lock: record(owner), handle: Handle(owner), may_be_over: false };
+            locks.restore(Ino(owner), home, vec![held]);
+        }
+        let first = locks.begin_to_wait(Ino(2), &record(1)).unwrap();
+        let second = locks.begin_to_wait(Ino(3), &record(2)).unwrap();
+        let waits = locks.waits().of_records(&record(3));
+        let circle = locks.circle(&waits, Ino(1), &record(3)).expect("a circle");
+        assert_eq!(circle, [first.0, second.0]);
+        assert!(locks.still_wait(&circle));
+        locks.end_wait(&second);
+        assert!(!locks.still_wait(&circle));
     }
 }
