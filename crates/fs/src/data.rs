@@ -286,8 +286,30 @@ impl<S: Store> DataPath<S> {
 
     /// After the store was full: frees what waits for that, and waits for removals that are under
     /// way, for a bounded time. `false`: there were none since `before`, which is to be taken before the
-    /// store is tried, so trying again is in vain.
-    pub fn wait_for_room(&self, before: u64) -> bool {
+    /// store is tried, so trying again is in vain. `wanted_by`: the file whose bytes need it.
+    pub fn wait_for_room(&self, before: u64, wanted_by: Option<Ino>) -> bool {
+        // Nobody can read them any more, and others wait for its end.
+        if wanted_by.is_some_and(|ino| self.deletions.expects(ino)) {
+            return false;
+        }
+        self.free_all_removed();
+        if self.deletions.wait_for_expected() {
+            self.free_all_removed();
+        }
+        self.deletions.wait(before)
+    }
+
+    /// A file that this mount removed is on its way to be freed: whoever used it last is closing it.
+    pub fn expect_removed(&self, ino: Ino) {
+        self.deletions.expect(ino);
+    }
+
+    /// That has come to its end, one way or the other.
+    pub fn expect_removed_no_longer(&self, ino: Ino) {
+        self.deletions.expect_no_longer(ino);
+    }
+
+    fn free_all_removed(&self) {
         self.store.settle_all();
         self.free_nameless(self.has_company());
         let mut removed = self.lingering.all();
@@ -299,7 +321,6 @@ impl<S: Store> DataPath<S> {
         let group = self.deletions.take();
         delete_files(&self.store, self.stripe_size, &group.files);
         drop(group);
-        self.deletions.wait(before)
     }
 
     /// Waits until everything handed over is done and stops the threads. What is handed over later

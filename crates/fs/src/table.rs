@@ -81,6 +81,8 @@ pub struct Slot<S: Store> {
     pub file: Option<Arc<OpenFile<S>>>,
     /// The last name is gone; the inode goes with the last handle.
     pub unlinked: bool,
+    /// The last user sends what is left, before it leaves.
+    pub is_left: bool,
     /// Counts the names that went, so that whoever opens the file by a record that was read before
     /// reads it again.
     pub removals: u64,
@@ -101,6 +103,7 @@ impl<S: Store> Node<S> {
         let slot = Slot {
             file: None,
             unlinked: false,
+            is_left: false,
             removals: 0,
             version_cached: None,
             left: None,

@@ -51,7 +51,7 @@ impl<S: Store> Striped<S> {
             match store.make_sure(self.record.home, ino) {
                 // Names do not wait for room when they are made; whoever has the file does.
                 Err(Error::Store(StoreError::Full { .. }))
-                    if attempt == 0 || self.path.wait_for_room(before) => {}
+                    if attempt == 0 || self.path.wait_for_room(before, Some(ino)) => {}
                 Err(Error::Store(StoreError::Interrupted { .. })) if !caller::has_gone() => {}
                 made => return made,
             }

@@ -5,7 +5,7 @@
 //! in the background, so whoever finds the store full frees what waits, and waits for the rest,
 //! before it gives up. Little is ever left waiting: a large file waits for nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ struct State {
     called: bool,
     /// Files that are being freed, and how often each.
     under_way: HashMap<Ino, usize>,
+    /// Files that lost their last name while their last user was closing them: they come when that is done.
+    expected: HashSet<Ino>,
     /// How often something was freed.
     freed: u64,
     /// No file waits any more.
@@ -96,6 +98,34 @@ impl Deletions {
     pub fn has(&self, ino: Ino) -> bool {
         let state = self.state();
         state.under_way.contains_key(&ino) || state.waiting.iter().any(|file| file.ino == ino)
+    }
+
+    /// A file will be added once whoever closes it is through.
+    pub fn expect(&self, ino: Ino) {
+        self.state().expected.insert(ino);
+    }
+
+    /// It was, or is not to be any more.
+    pub fn expect_no_longer(&self, ino: Ino) {
+        if self.state().expected.remove(&ino) {
+            self.changed.notify_all();
+        }
+    }
+
+    pub fn expects(&self, ino: Ino) -> bool {
+        self.state().expected.contains(&ino)
+    }
+
+    /// Waits for those that are expected, for a bounded time. `false`: there were none.
+    pub fn wait_for_expected(&self) -> bool {
+        let state = self.state();
+        if state.expected.is_empty() {
+            return false;
+        }
+        let waited =
+            self.changed.wait_timeout_while(state, PATIENCE, |state| !state.expected.is_empty());
+        drop(waited);
+        true
     }
 
     /// Grows whenever something has been freed.
@@ -187,6 +217,22 @@ mod tests {
         drop(deletions.take());
         deletions.close();
         assert_eq!(deletions.add(file(10), false), Next::Free);
+    }
+
+    #[test]
+    fn who_waits_for_an_expected_file_goes_on_when_it_is_expected_no_longer() {
+        let deletions = Deletions::default();
+        assert!(!deletions.wait_for_expected());
+        deletions.expect(Ino(16));
+        assert!(deletions.expects(Ino(16)) && !deletions.expects(Ino(17)));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| deletions.wait_for_expected() && !deletions.is_empty());
+            deletions.add(file(10), false);
+            deletions.expect_no_longer(Ino(16));
+            // It found the file, or came after all.
+            let _found_or_late = waiter.join().expect("the waiter returns");
+        });
+        assert!(!deletions.wait_for_expected());
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl<S: Store> Striped<S> {
         let writes = self.writes_of(group);
         let before = self.path.freed();
         let write = || match self.write_stripes(&writes) {
-            Err(StoreError::Full { .. }) if self.path.wait_for_room(before) => {
+            Err(StoreError::Full { .. }) if self.path.wait_for_room(before, Some(self.ino())) => {
                 self.write_stripes(&writes)
             }
             written => written,

@@ -243,7 +243,7 @@ impl<S: Store> Fs<S> {
                     return self.entry_after_lost_reply(place, &record, lost);
                 }
                 Err(Error::Store(StoreError::Full { .. }))
-                    if attempt < FULL_ATTEMPTS && self.data.wait_for_room(before) =>
+                    if attempt < FULL_ATTEMPTS && self.data.wait_for_room(before, None) =>
                 {
                     continue;
                 }

@@ -404,16 +404,24 @@ impl<S: Store> Fs<S> {
 
     /// One user less of an open file; the last one writes it back, or removes it if it has no name.
     fn leave(&self, node: &Arc<Node<S>>, file: &Arc<OpenFile<S>>) -> Result<(), Error> {
+        let left = self.send_and_leave(node, file);
+        self.data.expect_removed_no_longer(node.ino);
+        left
+    }
+
+    fn send_and_leave(&self, node: &Arc<Node<S>>, file: &Arc<OpenFile<S>>) -> Result<(), Error> {
         let mut sent = Ok(());
         let mut slot = node.slot();
         if node.has_one_handle(&slot) && !node.is_gone() && file.has_unsent() {
             // What waits for room keeps nobody from removing the file meanwhile.
             let unlinked = slot.unlinked;
+            slot.is_left = true;
             drop(slot);
             if !unlinked || self.is_open_elsewhere(node) {
                 sent = file.settle(&self.membership);
             }
             slot = node.slot();
+            slot.is_left = false;
         }
         if !node.remove_handle(&slot) {
             return sent;

@@ -178,6 +178,9 @@ impl<S: Store> Fs<S> {
             (None, _) => Ok(()),
             (Some(_), Some(slot)) => {
                 slot.unlinked = true;
+                if slot.is_left && self.is_alone() {
+                    self.data.expect_removed(reference.ino);
+                }
                 Ok(())
             }
             (Some(inode), None) => {

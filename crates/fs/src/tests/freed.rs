@@ -166,7 +166,7 @@ fn who_begins_to_free_a_file_does_so_where_nobody_has_it_open_at_that_instant() 
     for _ in 0..5 {
         pass(&bed, Duration::from_secs(1), &[&second, &first]);
     }
-    first.data.wait_for_room(first.data.freed());
+    first.data.wait_for_room(first.data.freed(), None);
     let record = bed.store.batch(home, &Batch::new().read(keys::inode(ino))).expect("read").take(0);
     assert!(!inode::is_being_freed(&record.expect("there")));
     assert_eq!(read(&second, handle), Ok(b"bytes".to_vec()));
@@ -180,7 +180,7 @@ fn a_full_store_takes_no_file_that_the_kernel_of_its_remover_has_and_another_mou
     let handle = open(&second, b"file");
     pass(&bed, LOOK, &[&first, &second]);
     first.unlink(Ino::ROOT, b"file").expect("removed");
-    first.data.wait_for_room(first.data.freed());
+    first.data.wait_for_room(first.data.freed(), None);
     assert_eq!(read(&second, handle), Ok(b"bytes".to_vec()));
 }
 
@@ -191,7 +191,7 @@ fn a_full_store_takes_what_others_have_not_said_to_have_open_and_they_see_no_zer
     let handle = open(&second, b"file");
     pass(&bed, Duration::ZERO, &[&first]);
     first.unlink(Ino::ROOT, b"file").expect("removed");
-    assert!(first.data.wait_for_room(first.data.freed()));
+    assert!(first.data.wait_for_room(first.data.freed(), None));
     assert_eq!(read(&second, handle), Err(Error::Stale));
 }
 
@@ -219,7 +219,7 @@ fn where_there_is_no_room_to_enter_a_hole_is_read_and_a_file_that_was_freed_is_n
     assert_eq!(store.count(Operation::Batch) - before, 3, "it could not enter, and asked");
     second.unlink(Ino::ROOT, b"file").expect("removed");
     pass(&bed, Duration::ZERO, &[&second]);
-    assert!(second.data.wait_for_room(second.data.freed()));
+    assert!(second.data.wait_for_room(second.data.freed(), None));
     refuse_to_enter();
     assert_eq!(first.read(handle, 8192, 10).err(), Some(Error::Stale));
 }

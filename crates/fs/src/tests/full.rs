@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidefs_model::{ByteSize, Ino, ManualClock, MountId, StripeSize};
 use tidefs_store::caller::{Caller, serve};
-use tidefs_store::{Embedded, Faulty, Patient, Room, Store, StoreError};
+use tidefs_store::{Embedded, Faulty, Operation, Patient, Room, Store, StoreError, When};
 
 use super::bed::{ME, WRITE};
 use crate::{Config, Error, Format, Fs, Kind, OpenMode, RenameMode, SetAttr, XattrMode};
@@ -185,5 +185,38 @@ fn what_needs_room_has_done_nothing_when_it_is_begun_again() {
         // Alone, a file need not be in the store before it is closed.
         Ok((_, opened)) => is_to_wait(fs.flush(opened.handle)),
         Err(error) => is_to_wait::<()>(Err(error)),
+    });
+}
+
+/// The kernel tells of a close when the program has gone on: it may have removed the file, and write another one.
+#[test]
+fn who_meets_a_full_store_waits_for_a_removed_file_that_is_being_closed() {
+    let embedded = Embedded::in_heap(ByteSize::mib(8), StripeSize::DEFAULT);
+    let store = Arc::new(Faulty::new(embedded, Vec::new()));
+    let clock = Arc::new(ManualClock::default());
+    Fs::format(&store, Format::default(), &*clock).unwrap();
+    let config = Config { io_threads: 2, ..Config::new(MountId(1)) };
+    let fs = Fs::mount(Arc::clone(&store), config, clock).unwrap();
+    assert_eq!(fs.is_admitted(), Ok(true));
+    let make = |name: &[u8]| fs.create(ME, ROOT, name, 0o644, WRITE).unwrap().1.handle;
+    let (old, new, piece) = (make(b"old"), make(b"new"), vec![1; 1 << 20]);
+    let write = |handle, at: u64| fs.write(handle, at << 20, &piece, None, false).map(drop);
+    for at in 0..5 {
+        write(old, at).unwrap();
+    }
+    fs.flush(old).unwrap();
+    // Of a part of a stripe nothing is sent before the close.
+    fs.write(old, 5 << 20, b"rest", None, false).unwrap();
+    std::thread::scope(|scope| {
+        let pause = store.pause_at_most(Operation::Write, When::Before, 1);
+        let closed = scope.spawn(|| fs.release(old));
+        assert!(pause.wait_until_held(1, Duration::from_secs(20)), "it sends what is left");
+        fs.unlink(ROOT, b"old").unwrap();
+        let written = scope.spawn(|| (0..5).try_for_each(|at| write(new, at)).and(fs.fsync(new)));
+        // Whoever does not wait for the close has failed by then.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(pause);
+        assert_eq!(written.join().unwrap(), Ok(()));
+        let _told_of_its_own = closed.join().unwrap();
     });
 }

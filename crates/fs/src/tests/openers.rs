@@ -181,7 +181,7 @@ fn a_file_counts_as_open_elsewhere_while_its_home_does_not_answer() {
     first.data.free_due();
     first.data.free_waiting();
     let freed = first.data.freed();
-    first.data.wait_for_room(freed);
+    first.data.wait_for_room(freed, None);
     store.heal();
     assert_eq!(read(&second, handle), b"one");
     second.release(handle).expect("closed");
