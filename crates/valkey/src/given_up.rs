@@ -100,3 +100,21 @@ impl Client {
 fn is_unlinked(endpoint: &Endpoint) -> bool {
     endpoint.socket().and_then(Path::parent).is_some_and(Path::is_dir)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidefs_model::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_away_with_its_directory_is_none_of_a_node_that_ended() {
+        let id: NodeId = "ab".repeat(20).parse().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let within = |path: &Path| Endpoint::Unix { path: path.join("s"), id };
+        assert!(is_unlinked(&within(directory.path())));
+        assert!(!is_unlinked(&within(&directory.path().join("moved"))));
+        let address = "127.0.0.1:1".parse().unwrap();
+        assert!(!is_unlinked(&Endpoint::Tcp { address, id }));
+    }
+}
