@@ -23,6 +23,11 @@ impl LeaseTerms {
     pub fn has(&self, holder: Holder) -> bool {
         self.0.get(&holder.mount) == Some(&holder.lease_term)
     }
+
+    /// Its mount has begun another one since, as one does that could not renew it for a moment.
+    fn was_renewed(&self, holder: Holder) -> bool {
+        self.0.get(&holder.mount).is_some_and(|begun| *begun > holder.lease_term)
+    }
 }
 
 impl<S: Store> Check<'_, S> {
@@ -51,11 +56,13 @@ impl<S: Store> Check<'_, S> {
     }
 }
 
-/// Whoever stands in a record with a lease term that is over.
+/// Whoever stands in a record with a lease term that is over. Of a mount that goes on that is no leak where there is a
+/// directory: it stands there once, and with its new lease term when it or another one changes something.
 pub fn count_holders(shard: &Shard, lease_terms: &LeaseTerms, look: &mut Look) {
     let record = shard.fields.get(keys::HOLDERS).map(|record| &record[..]).unwrap_or_default();
+    let is_in_use = shard.fields.contains_key(keys::HEADER);
     for holder in holders_of(record) {
-        if !lease_terms.has(holder) {
+        if !(lease_terms.has(holder) || is_in_use && lease_terms.was_renewed(holder)) {
             look.suspect(Finding::Holder { shard: shard.key, holder });
         }
     }
