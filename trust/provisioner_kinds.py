@@ -72,6 +72,12 @@ class Kind:
         if not self.nodes_elsewhere():
             raise AssertionError(f"{self.name}: no other host has a node")
 
+    def is_elsewhere(self, nodes: list[dict]) -> bool:
+        """A host whose node has just gone has the next one in reserve a moment later; meanwhile another one grows."""
+        return not self.others or any(
+            node["endpoint"].startswith(f"{host.address}:") for node in nodes for host in self.others
+        )
+
     def has_gone(self) -> bool:
         """A host of a list stays, with an empty node in reserve."""
         return True

@@ -60,7 +60,11 @@ def goes(kind: Kind, sums: dict[str, str]) -> None:
 
 def dies(kind: Kind) -> None:
     kind.owner.sh(f"rm -f {MOUNT}/[0-9]*")
-    scales(kind, 2)
+    end = time.monotonic() + SETTLED_SECONDS
+    while scales(kind, 2) or not kind.is_elsewhere(status(kind)["nodes"]):
+        if time.monotonic() > end:
+            raise AssertionError(f"{kind.name}: no node comes to another host any more: {status(kind)['nodes']}")
+        scales(kind, 1)
     kind.kill_what_came()
     until(f"{kind.name}: the dead node is given up", lambda: status(kind)["lost_nodes"], SETTLED_SECONDS)
     scales(kind, 1)
