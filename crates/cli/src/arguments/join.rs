@@ -20,7 +20,7 @@ pub struct Join {
     pub secret_file: PathBuf,
 
     /// Memory that this host's node offers, such as 4GiB [default: a share of what is free]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = super::node_memory)]
     pub memory: Option<ByteSize>,
 
     /// Mount the file system there; made, and removed at the end, where it does not exist

@@ -30,8 +30,14 @@ pub type TakeOver = Box<
 /// Where nobody listens so often, one after the other, whoever had the file system has ended.
 const NOBODY_MOST: u32 = 3;
 
-/// Ends with its process.
+/// Once it is dropped nothing is written down any more: the directory goes after it.
 pub struct Session(Arc<Kept>);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.0.state().is_dropped = true;
+    }
+}
 
 struct Kept {
     reach: Reach,
@@ -52,6 +58,7 @@ struct State {
     /// The node of this host, which its programs reach by its socket.
     own: Option<NodeDescription>,
     ended: Option<Ended>,
+    is_dropped: bool,
     rank: Rank,
     /// It had the file system and has given way: it is nobody's heir any more.
     has_given_way: bool,
@@ -85,10 +92,18 @@ impl Session {
         let Entered { number, nodes, keys, rank, succession, legacy, .. } = entered;
         let at = reach.place.address();
         let owner = succession.heirs.iter().find(|it| it.address == at).map(|it| it.rank);
-        let (own, ended, has_given_way, told) = (None, None, false, None);
-        let refusals = 0;
-        let state =
-            State { nodes, succession, owner, own, ended, rank, has_given_way, told, refusals };
+        let state = State {
+            nodes,
+            succession,
+            owner,
+            own: None,
+            ended: None,
+            is_dropped: false,
+            rank,
+            has_given_way: false,
+            told: None,
+            refusals: 0,
+        };
         let (paths, state) = (paths.clone(), Mutex::new(state));
         let kept = Arc::new(Kept { reach, paths, keys, legacy, take_over, state });
         kept.write()?;
@@ -122,7 +137,11 @@ impl Kept {
     }
 
     fn write(&self) -> Result<(), Failure> {
+        // Held meanwhile, so that whoever drops the session waits for what is being written.
         let state = self.state();
+        if state.is_dropped {
+            return Ok(());
+        }
         let nodes = state.nodes.clone();
         let nodes = state.own.iter().fold(nodes, |nodes, own| nodes.with_own(own));
         nodes.rewrite(&self.paths)
@@ -161,6 +180,9 @@ impl Kept {
     fn watch(&self, channel: &mut Channel, number: &mut u64) -> (ChannelError, Awake) {
         let mut heard = Awake::now();
         loop {
+            if self.is_over() {
+                return (ChannelError::Gone, heard);
+            }
             let uptime = SystemClock.steady();
             let (said, next) = own_log::from(self.said_before());
             let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number, said }));
@@ -228,7 +250,8 @@ impl Kept {
     }
 
     fn is_over(&self) -> bool {
-        self.state().ended.is_some()
+        let state = self.state();
+        state.ended.is_some() || state.is_dropped
     }
 
     /// Programs of this host find it before the next word says that they do.

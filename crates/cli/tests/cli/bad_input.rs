@@ -29,6 +29,7 @@ fn wrong_usage_ends_with_2() {
         (&[&LEND[..], &["--deadline", "0"]].concat(), "cannot be emptied in no time"),
         (&[&LEND[..], &["--idle", "0"]].concat(), "while it is still wanted back"),
         (&[&LEND[..], &["--deadline=-1"]].concat(), "give seconds"),
+        (&["join", "127.0.0.1:1", "--secret-file", "x", "--memory", "1MiB"], "at least"),
         (&["scale", "many"], "many"),
         (&["mount"], "DIR"),
         (&["--state", "", "status"], "unset TIDEFS_STATE"),

@@ -15,18 +15,21 @@ use crate::inode::u64_at;
 use crate::keys;
 use crate::membership::members;
 
-/// The lease terms that go on, by mount.
+/// The lease terms that go on, by mount, and the mounts that are registered.
 #[derive(Debug, Default)]
-pub struct LeaseTerms(BTreeMap<MountId, u64>);
+pub struct LeaseTerms {
+    begun: BTreeMap<MountId, u64>,
+    there: BTreeSet<MountId>,
+}
 
 impl LeaseTerms {
     pub fn has(&self, holder: Holder) -> bool {
-        self.0.get(&holder.mount) == Some(&holder.lease_term)
+        self.begun.get(&holder.mount) == Some(&holder.lease_term)
     }
 
-    /// Its mount has begun another one since, as one does that could not renew it for a moment.
-    fn was_renewed(&self, holder: Holder) -> bool {
-        self.0.get(&holder.mount).is_some_and(|begun| *begun > holder.lease_term)
+    /// Its mount goes on, with another one or none, as where it could not renew that for a moment or had no use for it.
+    fn goes_on_without(&self, holder: Holder) -> bool {
+        !self.has(holder) && self.there.contains(&holder.mount)
     }
 }
 
@@ -45,7 +48,7 @@ impl<S: Store> Check<'_, S> {
             let is_lease_term = *field == keys::lease_term(mount) && record.len() >= 8;
             is_lease_term.then(|| (mount, u64_at(record, keys::lease_term::NUMBER)))
         });
-        Ok(LeaseTerms(lease_terms.collect()))
+        Ok(LeaseTerms { begun: lease_terms.collect(), there })
     }
 
     /// Takes a holder off a record whose lease term was over before the second look.
@@ -62,7 +65,7 @@ pub fn count_holders(shard: &Shard, lease_terms: &LeaseTerms, look: &mut Look) {
     let record = shard.fields.get(keys::HOLDERS).map(|record| &record[..]).unwrap_or_default();
     let is_in_use = shard.fields.contains_key(keys::HEADER);
     for holder in holders_of(record) {
-        if !(lease_terms.has(holder) || is_in_use && lease_terms.was_renewed(holder)) {
+        if !(lease_terms.has(holder) || is_in_use && lease_terms.goes_on_without(holder)) {
             look.suspect(Finding::Holder { shard: shard.key, holder });
         }
     }
