@@ -59,13 +59,12 @@ impl<S: Store> Check<'_, S> {
     }
 }
 
-/// Whoever stands in a record with a lease term that is over. Of a mount that goes on that is no leak where there is a
-/// directory: it stands there once, and with its new lease term when it or another one changes something.
+/// Whoever stands in a record with a lease term that is over. Of a mount that goes on that is no leak yet: it
+/// stands there once, and may enter again.
 pub fn count_holders(shard: &Shard, lease_terms: &LeaseTerms, look: &mut Look) {
     let record = shard.fields.get(keys::HOLDERS).map(|record| &record[..]).unwrap_or_default();
-    let is_in_use = shard.fields.contains_key(keys::HEADER);
     for holder in holders_of(record) {
-        if !(lease_terms.has(holder) || is_in_use && lease_terms.goes_on_without(holder)) {
+        if !(lease_terms.has(holder) || lease_terms.goes_on_without(holder)) {
             look.suspect(Finding::Holder { shard: shard.key, holder });
         }
     }
