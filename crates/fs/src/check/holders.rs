@@ -26,11 +26,6 @@ impl LeaseTerms {
     pub fn has(&self, holder: Holder) -> bool {
         self.begun.get(&holder.mount) == Some(&holder.lease_term)
     }
-
-    /// Its mount goes on, with another one or none, as where it could not renew that for a moment or had no use for it.
-    fn goes_on_without(&self, holder: Holder) -> bool {
-        !self.has(holder) && self.there.contains(&holder.mount)
-    }
 }
 
 impl<S: Store> Check<'_, S> {
@@ -59,12 +54,13 @@ impl<S: Store> Check<'_, S> {
     }
 }
 
-/// Whoever stands in a record with a lease term that is over. Of a mount that goes on that is no leak yet: it
-/// stands there once, and may enter again.
+/// Whoever stands in a record with a lease term that is over. A mount that goes on may: one that entered while
+/// something came between keeps nothing, begins another lease term when it is handed over, and goes off the record when
+/// somebody changes something there.
 pub fn count_holders(shard: &Shard, lease_terms: &LeaseTerms, look: &mut Look) {
     let record = shard.fields.get(keys::HOLDERS).map(|record| &record[..]).unwrap_or_default();
     for holder in holders_of(record) {
-        if !(lease_terms.has(holder) || lease_terms.goes_on_without(holder)) {
+        if !(lease_terms.has(holder) || lease_terms.there.contains(&holder.mount)) {
             look.suspect(Finding::Holder { shard: shard.key, holder });
         }
     }
