@@ -34,6 +34,7 @@ mod history;
 mod host_logs;
 mod host_view;
 mod hosts;
+mod interrupts;
 mod join;
 mod joining_view;
 mod judged_file;

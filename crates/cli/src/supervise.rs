@@ -16,6 +16,7 @@ use rustix::process::{
 };
 
 use crate::failure::{Failure, signalled};
+use crate::interrupts::Interrupts;
 use crate::process::{self, Process, ProcessId};
 use crate::say;
 use crate::signals::{Received, Signals};
@@ -83,13 +84,21 @@ pub fn wait(
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let mut deadline: Option<Instant> = None;
     let mut is_told = false;
+    let mut interrupts = Interrupts::default();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         if let Some(received) = signals.wait(Some(std::os::fd::AsFd::as_fd(&ended)), TICK) {
             let is_notice = notice == Some(received.signal);
-            let received = if is_notice { Received::to_end() } else { received };
+            let is_meant = is_interrupt(received) && interrupts.came(Instant::now());
+            if is_meant {
+                say::note(format!(
+                    "the command is asked to end (SIGTERM), and killed in {} s if it goes on",
+                    GRACE.as_secs()
+                ));
+            }
+            let received = if is_notice || is_meant { Received::to_end() } else { received };
             // What the terminal sends has reached the command already.
             if !received.from_terminal
                 && let Some(signal) = Signal::from_named_raw(received.signal)
@@ -109,8 +118,15 @@ pub fn wait(
                 ));
             }
         }
+        if deadline.is_none() {
+            interrupts.word(Instant::now()).iter().for_each(say::note);
+        }
         tick();
     }
+}
+
+fn is_interrupt(received: Received) -> bool {
+    received.from_terminal && received.signal == libc::SIGINT
 }
 
 /// Exit status of this process for that of the command, as a shell gives it.

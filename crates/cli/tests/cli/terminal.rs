@@ -110,6 +110,26 @@ fn ctrl_c_ends_the_command_once_and_everything_with_it() {
     world.is_as_before();
 }
 
+#[test]
+fn who_presses_ctrl_c_in_vain_is_told_how_to_end_the_command() {
+    let Some(world) = World::new() else { return };
+    let script =
+        "trap '' INT; trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
+    let (mut terminal, mut child) = Terminal::start(&world, &["run", "--", "sh", "-c", script]);
+    terminal.shows("ready");
+    terminal.press(CTRL_C);
+    terminal.shows("the command goes on after Ctrl-C; to have it end, press it 3 times within 5 s");
+    for _ in 0..3 {
+        terminal.press(CTRL_C);
+        // Two that wait for the same process are one.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(terminal.status(&mut child), 5, "{}", terminal.shown);
+    assert!(terminal.shown.contains("asked to end (SIGTERM)"), "{}", terminal.shown);
+    assert_eq!(terminal.shown.matches("goes on after").count(), 1, "{}", terminal.shown);
+    world.is_as_before();
+}
+
 /// What terminals show at least: nothing of it is cut, and nothing scrolls.
 #[test]
 fn top_keeps_to_the_terminal_and_says_all() {
