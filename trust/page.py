@@ -80,7 +80,7 @@ class Instance:
             for number in range(files):
                 (self.mount / name / str(number)).write_bytes(os.urandom(size))
         metrics = self.status()["metrics"]
-        self.page, self.token = metrics["page"], Path(metrics["token_file"]).read_text().strip()
+        self.page, self.token = metrics["page"], Path(metrics["page_token_file"]).read_text().strip()
 
     def tell(self, *words: object) -> str:
         done = subprocess.run([*self.command, *words], stdout=subprocess.PIPE, check=True, timeout=120)

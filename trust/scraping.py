@@ -27,6 +27,11 @@ def arguments():
     return parser.parse_args()
 
 
+def asked(url, token_file):
+    token = Path(token_file).read_text()
+    return urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+
+
 class Instance:
     """A file system that is there until the block ends."""
 
@@ -38,11 +43,9 @@ class Instance:
         nodes = ["--nodes", f"{nodes}..{nodes + 1}", "--policy", "static", "--node-memory", "64MiB"]
         self.tell("up", *options, *nodes)
         metrics = json.loads(self.tell("status", "--json"))["metrics"]
-        token = Path(metrics["token_file"]).read_text()
-        shown = {"Authorization": f"Bearer {token}"}
-        self.metrics = urllib.request.Request(metrics["url"], headers=shown)
+        self.metrics = asked(metrics["url"], metrics["token_file"])
         # A browser asks for it once a second.
-        self.live = urllib.request.Request(f"{metrics['page']}live.json", headers=shown)
+        self.live = asked(f"{metrics['page']}live.json", metrics["page_token_file"])
         notes = (path / "state/up/mounts").glob("*.json")
         self.server = json.loads(next(notes).read_text())["owner"]["pid"]
 

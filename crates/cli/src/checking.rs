@@ -60,15 +60,7 @@ fn check_one<S: Store>(
 ) -> anyhow::Result<CheckView> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let done = check_store(store, &clock, around, name, repair);
-    let report = done.map_err(|error| match error {
-        Error::Contended => anyhow::anyhow!(
-            "nodes come and go, or a mount does not answer; try again when that is over"
-        ),
-        error => anyhow::Error::from(error).context(
-            "not all of the file system can be read, so nothing was concluded; tidefs status says \
-             how the nodes are",
-        ),
-    })?;
+    let report = done.map_err(unconcluded)?;
     for found in &report.repaired {
         tracing::info!("repaired: {}", found.finding);
     }
@@ -76,6 +68,24 @@ fn check_one<S: Store>(
         tracing::warn!("found: {}", found.finding);
     }
     Ok(CheckView::new(&report))
+}
+
+/// Why nothing was concluded, and what to do.
+fn unconcluded(error: Error) -> anyhow::Error {
+    match error {
+        Error::Contended => anyhow::anyhow!(
+            "nodes come and go, or a mount does not answer; try again when that is over"
+        ),
+        Error::NoSuperblock => anyhow::anyhow!(
+            "the superblock of the file system is not in the store: the node that held it has just died, and it \
+             is made anew in some seconds, or the file system is ending; try again then, and see which nodes \
+             live: tidefs status"
+        ),
+        error => anyhow::Error::from(error).context(
+            "not all of the file system can be read, so nothing was concluded; tidefs status says \
+             how the nodes are",
+        ),
+    }
 }
 
 struct Around<'a> {
@@ -101,5 +111,21 @@ impl Surroundings for Around<'_> {
 
     fn is_dead(&self, mount: MountId) -> bool {
         self.dead.contains(&mount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_whose_superblock_has_gone_is_said_to_be_mended_or_to_end() {
+        let said = format!("{:#}", unconcluded(Error::NoSuperblock));
+        for part in ["superblock", "is ending", "try again", "tidefs status"] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+        assert!(!said.contains("format"), "{said}");
+        let other = format!("{:#}", unconcluded(Error::WrongFormat { found: 8, needed: 9 }));
+        assert!(other.contains("format 8"), "{other}");
     }
 }

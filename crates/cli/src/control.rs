@@ -4,7 +4,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,8 @@ pub enum Answer {
 
 /// Longer than the store may take to say how it is, and than a mount may take to come up.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// What a process that was killed has open is closed before it is out of the table.
+const DEATH_WAIT: Duration = Duration::from_secs(1);
 /// Data may have to move for the answer.
 pub const CHANGE_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -120,12 +122,26 @@ pub fn ask_within(paths: &Paths, request: &Request, wait: Duration) -> Result<An
     }
     let answer = lines::ask(&paths.control(), request, wait).map_err(|error| {
         tracing::debug!("no answer on the control socket: {error}");
-        still().unwrap_or_else(|| Failure::Silent(directory()))
+        let died = || has_died(paths).then(|| Failure::JustDied(directory()));
+        still().or_else(died).unwrap_or_else(|| Failure::Silent(directory()))
     })?;
     match answer {
         Answer::Refused(why) => Err(Failure::Refused(why)),
         answer => Ok(answer),
     }
+}
+
+/// Its process ends, or has, without having taken its directory away.
+fn has_died(paths: &Paths) -> bool {
+    let Ok(record) = Record::read(paths) else { return false };
+    let until = Instant::now() + DEATH_WAIT;
+    while record.owner.is_running() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 #[cfg(test)]
@@ -134,6 +150,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::process::ProcessId;
+    use crate::state::Kind;
 
     #[test]
     fn a_request_is_answered_and_a_refusal_becomes_a_failure() {
@@ -147,6 +165,22 @@ mod tests {
         assert!(matches!(ask(&paths, &Request::Stop), Ok(Answer::Done)));
         let refused = ask(&paths, &Request::Unmount("/tide".into())).unwrap_err();
         assert_eq!(refused.to_string(), "/tide is busy");
+    }
+
+    #[test]
+    fn one_whose_process_has_died_is_not_said_to_be_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path().to_owned());
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let owner = ProcessId::of(process.id() as i32).unwrap();
+        let record = Record { owner, ..Record::new(Kind::Up, false) };
+        std::fs::write(paths.record(), serde_json::to_vec(&record).unwrap()).unwrap();
+        assert!(matches!(ask(&paths, &Request::Status), Err(Failure::Silent(_))));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let died = ask(&paths, &Request::Status).unwrap_err();
+        assert!(matches!(died, Failure::JustDied(_)), "{died}");
+        assert!(died.to_string().contains("tidefs status"), "{died}");
     }
 
     const CORPUS: &str = include_str!("control/requests.txt");

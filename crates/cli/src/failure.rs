@@ -32,11 +32,11 @@ pub enum Failure {
          see which: tidefs list, or choose another place", path.display()
     )]
     MountPointSilent { path: PathBuf, seconds: u64 },
-    #[error("{} is a mount point already; unmount it (tidefs umount), or choose another place with --mount", .0.display())]
+    #[error("{} is a mount point already; unmount it (tidefs umount {}), or mount in another directory", .0.display(), .0.display())]
     MountPointTaken(PathBuf),
     #[error("you may not write to {}, so you cannot mount there; choose a directory of your own", .0.display())]
     MountPointForeign(PathBuf),
-    #[error("cannot use {} as a mount point: {cause}; choose another place with --mount", path.display())]
+    #[error("cannot use {} as a mount point: {cause}; mount in another directory", path.display())]
     MountPointUnusable { path: PathBuf, cause: io::Error },
     #[error("cannot make the mount point {}: {cause}; choose another place with --mount", path.display())]
     MountPointNotMade { path: PathBuf, cause: io::Error },
@@ -295,6 +295,11 @@ pub enum Failure {
     BelongsToRun(PathBuf),
     #[error("the file system in {} does not answer; see its log there, or stop it: tidefs down", .0.display())]
     Silent(PathBuf),
+    #[error(
+        "the process that had the file system in {} has just died, and the file system with it; the next command cleans up \
+         what it left and names its log: tidefs status", .0.display()
+    )]
+    JustDied(PathBuf),
     #[error(
         "process {pid}, which serves the file system in {}, was stopped and stands still, so it does not answer; \
          let it go on: kill -CONT {pid}, or end it: tidefs down", directory.display()

@@ -23,28 +23,35 @@ fn keep_of(host: &str, paths: &Paths) -> Option<PathBuf> {
         .into_iter()
         .filter(|log| log.metadata().is_ok_and(|found| found.len() > 0))
         .collect();
-    let latest = logs.first()?;
     let directory = paths.directory.parent()?.join(DIRECTORY);
     let name = paths.directory.file_name()?.to_string_lossy().into_owned();
-    let number = kept(&directory, host).last().map_or(1, |(last, _)| last.saturating_add(1));
+    let earlier = kept(&directory, host);
+    if logs.is_empty() && earlier.is_empty() {
+        return None;
+    }
+    let number = earlier.last().map_or(1, |(last, _)| last.saturating_add(1));
     // Whoever keeps another one at this moment, and finds the same number, keeps one of another name.
     let stem = format!("{number:08}-{name}-{host}");
-    let moved = fs::create_dir_all(&directory).and_then(|()| {
-        logs.iter().try_for_each(|log| fs::rename(log, directory.join(kept_name(&stem, log))))
+    let kept = |log: &PathBuf| directory.join(kept_name(&stem, log));
+    let moved = fs::create_dir_all(&directory).and_then(|()| match logs.is_empty() {
+        // That it said nothing is kept as well: whoever looks for its reason is not to read that of another one.
+        true => fs::write(kept(&paths.log()), ""),
+        false => logs.iter().try_for_each(|log| fs::rename(log, kept(log))),
     });
     if let Err(error) = moved {
         tracing::warn!("could not keep the log of {}: {error}", paths.directory.display());
         return None;
     }
     forget_old(&directory, host);
-    Some(directory.join(kept_name(&stem, latest)))
+    logs.first().map(kept)
 }
 
-/// The log of the one of this machine that died last in a base, if one is kept.
+/// The log of the one of this machine that died last in a base, if that one had said anything.
 pub fn last(base: &Path) -> Option<PathBuf> {
     let mut logs = kept(&base.join(DIRECTORY), &host_name());
     logs.retain(|(_, path)| path.extension() == Some("log".as_ref()));
-    logs.pop().map(|(_, path)| path)
+    let (_, last) = logs.pop()?;
+    last.metadata().is_ok_and(|found| found.len() > 0).then_some(last)
 }
 
 fn kept_name(stem: &str, log: &Path) -> String {
@@ -102,7 +109,13 @@ mod tests {
             .map(|death| die(&host_name(), &paths, &format!("death {death}")))
             .collect();
         assert_eq!(super::last(base.path()).as_ref(), died.last());
-        let gone = died.drain(..KEPT_MAX);
+        // The next one said nothing: nobody is sent to the log of the one before it.
+        assert_eq!(keep_of(&host_name(), &paths), None);
+        assert_eq!(super::last(base.path()), None);
+        let last = die(&host_name(), &paths, "one more");
+        assert_eq!(super::last(base.path()), Some(last.clone()));
+        died.push(last);
+        let gone = died.drain(..=KEPT_MAX + 1);
         assert!(gone.into_iter().all(|log| !log.exists()));
         assert!(died.iter().all(|log| log.exists()), "{died:?}");
         assert!(other.exists(), "another machine counts its own");

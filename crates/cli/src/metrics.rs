@@ -1,5 +1,5 @@
 //! What Prometheus and its kin are told of a running file system, and what a page shows to people: over HTTP, to
-//! whoever shows a token.
+//! whoever shows a token. The page has one of its own, since it names files; it is good for metrics as well.
 //!
 //! The values are those that the monitor saw last. A scrape asks no node, and however many scrapes there are,
 //! the file system does nothing for them. Only sizes of directories are looked up in the mount.
@@ -80,26 +80,53 @@ impl Wanted {
 impl Bound {
     /// Answers for the rest of this process's life.
     pub fn serve(self, paths: &Paths) -> anyhow::Result<Served> {
-        let (token, token_file) = match self.token {
+        let (metrics, token_file) = match self.token {
             Some(given) => given,
-            None => {
-                let (token, path) = (Token::draw()?, paths.metrics_token());
-                token
-                    .write(&path)
-                    .map_err(|cause| Failure::StateUnusable { path: path.clone(), cause })?;
-                (token, path)
-            }
+            None => made(paths.metrics_token())?,
         };
+        let (page, page_token_file) = made(paths.page_token())?;
+        let rights = Rights { metrics, page };
         let address = self.listener.local_addr().context("no address for metrics")?;
         let seen = Arc::new(Seen::new());
         let told = Arc::clone(&seen);
-        let shown = token.clone();
-        let known = move |asked: &Asked| is_shown(asked, &shown);
-        let answer = move |asked: &Asked| answer(asked, &token, &told);
+        let rightful = rights.clone();
+        let known = move |asked: &Asked| rightful.shown_by(asked).is_some();
+        let answer = move |asked: &Asked| answer(asked, &rights, &told);
         http::serve(self.listener, known, answer).context("no threads for metrics")?;
         let (url, page) = (format!("http://{address}{METRICS}"), format!("http://{address}/"));
-        let view = MetricsView { url, page, token_file };
+        let view = MetricsView { url, page, token_file, page_token_file };
         Ok(Served { seen, view })
+    }
+}
+
+/// A new token in a file of the user's own.
+fn made(path: PathBuf) -> anyhow::Result<(Token, PathBuf)> {
+    let token = Token::draw()?;
+    token.write(&path).map_err(|cause| Failure::StateUnusable { path: path.clone(), cause })?;
+    Ok((token, path))
+}
+
+/// What lets in, and to what.
+#[derive(Clone, Debug)]
+struct Rights {
+    metrics: Token,
+    page: Token,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// To numbers.
+    Metrics,
+    /// To names of files and directories as well.
+    Page,
+}
+
+impl Rights {
+    fn shown_by(&self, asked: &Asked) -> Option<Right> {
+        let shown = asked.authorization.as_deref()?;
+        // Both are looked at, whichever it is.
+        let (page, metrics) = (self.page.is_shown_by(shown), self.metrics.is_shown_by(shown));
+        if page { Some(Right::Page) } else { metrics.then_some(Right::Metrics) }
     }
 }
 
@@ -133,14 +160,11 @@ const LIVE: &str = "/live.json";
 /// A directory of the mount stands behind it.
 const TREE: &str = "/tree";
 
-fn is_shown(asked: &Asked, token: &Token) -> bool {
-    asked.authorization.as_deref().is_some_and(|it| token.is_shown_by(it))
-}
-
-fn answer(asked: &Asked, token: &Token, seen: &Seen) -> Answer {
+fn answer(asked: &Asked, rights: &Rights, seen: &Seen) -> Answer {
     let refusal = Answer::refusal;
     let page = page::file(&asked.path);
-    if page.is_none() && !is_shown(asked, token) {
+    let right = rights.shown_by(asked);
+    if page.is_none() && right.is_none() {
         return unknown(asked);
     }
     if !["GET", "HEAD"].contains(&asked.method.as_str()) {
@@ -153,6 +177,11 @@ fn answer(asked: &Asked, token: &Token, seen: &Seen) -> Answer {
     let directory = asked.path.strip_prefix(TREE).filter(|it| it.is_empty() || it.starts_with('/'));
     if directory.is_none() && ![METRICS, LIVE].contains(&asked.path.as_str()) {
         return refusal("404 Not Found", "metrics are at /metrics, and a page for people at /");
+    }
+    if right != Some(Right::Page) && asked.path != METRICS {
+        let why = "this names files, and the token of metrics does not let in here: show that in the page_token_file \
+                   that `tidefs status --json` names";
+        return refusal("403 Forbidden", why);
     }
     let Some(Source { observed, tree }) = seen.get() else {
         return refusal("503 Service Unavailable", "the file system is starting");
@@ -222,12 +251,14 @@ mod tests {
     fn only_who_shows_the_token_is_told_anything() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let token = Token::draw().unwrap();
-        token.write(&path).unwrap();
-        let shown = format!("Bearer {}", std::fs::read_to_string(&path).unwrap());
+        let shown = |path: &Path| format!("Bearer {}", std::fs::read_to_string(path).unwrap());
+        let (page, _) = made(path.clone()).unwrap();
+        let (metrics, metrics_path) = made(folder.path().join("of-metrics")).unwrap();
+        let (shown, of_metrics) = (shown(&path), shown(&metrics_path));
+        let rights = Rights { metrics, page };
         let seen = Seen::new();
         let status = |method: &str, path: &str, authorization: Option<&str>| {
-            answer(&asked(method, path, authorization), &token, &seen).status[..3].to_owned()
+            answer(&asked(method, path, authorization), &rights, &seen).status[..3].to_owned()
         };
         assert_eq!(status("GET", "/metrics", None), "401");
         assert_eq!(status("GET", "/other", Some("Bearer other")), "401");
@@ -240,7 +271,11 @@ mod tests {
         for path in ["/metrics", "/live.json", "/tree", "/tree/"] {
             assert_eq!(status("GET", path, Some(&shown)), "200", "{path}");
             assert_eq!(status("GET", path, None), "401", "{path}");
+            let names_files = path != "/metrics";
+            let expected = if names_files { "403" } else { "200" };
+            assert_eq!(status("GET", path, Some(&of_metrics)), expected, "{path}");
         }
+        assert_eq!(status("GET", "/other", Some(&of_metrics)), "404");
         assert_eq!(status("GET", "/tree/none", Some(&shown)), "404");
         assert_eq!(status("GET", "/trees", Some(&shown)), "404");
         assert_eq!(

@@ -69,7 +69,10 @@ mod tests {
         let (known, unknown) = (NodeId([0xab; 20]), NodeId([0xcd; 20]));
         let mut names = NodeNames::default();
         let endpoint = "127.0.0.1:7001".to_owned();
-        names.learn(&[], &[DeadNode { number: 2, id: known.to_string(), endpoint, lost: None }]);
+        names.learn(
+            &[],
+            &[DeadNode { number: 2, id: known.to_string(), endpoint, names: true, lost: None }],
+        );
         let said = names.told(&Refused::LastNode { node: known }.to_string());
         assert!(said.starts_with("node 2 (127.0.0.1:7001) is the last node; "), "{said}");
         let said = names.told(&format!("{known:?} gives to {unknown:?}"));

@@ -56,7 +56,9 @@ impl Settings {
             }
             parsed => parsed,
         };
-        let arguments = parsed.unwrap_or_else(|error| hint::added(error, words).exit());
+        let arguments = parsed.unwrap_or_else(|error| {
+            hint::added(hint::without_variables(error, words, self.command()), words).exit()
+        });
         match self.wrong.take_if(|_| arguments.command.takes_settings()) {
             Some(wrong) => Err(wrong),
             None => Ok(arguments),
@@ -78,7 +80,8 @@ impl Settings {
     }
 
     fn command(&self) -> clap::Command {
-        self.all.iter().fold(Arguments::command(), |command, setting| setting.put_into(command))
+        let command = with_signs(Arguments::command());
+        self.all.iter().fold(command, |command, setting| setting.put_into(command))
     }
 
     /// Without nodes, what is set of them does not matter; whether there are any may be set as well.
@@ -114,6 +117,19 @@ impl Settings {
         Ok((!said.is_empty()).then(|| said.join(", ")))
     }
 }
+
+/// With `-5MiB` taken for a wrong size, of which is said what a right one is, and not for an option that there is not.
+fn with_signs(command: clap::Command) -> clap::Command {
+    let signed = |arg: clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        let is_number = names.iter().any(|name| OF_NUMBERS.contains(&name.as_str()));
+        if is_number && !arg.is_positional() { arg.allow_hyphen_values(true) } else { arg }
+    };
+    command.mut_subcommands(move |command| with_signs(command.mut_args(signed)))
+}
+
+/// What values are called that are numbers, with a unit or without.
+const OF_NUMBERS: [&str; 4] = ["SIZE", "SECONDS", "N", "N | MIN..MAX"];
 
 impl Command {
     fn takes_settings(&self) -> bool {
@@ -192,6 +208,25 @@ mod tests {
         assert!(set.give_up(&refused("--policy nso+asi")));
         assert_eq!(run(&mut set, "--nodes 3").storage.elasticity.policy, None);
         assert!(!set.give_up(&refused("--policy nso+asi")), "it is gone already");
+    }
+
+    #[test]
+    fn numbers_below_zero_are_refused_with_what_would_be_right() {
+        for (words, right) in [
+            ("run --nodes 2 --node-memory -5MiB -- true", "such as 256MiB"),
+            ("run --nodes 2 --head-room -1 -- true", "such as 256MiB"),
+            ("run --nodes -2 -- true", "--nodes <N | MIN..MAX>"),
+            ("run --nodes 1..3 --quiet-period -7s -- true", "--quiet-period <SECONDS>"),
+            ("lend --memory -1GiB --join 10.0.0.1:7400 --secret-file s", "such as 256MiB"),
+            ("plan bench --servers -3", "--servers <N>"),
+            ("top --times -1", "whole number"),
+        ] {
+            let words: Vec<_> =
+                ["tidefs"].into_iter().chain(words.split(' ')).map(OsString::from).collect();
+            let said = Settings::default().matched(&words).unwrap_err().to_string();
+            assert!(said.contains("invalid value '-"), "{said}");
+            assert!(said.contains(right), "no {right} in {said}");
+        }
     }
 
     #[test]

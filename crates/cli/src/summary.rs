@@ -16,6 +16,8 @@ use crate::monitor::Observed;
 pub struct Summary<'o> {
     pub totals: Totals,
     pub observed: &'o Observed,
+    /// Of each node: what files' bytes may not fill of its memory. It is no part of a capacity.
+    pub head_room: ByteSize,
     /// Because nodes died.
     pub lost: Option<Lost>,
     pub wall: Duration,
@@ -35,12 +37,7 @@ impl fmt::Display for Summary<'_> {
             }
             false => write!(f, "; {written} written, {read} read")?,
         }
-        let used = ByteSize(self.observed.memory_used_bytes_max);
-        let capacity = ByteSize(self.observed.memory_capacity_bytes);
-        write!(f, "\npeak memory {used} of {capacity}")?;
-        if self.observed.nodes > 1 {
-            write!(f, " on {} nodes", self.observed.nodes)?;
-        }
+        self.peak(f)?;
         self.changes(f)?;
         self.observed.deleted.iter().try_for_each(|deleted| self.deleted(f, *deleted))?;
         for lost in self.observed.dead.values() {
@@ -51,6 +48,26 @@ impl fmt::Display for Summary<'_> {
 }
 
 impl Summary<'_> {
+    /// Names and deletes may use the head-room, so that the peak may be above what files' bytes may fill: it is said against
+    /// both together then.
+    fn peak(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Observed { nodes, memory_capacity_bytes: capacity, .. } = *self.observed;
+        let used = self.observed.memory_used_bytes_max;
+        let on = if nodes > 1 { format!(" on {nodes} nodes") } else { String::new() };
+        if used <= capacity {
+            return write!(f, "\npeak memory {} of {}{on}", ByteSize(used), ByteSize(capacity));
+        }
+        let head_room = self.head_room.0.saturating_mul(nodes as u64);
+        write!(
+            f,
+            "\npeak memory {} of {}{on}: {} for files' bytes, and {} of head-room for names and deletes",
+            ByteSize(used),
+            ByteSize(capacity.saturating_add(head_room)),
+            ByteSize(capacity),
+            ByteSize(head_room)
+        )
+    }
+
     /// How often nodes came and went.
     fn changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let finished = &self.observed.finished;
@@ -117,6 +134,7 @@ mod tests {
             number: 2,
             id: String::new(),
             given_up: true,
+            names: true,
             endpoint: "127.0.0.1:7001".to_owned(),
             partitions,
             bytes,
@@ -154,6 +172,7 @@ mod tests {
                 finished: vec![change(1, 2), change(2, 3), change(3, 3), change(3, 1)],
                 ..Observed::new()
             },
+            head_room: ByteSize::mib(8),
             lost: Some(Lost { files: vec!["a/b".into()], ..Lost::default() }),
             wall: Duration::from_secs(2),
         };
@@ -162,9 +181,25 @@ mod tests {
             "12 files made in 2.0 s; 4 MiB (2 MiB/s) written, 0 B read\n\
              peak memory 6 MiB of 1 GiB on 3 nodes; grew 2 times, shrank once\n\
              7 dead files with 2 MiB deleted; with them the peak was 8 MiB\n\
-             node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors\n\
+             node 2 (127.0.0.1:7001) died with 8 partitions and about 3 MiB: files with stripes on it answer I/O errors, \
+             and files whose names were on it may be missing\n\
              1 file cannot be read in full any more:\n  a/b"
         );
+    }
+
+    #[test]
+    fn a_peak_in_the_head_room_is_said_against_the_limit_that_it_is_below() {
+        let observed = &Observed {
+            memory_used_bytes_max: 53 << 20,
+            memory_capacity_bytes: 48 << 20,
+            nodes: 2,
+            ..Observed::new()
+        };
+        let (totals, wall) = (Totals::default(), Duration::from_secs(1));
+        let said = Summary { totals, observed, head_room: ByteSize::mib(8), lost: None, wall };
+        let expected = "peak memory 53 MiB of 64 MiB on 2 nodes: 48 MiB for files' bytes, and 16 MiB of head-room \
+                        for names and deletes";
+        assert_eq!(said.to_string().lines().last(), Some(expected));
     }
 
     #[test]
@@ -184,7 +219,8 @@ mod tests {
         ] {
             let observed = &observed(finished);
             let totals = Totals::default();
-            let said = Summary { totals, observed, lost: None, wall: Duration::from_secs(1) };
+            let (head_room, wall) = (ByteSize::mib(8), Duration::from_secs(1));
+            let said = Summary { totals, observed, head_room, lost: None, wall };
             assert!(said.to_string().contains(says), "{said}");
         }
     }
@@ -194,6 +230,7 @@ mod tests {
         let summary = Summary {
             totals: Totals { files_made: 1, bytes_written: 3 << 20, bytes_read: 0, direct: true },
             observed: &Observed::new(),
+            head_room: ByteSize(0),
             lost: None,
             wall: Duration::from_secs(3),
         };

@@ -85,12 +85,20 @@ pub struct MetricsView {
     #[serde(default)]
     pub page: String,
     pub token_file: PathBuf,
+    /// Lets in to the page, which names files, and to metrics.
+    #[serde(default)]
+    pub page_token_file: PathBuf,
 }
 
 impl fmt::Display for MetricsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MetricsView { url, page, token_file } = self;
-        write!(f, "{url} with the token in {}, and a page at {page}", token_file.display())
+        let MetricsView { url, page, token_file, page_token_file } = self;
+        write!(
+            f,
+            "{url} with the token in {}, and a page at {page} with that in {}",
+            token_file.display(),
+            page_token_file.display()
+        )
     }
 }
 
@@ -146,6 +154,9 @@ pub struct LostView {
     /// Others hold those partitions now, empty.
     #[serde(default)]
     pub given_up: bool,
+    /// It held names of files as well, which may be missing.
+    #[serde(default)]
+    pub names: bool,
     /// What it used when it was last looked at; null where that is not known.
     pub bytes: Option<u64>,
 }
@@ -335,6 +346,7 @@ impl From<&DeadNode> for LostView {
             endpoint: dead.endpoint.clone(),
             id: dead.id.clone(),
             given_up: dead.lost.is_some(),
+            names: dead.names,
             partitions: dead.lost.map(|lost| lost.partitions),
             bytes: dead.lost.and_then(|lost| lost.bytes),
         }
@@ -360,7 +372,11 @@ impl fmt::Display for LostView {
             (Some(partitions), None) => write!(f, " with {partitions} partitions")?,
             (None, _) => {}
         }
-        f.write_str(": files with stripes on it answer I/O errors")
+        f.write_str(": files with stripes on it answer I/O errors")?;
+        match self.names {
+            true => f.write_str(", and files whose names were on it may be missing"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -435,11 +451,17 @@ mod tests {
             number: 1,
             id: "ab".repeat(20),
             endpoint: "127.0.0.1:7001".to_owned(),
+            names: true,
             lost: None,
         };
         let of = |dead: DeadNode| view().with_lost(&[dead]).lost_nodes.remove(0);
         let lost = of(dead.clone());
         assert_eq!((lost.partitions, lost.given_up), (Some(PARTITIONS), false));
+        let names = "files whose names were on it may be missing";
+        assert!(lost.to_string().ends_with(names), "{lost}");
+        assert!(lost.advice().contains("tidefs fsck"));
+        let of_bytes_alone = of(DeadNode { names: false, ..dead.clone() });
+        assert!(!of_bytes_alone.to_string().contains(names), "{of_bytes_alone}");
         let given_up = Some(crate::nodes::Lost { partitions: 7, bytes: None });
         let lost = of(DeadNode { lost: given_up, ..dead });
         assert_eq!((lost.partitions, lost.given_up), (Some(7), true));
@@ -463,7 +485,7 @@ mod tests {
         let view = StatusView::new(&overview, Vec::new(), &[], None);
         assert_eq!(view.nodes[0].state, "unreachable");
         let endpoint = "127.0.0.1:7001".to_owned();
-        let view = view.with_lost(&[DeadNode { number: 1, id, endpoint, lost: None }]);
+        let view = view.with_lost(&[DeadNode { number: 1, id, endpoint, names: true, lost: None }]);
         assert_eq!(view.nodes[0].state, "dead");
     }
 

@@ -59,7 +59,10 @@ pub enum Error {
     /// What others wrote to a file and have not recorded cannot be told from what a failed write left.
     #[error("another mount does not stand still at the file")]
     NotStill,
-    /// The store holds no file system, or one of another format.
+    /// The store holds no file system, or has just lost what says that it holds one.
+    #[error("the store does not hold the superblock of a file system")]
+    NoSuperblock,
+    /// The store holds a file system of another format.
     #[error("the store holds format {found} of the file system; this program needs {needed}")]
     WrongFormat { found: u32, needed: u32 },
     /// The stripes are sealed, and this mount was given no key.

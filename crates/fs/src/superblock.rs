@@ -167,7 +167,7 @@ pub fn recreate(
 pub fn read(store: &impl Store) -> Result<Format, Error> {
     let outcome = store.batch(keys::SUPERBLOCK, &Batch::new().read(FORMAT))?;
     let record = outcome.values.into_iter().next().flatten();
-    decode(&record.ok_or(Error::WrongFormat { found: 0, needed: FORMAT_VERSION })?)
+    decode(&record.ok_or(Error::NoSuperblock)?)
 }
 
 fn encode(format: &Format) -> Vec<u8> {
@@ -293,6 +293,12 @@ mod tests {
     use super::*;
 
     const NOW: Time = Time(1_000_000_000_000);
+
+    #[test]
+    fn a_store_without_a_superblock_is_told_from_one_of_another_version() {
+        let store = Embedded::in_heap(ByteSize::mib(16), StripeSize::DEFAULT);
+        assert_eq!(read(&store).err(), Some(Error::NoSuperblock));
+    }
 
     #[test]
     fn another_version_is_told_from_a_record_that_does_not_decode() {

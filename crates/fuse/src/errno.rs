@@ -44,7 +44,7 @@ pub fn of(error: &Error) -> Errno {
         Error::Contended => Errno::BUSY,
         Error::NotStill => Errno::IO,
         // A mount is refused for it; no request gets as far.
-        Error::WrongFormat { .. } => Errno::IO,
+        Error::NoSuperblock | Error::WrongFormat { .. } => Errno::IO,
         Error::Store(error) => of_store(error),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Error};
 
 /// The commands of which a command of the user's is a part.
 const RUNNING_ANOTHER: [&str; 2] = ["run", "exec"];
@@ -13,6 +13,28 @@ pub fn added(mut error: Error, words: &[OsString]) -> Error {
     let Some(meant) = meant(&error, words) else { return error };
     let tip = format!("the command comes after `--`: {meant}");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+/// The same error with the usage of the command as its help has it: what a variable says is taken for given there, and would
+/// look as if it had to be.
+pub fn without_variables(mut error: Error, words: &[OsString], mut all: Command) -> Error {
+    let is_given = |word: &OsString| word.to_string_lossy().starts_with("--state");
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    if words.iter().any(is_given) || !usage.is_some_and(|usage| usage.contains("--state")) {
+        return error;
+    }
+    all.build();
+    let mut command = &mut all;
+    for word in words.iter().skip(1).map(|word| word.to_string_lossy()) {
+        // Options of all commands may stand before the command.
+        if command.find_subcommand(word.as_ref()).is_some() {
+            command = command.find_subcommand_mut(word.as_ref()).expect("it was just found");
+        } else if !word.starts_with('-') {
+            break;
+        }
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
     error
 }
 
@@ -32,7 +54,7 @@ fn meant(error: &Error, words: &[OsString]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::arguments::Arguments;
@@ -48,6 +70,21 @@ mod tests {
         assert!(said_of_run.contains("tidefs run --nodes 2 -- ls -l"), "{said_of_run}");
         let said_of_exec = said(&["tidefs", "exec", "--all", "ls"]);
         assert!(said_of_exec.contains("tidefs exec --all -- ls"), "{said_of_exec}");
+    }
+
+    #[test]
+    fn a_directory_that_a_variable_names_is_no_part_of_the_usage() {
+        // One that everybody has.
+        let with_state = Arguments::command().mut_arg("state", |arg| arg.env("PATH"));
+        let said = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let error = with_state.clone().try_get_matches_from(&words).unwrap_err();
+            without_variables(error, &words, with_state.clone()).to_string()
+        };
+        let of_drain = said(&["tidefs", "-v", "drain"]);
+        assert!(of_drain.contains("Usage: tidefs drain [OPTIONS] <NODE>"), "{of_drain}");
+        let given = said(&["tidefs", "drain", "--state", "/there"]);
+        assert!(given.contains("--state <DIR>"), "{given}");
     }
 
     #[test]

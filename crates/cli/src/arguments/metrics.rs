@@ -12,7 +12,7 @@ const USUAL: &str = "127.0.0.1:7480";
 #[derive(Clone, Debug, Default, Args)]
 pub struct Metrics {
     /// Serve metrics for Prometheus at http://ADDRESS/metrics and a page for people at http://ADDRESS/, to whoever
-    /// shows the token: an IP address, a port or both, where port 0 chooses one [without ADDRESS: 127.0.0.1:7480]
+    /// shows the token of either: an IP address, a port or both, where port 0 chooses one [without ADDRESS: 127.0.0.1:7480]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -22,8 +22,9 @@ pub struct Metrics {
     )]
     pub metrics: Option<SocketAddr>,
 
-    /// The token that whoever asks for metrics shows, at least 16 characters [default: one that is made, in
-    /// the file metrics-token of the state directory]
+    /// The token that whoever asks for metrics shows, at least 16 characters; the page, which names files, has
+    /// one of its own, in the file page-token of the state directory [default: one that is made, in the file
+    /// metrics-token there]
     #[arg(long, value_name = "FILE")]
     pub metrics_token_file: Option<PathBuf>,
 }

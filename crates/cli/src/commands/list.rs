@@ -1,6 +1,7 @@
 //! `tidefs list`: the file systems that run on this machine.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,7 +129,36 @@ fn print(list: &ListView) {
         }
     }
     for other in &list.other_mounts {
-        let user = other.user.map(|user| format!(" of user {user}")).unwrap_or_default();
-        say::answer(format!("{}  (a mount{user}, not of yours)", other.mount.display()));
+        say::answer(other);
+    }
+}
+
+impl fmt::Display for OtherMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mount = self.mount.display();
+        match self.user {
+            Some(user) if user == rustix::process::geteuid().as_raw() => write!(
+                f,
+                "{mount}  (a mount of yours, whose file system has its state in a directory that is not known here: \
+                 name it with --state, or take the mount away: tidefs umount {mount})"
+            ),
+            Some(user) => write!(f, "{mount}  (a mount of user {user}, not of yours)"),
+            None => write!(f, "{mount}  (a mount, not of yours)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_of_whoever_asks_is_not_called_somebody_elses() {
+        let own = rustix::process::geteuid().as_raw();
+        let said = |user| OtherMount { mount: "/m".into(), user }.to_string();
+        let of_own = said(Some(own));
+        assert!(of_own.contains("of yours, ") && of_own.contains("--state"), "{of_own}");
+        assert!(said(Some(own + 1)).contains(&format!("of user {}, not of yours", own + 1)));
+        assert!(said(None).contains("not of yours"));
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::{Rlimit, Signal};
+use tidefs_model::ByteSize;
 
 use crate::agents::Agents;
 use crate::arguments::Run;
@@ -136,7 +137,9 @@ fn carry_out(
         say::note(NOTHING_TOLD);
     }
     if !options.quiet {
-        say::note(Summary { totals: file_system.totals(), observed: &observed, lost, wall });
+        let totals = file_system.totals();
+        let head_room = ByteSize(size.head_room_bytes);
+        say::note(Summary { totals, observed: &observed, head_room, lost, wall });
     }
     if let Some(directory) = &options.report {
         let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());

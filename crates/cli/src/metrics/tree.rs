@@ -1,6 +1,7 @@
 //! What lies in the directories of the mount, by the memory that it takes: JSON below `/tree/`, one directory at a time, for which
 //! all below it is looked at, within bounds.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -141,8 +142,7 @@ fn list(mount: &Path, below: &Path) -> Result<Listed, Untold> {
     let base =
         rustix::fs::open(mount, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let base = base.map_err(Untold::Unreadable)?;
-    let mut walk =
-        Walk { base, until: Instant::now() + WALK_MOST, left: ENTRIES_MOST, complete: true };
+    let mut walk = Walk::from(base, Instant::now() + WALK_MOST, ENTRIES_MOST);
     let mut entries = walk.entries(below).map_err(|errno| match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Untold::Missing,
         errno => Untold::Unreadable(errno),
@@ -169,9 +169,15 @@ struct Walk {
     until: Instant,
     left: u64,
     complete: bool,
+    /// Files with several names, of which one was met: their memory counts there. No more than entries.
+    met: BTreeSet<u64>,
 }
 
 impl Walk {
+    fn from(base: OwnedFd, until: Instant, left: u64) -> Walk {
+        Walk { base, until, left, complete: true, met: BTreeSet::new() }
+    }
+
     /// What is in a directory; each directory with nothing of what is in it.
     fn entries(&mut self, below: &Path) -> Result<Vec<(OsString, Entry)>, Errno> {
         let directory = open(&self.base, below)?;
@@ -196,7 +202,9 @@ impl Walk {
                 let name = OsStr::from_bytes(name).to_owned();
                 let shown = name.to_string_lossy().into_owned();
                 let part = percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string();
-                let bytes = status.st_blocks as u64 * BLOCK_BYTES;
+                // All is in one file system.
+                let is_met = is_file == 1 && status.st_nlink > 1 && !self.met.insert(status.st_ino);
+                let bytes = if is_met { 0 } else { status.st_blocks as u64 * BLOCK_BYTES };
                 found.push((
                     name,
                     Entry { name: shown, part, kind, bytes, files: is_file, complete: true },

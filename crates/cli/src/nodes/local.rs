@@ -92,6 +92,8 @@ pub struct DeadNode {
     pub number: usize,
     pub id: String,
     pub endpoint: String,
+    /// It held names and records of files as well, and not only bytes.
+    pub names: bool,
     /// What was on it alone; `None` until its partitions were given to others.
     pub lost: Option<Lost>,
 }
@@ -399,7 +401,14 @@ impl Drop for Inner {
 }
 
 fn dead(number: usize, node: &NodeDescription, lost: Option<Lost>) -> DeadNode {
-    DeadNode { number, id: node.id.to_string(), endpoint: node.address.to_string(), lost }
+    DeadNode {
+        number,
+        id: node.id.to_string(),
+        endpoint: node.address.to_string(),
+        // Metadata lies on own nodes alone.
+        names: node.class == NodeClass::Own,
+        lost,
+    }
 }
 
 fn describe(roster: &Roster) -> ClusterDescription {

@@ -84,6 +84,11 @@ impl Paths {
         self.directory.join("metrics-token")
     }
 
+    /// What people show that look at the page.
+    pub fn page_token(&self) -> PathBuf {
+        self.directory.join("page-token")
+    }
+
     pub fn nodes(&self) -> PathBuf {
         self.directory.join("nodes")
     }

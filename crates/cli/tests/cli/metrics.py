@@ -63,6 +63,18 @@ def refusals(url, token):
         assert len(said[2].splitlines()) == 1, said
 
 
+def page_rights(metrics, token):
+    """Whoever has the token of metrics learns no names of files; who has the page's learns both."""
+    file = Path(metrics["page_token_file"])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.stat()
+    page = file.read_text().strip()
+    assert page != token
+    for path, code in (("live.json", 403), ("tree", 403), ("metrics", 200)):
+        said = ask(metrics["page"] + path, token)
+        assert said[0] == code and (code == 200 or "page_token_file" in said[2]), (path, said)
+        assert ask(metrics["page"] + path, page)[0] == 200, path
+
+
 def scrape(url, token):
     """The values of each sample, by name and labels."""
     code, media, text = ask(url, token)
@@ -134,6 +146,7 @@ def main():
     assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.stat()
     token = file.read_text().strip()
     refusals(url, token)
+    page_rights(metrics, token)
     # Metrics are those of the last look, at most a tenth of a second ago on an idle machine.
     time.sleep(0.5)
     found = scrape(url, token)

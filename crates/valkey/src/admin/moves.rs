@@ -232,7 +232,11 @@ impl Admin {
         if let Err(error) = result {
             let partitions = pair.slots.into_iter().map(Partition::new).collect();
             let (from, to) = (pair.from, pair.to);
-            tracing::warn!(%from, %to, %error, "partitions do not move");
+            tracing::warn!(
+                %from, %to, %error,
+                "partitions stay where they are for now; their move is tried again, and `tidefs status` says \
+                 what keeps it from succeeding"
+            );
             report.failures.push(MoveFailure { from, to, partitions, error });
         }
         report

@@ -110,7 +110,7 @@ fn decisions_moves_and_losses_are_counted() {
     observed.tally.bytes_moved = 11;
     for (number, lost) in [(1, None), (2, Some(Lost { partitions: 8_192, bytes: Some(6) }))] {
         let (id, endpoint) = ("a".to_owned(), "127.0.0.1:7".to_owned());
-        let dead = DeadNode { number, id, endpoint, lost };
+        let dead = DeadNode { number, id, endpoint, names: true, lost };
         observed.dead.insert(number, LostView::from(&dead));
     }
     has(

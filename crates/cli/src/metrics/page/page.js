@@ -27,6 +27,9 @@ function say(id, text) {
 
 class Refused extends Error {}
 
+/** The token lets in elsewhere, and not here. */
+class Forbidden extends Refused {}
+
 /** The file system said why. */
 class Told extends Error {}
 
@@ -34,6 +37,7 @@ async function ask(path) {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` };
   const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
   if (answer.status === 401) throw new Refused();
+  if (answer.status === 403) throw new Forbidden();
   if (!answer.ok) throw new Told((await answer.text()).trim());
   return answer.json();
 }
@@ -118,7 +122,8 @@ function change(status) {
 function notes(status) {
   const lost = (status?.lost_nodes ?? []).map((it) => {
     const held = it.partitions ? `, and what only it held: ${it.partitions} partitions` : "";
-    return `Node ${it.number} at ${it.endpoint} has died${held}. tidefs fsck names the files that answer errors.`;
+    const names = it.names ? " Files whose names were on it may be missing." : "";
+    return `Node ${it.number} at ${it.endpoint} has died${held}.${names} tidefs fsck names the files that answer errors.`;
   });
   const absent = (status?.absent_hosts ?? []).map((it) => `Host ${it.name} is not there: ${it.why}`);
   const recovery = status?.recovery ? [`What nodes that died left is being put right. It failed last: ${status.recovery.last_failure}`] : [];
@@ -178,7 +183,8 @@ async function look() {
   } catch (error) {
     if (error instanceof Refused) {
       sessionStorage.removeItem(TOKEN);
-      return asks("This is not the token of this file system.");
+      const other = "This is the token of metrics; the page has its own, in the file page-token beside it.";
+      return asks(error instanceof Forbidden ? other : "This is not the token of this file system.");
     }
     silent += 1;
     const since = heard ? ` What is shown is of ${heard.toLocaleTimeString()}.` : "";

@@ -41,6 +41,20 @@ fn what_takes_the_most_comes_first() {
 }
 
 #[test]
+fn a_file_with_several_names_counts_once() {
+    let folder = folder();
+    let alone = asked(&Tree::of(folder.path()), "");
+    for name in ["large/again", "odd %2F/again", "again"] {
+        fs::hard_link(folder.path().join("large/deep/one"), folder.path().join(name)).unwrap();
+    }
+    let linked = asked(&Tree::of(folder.path()), "");
+    assert_eq!(linked["bytes"], alone["bytes"]);
+    assert_eq!(linked["files"], 7, "names are counted");
+    let of = |path: &str| asked(&Tree::of(folder.path()), path)["entries"][0]["bytes"].clone();
+    assert_eq!(of("odd%20%252F"), of("large/deep"), "alone it counts where it is looked at");
+}
+
+#[test]
 fn nobody_leaves_the_mount() {
     let folder = folder();
     let tree = Tree::of(&folder.path().join("large"));
@@ -74,12 +88,12 @@ fn a_walk_has_bounds_and_says_so() {
     let folder = folder();
     let base = rustix::fs::open(folder.path(), OFlags::PATH, Mode::empty()).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    let mut walk = Walk { base, until, left: 2, complete: true };
+    let mut walk = Walk::from(base, until, 2);
     let (_, files, complete) = walk.sum(PathBuf::from("."));
     assert!(!walk.complete && !complete && files <= 2);
     // Nothing is left for what comes behind it.
     assert_eq!(walk.sum(PathBuf::from("large")), (0, 0, false));
     let base = rustix::fs::open(folder.path(), OFlags::PATH, Mode::empty()).unwrap();
-    let mut late = Walk { base, until: Instant::now(), left: 100, complete: true };
+    let mut late = Walk::from(base, Instant::now(), 100);
     assert!(!late.sum(PathBuf::from(".")).2);
 }
