@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidefs_model::{ShardKey, Time};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Store, StoreError};
 
 use super::asking::replace;
@@ -23,6 +23,12 @@ use crate::write_back::WriteBack;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// After a recall others come soon, where directories go from one mount to the other.
 const RECALLED_LATELY: Duration = Duration::from_millis(500);
+/// A mount that has no delegation need not hear of others more often; it may still stand in a record.
+const POLL_OF_NOTHING: Duration = Duration::from_millis(10);
+/// Nor one in whose turn others are known to wait for its end.
+const POLL_IN_TURN: Duration = Duration::from_millis(5);
+/// The same in polls, a millisecond apart at least, where the clock stands still.
+const SKIPPED_MAX: u32 = 9;
 /// Shards that are let go in one round.
 const SHARDS_PER_ROUND: usize = 256;
 /// How long a mount that ends takes to leave what it keeps.
@@ -37,6 +43,12 @@ pub(super) struct RecallPoll {
     losses: Option<Bytes>,
     /// The last lease term that was begun, whatever became of that.
     tried: u64,
+    /// When the last one began that has told all.
+    begun: Option<Time>,
+    /// Of those after it, the ones for which the store was not asked.
+    skipped: u32,
+    /// Directories that others wait for, in which it is this mount's turn.
+    awaited: BTreeSet<Ino>,
 }
 
 impl<S: Store> WriteBack<S> {
@@ -53,6 +65,9 @@ impl<S: Store> WriteBack<S> {
             // The poll after that finds that time has passed.
             self.let_go_of_all();
             return Ok(false);
+        }
+        if !self.is_poll_due(begun) {
+            return Ok(delegations.shards.held() > 0);
         }
         let mut recalled = Vec::new();
         let looked = self.poll_recalls(begun, &mut recalled);
@@ -73,6 +88,27 @@ impl<S: Store> WriteBack<S> {
             tracing::debug!(%error, "dead mounts stay in a record of holders");
         }
         Ok(delegations.shards.held() > 0)
+    }
+
+    /// Whether the store is to be asked. What this mount knows does for a moment where others can want nothing of it, or
+    /// wait for the end of its turn already.
+    fn is_poll_due(&self, now: Time) -> bool {
+        let delegations = &self.delegations;
+        let mut polled = delegations.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = polled.begun.filter(|_| delegations.is_valid(now));
+        let may_wait = match delegations.shards.held() {
+            0 => POLL_OF_NOTHING,
+            _ if polled.awaited.is_empty() => Duration::ZERO,
+            _ => POLL_IN_TURN,
+        };
+        let ends = |directory: &Ino| !delegations.turns.keeps(*directory, now);
+        // Else polls are rare as it is.
+        let is_due = !self.was_recalled_lately()
+            || begun.is_none_or(|begun| now - begun >= may_wait)
+            || polled.skipped >= SKIPPED_MAX
+            || polled.awaited.iter().any(ends);
+        polled.skipped = if is_due { 0 } else { polled.skipped + 1 };
+        is_due
     }
 
     /// Another mount asked for something a moment ago.
@@ -144,9 +180,13 @@ impl<S: Store> WriteBack<S> {
         };
         polled.losses = losses;
         // Those of directories in which it is this mount's turn wait for a later poll.
-        if polled.recalls != recalls && self.take_recalls(recalled)? {
-            polled.recalls = recalls;
+        if polled.recalls != recalls {
+            polled.awaited = self.take_recalls(recalled)?;
+            if polled.awaited.is_empty() {
+                polled.recalls = recalls;
+            }
         }
+        polled.begun = Some(begun);
         delegations.valid_until.store((begun + VALIDITY).0, Ordering::SeqCst);
         Ok(())
     }
@@ -187,8 +227,9 @@ impl<S: Store> WriteBack<S> {
         Ok(())
     }
 
-    /// Takes the recalls of this mount: what they are about is kept no more. `false`: some wait.
-    fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<bool, Error> {
+    /// Takes the recalls of this mount: what they are about is kept no more. Answers the directories that others have to
+    /// wait for.
+    fn take_recalls(&self, recalled: &mut Vec<ShardKey>) -> Result<BTreeSet<Ino>, Error> {
         let fields = superblock(&*self.store)?;
         let me = self.delegations.me();
         let now = self.delegations.clock.steady();
@@ -202,14 +243,13 @@ impl<S: Store> WriteBack<S> {
         let kept = directories.into_iter().filter(|it| self.delegations.turns.keeps(*it, now));
         let kept: BTreeSet<_> = kept.collect();
         let waits = |shard: &ShardKey| kept.contains(&shard.directory);
-        let (wait, shards): (BTreeSet<_>, BTreeSet<_>) = recalls.into_iter().partition(waits);
-        let (look_waits, looks): (BTreeSet<_>, BTreeSet<_>) = looks.into_iter().partition(waits);
-        let all_are_taken = wait.is_empty() && look_waits.is_empty();
-        if !(all_are_taken && shards.is_empty() && looks.is_empty()) {
+        let shards: BTreeSet<_> = recalls.into_iter().filter(|shard| !waits(shard)).collect();
+        let looks: BTreeSet<_> = looks.into_iter().filter(|shard| !waits(shard)).collect();
+        if !(kept.is_empty() && shards.is_empty() && looks.is_empty()) {
             self.delegations.recalled.store(now.0, Ordering::Relaxed);
         }
         if shards.is_empty() && looks.is_empty() {
-            return Ok(all_are_taken);
+            return Ok(kept);
         }
         let looked = self.let_look(&looks, now);
         if !shards.is_empty() {
@@ -220,7 +260,7 @@ impl<S: Store> WriteBack<S> {
             }
             // Until the store has all that waits, the delegations go on.
             if !self.close_writing(shards.iter().copied(), None) {
-                return Ok(all_are_taken);
+                return Ok(kept);
             }
             self.delegations.recalled(&shards, now);
             recalled.extend(&shards);
@@ -230,7 +270,7 @@ impl<S: Store> WriteBack<S> {
         let taken = taken.fold(Batch::new().reclaims(), Batch::delete);
         self.store.batch(keys::SUPERBLOCK, &taken)?;
         looked?;
-        Ok(all_are_taken)
+        Ok(kept)
     }
 
     /// Who changes something in a directory of which this mount was the writer works there, and gets all of it, also

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidefs_model::Ino;
-use tidefs_store::{Fault, Operation, StoreError};
+use tidefs_model::{Ino, MountId, ShardKey};
+use tidefs_store::{Batch, Fault, Operation, Store, StoreError};
 
 use super::{Company, Mount, look, make};
 use crate::tests::bed::{ME, WRITE};
-use crate::{Error, OpenMode};
+use crate::{Error, OpenMode, keys};
 
 /// A directory that all mounts have changed, one after the other.
 fn disputed(company: &Company) -> Ino {
@@ -28,6 +28,14 @@ fn write(mount: &Mount, directory: Ino, name: &[u8]) {
     let (_, opened) = mount.create(ME, directory, name, 0o600, WRITE).expect("made");
     mount.write(opened.handle, 0, b"bytes", None, false).expect("written");
     mount.flush(opened.handle).and(mount.release(opened.handle)).expect("closed");
+}
+
+/// Another mount wants to change a shard that the first one may keep.
+fn recall(company: &Company, shard: ShardKey) {
+    let first = MountId(1);
+    let recalled = Batch::new().add(keys::lease_term(first), keys::lease_term::RECALLS, 1);
+    let recalled = recalled.put(keys::recall(first, shard), b"");
+    company.store.batch(keys::SUPERBLOCK, &recalled).expect("recalled");
 }
 
 #[test]
@@ -52,6 +60,50 @@ fn a_file_costs_few_calls_in_a_turn() {
             assert_eq!(look(mount, directory, b"0-9"), Ok(Some(0o600)));
         }
     });
+}
+
+#[test]
+fn who_keeps_nothing_asks_seldom_what_others_want_of_it() {
+    let company = Company::of(2);
+    let polls = |times: usize| {
+        let poll = || company.mounts[0].answer_recalls().expect("the store answers");
+        company.count(|| assert!((0..times).all(|_| !poll()), "it keeps something")).1
+    };
+    assert_eq!(polls(5), 5, "nobody has asked it");
+    recall(&company, ShardKey { directory: Ino::ROOT, index: 0 });
+    assert!(polls(1) > 0);
+    assert_eq!(polls(5), 0, "it has asked a moment ago");
+    assert!(polls(100) <= 10);
+    company.clock.advance(Duration::from_millis(10));
+    assert_eq!((polls(1), polls(5)), (1, 0));
+}
+
+#[test]
+fn who_knows_that_others_wait_for_the_end_of_its_turn_asks_seldom_until_then() {
+    let company = Company::of(2);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    company.while_answering_recalls(&mounts, || write(mounts[0], directory, b"first"));
+    let poll = || {
+        mounts[0].answer_recalls().expect("the store answers");
+    };
+    poll();
+    let (_, calls) = company.count(poll);
+    assert_eq!(calls, 1, "nobody waits");
+    let first = ShardKey { directory, index: 0 };
+    recall(&company, first);
+    mounts[0].create(ME, directory, b"next", 0o600, WRITE).expect("made");
+    poll();
+    let ((), calls) = company.count(|| (0..5).for_each(|_| poll()));
+    assert_eq!(calls, 0, "it knows who waits");
+    company.clock.advance(Duration::from_millis(5));
+    mounts[0].create(ME, directory, b"another", 0o600, WRITE).expect("made");
+    let ((), calls) = company.count(|| (0..5).for_each(|_| poll()));
+    assert!((1..=2).contains(&calls), "{calls} calls: others may want more");
+    company.clock.advance(Duration::from_millis(20));
+    poll();
+    let holders = company.store.batch(first, &Batch::new().read(keys::HOLDERS)).expect("read");
+    assert_eq!(holders.values, [None], "the turn is over");
 }
 
 #[test]
