@@ -89,6 +89,14 @@ impl<S: Store> Fs<S> {
         (parts.cloned(), Generation { changes: memory.generation, failures, era })
     }
 
+    /// It is remembered that a directory is there.
+    pub(crate) fn knows_record(&self, node: &Node<S>) -> bool {
+        let is_there = |(record, _): Parts| {
+            Inode::decode(node.ino, &record).is_ok_and(|directory| directory.nlink > 0)
+        };
+        node.removed_record().is_none() && self.recall(node.ino).0.is_some_and(is_there)
+    }
+
     /// Keeps what was read of a directory, if nothing changed since the generation was noted.
     pub(crate) fn remember(&self, directory: Ino, read_at: Generation, parts: Parts) {
         let Some(era) = read_at.era else { return };

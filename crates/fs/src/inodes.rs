@@ -1,7 +1,7 @@
 //! Reading the records of inodes, as a program should see them: a directory's with what its shards
 //! know, an open file's with what this mount has not committed yet.
 
-use tidefs_model::{ShardKey, Time};
+use tidefs_model::{Ino, ShardKey, Time};
 use tidefs_store::{Batch, Bytes, Outcome, Store, StoreError};
 
 use crate::attr::Kind;
@@ -38,7 +38,7 @@ impl<S: Store> Fs<S> {
         let recalled: Vec<_> = references
             .iter()
             .map(|reference| match reference.kind {
-                Kind::Directory => self.recall(reference.ino),
+                Kind::Directory => self.recall_in_turn(reference.ino),
                 _ => (None, Generation::default()),
             })
             .collect();
@@ -56,6 +56,17 @@ impl<S: Store> Fs<S> {
             self.complete(*reference, &record, &headers).map(Some)
         })
         .collect()
+    }
+
+    /// What is remembered of a directory. What is about to be read of it is to be remembered for the turn in which it is
+    /// read, so that turn begins before.
+    fn recall_in_turn(&self, directory: Ino) -> (Option<Parts>, Generation) {
+        let recalled = self.recall(directory);
+        if recalled.0.is_some() || !self.store.delegations.is_disputed(directory) {
+            return recalled;
+        }
+        drop(self.store.wait_for_turns(self.shards_of(directory), true));
+        self.recall(directory)
     }
 
     /// Makes of the record that was read at a reference what a program should see.

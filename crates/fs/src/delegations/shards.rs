@@ -114,6 +114,13 @@ pub(super) struct Entering {
     pub asked: u64,
 }
 
+impl Entering {
+    /// The same on condition that nobody keeps the shard.
+    pub fn first(self) -> Entering {
+        Entering { holders: Bytes::new(), ..self }
+    }
+}
+
 impl Shards {
     pub fn new() -> Shards {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();

@@ -48,15 +48,20 @@ impl<S: Store> WriteBack<S> {
         if !delegations.is_valid(delegations.now()) {
             return Ok(Vec::new());
         }
-        let batch =
-            |(shard, taking): &(ShardKey, Option<Taking>)| (*shard, ask(taking, myself, which));
-        let batches: Vec<_> = wanted.iter().map(batch).collect();
-        let outcomes = caller::without_waiting(|| self.store.batches(&batches))?;
+        let batches: Vec<_> = wanted
+            .iter()
+            .filter_map(|(shard, taking)| Some((*shard, ask(taking.as_ref()?, myself, which))))
+            .collect();
+        if batches.is_empty() {
+            return Ok(vec![None; wanted.len()]);
+        }
+        let mut outcomes = caller::without_waiting(|| self.store.batches(&batches))?.into_iter();
         delegations.was_used(delegations.now());
-        let answered = wanted.into_iter().zip(outcomes);
-        let taken = answered.map(|((shard, taking), mut outcome)| {
+        let taken = wanted.into_iter().map(|(shard, taking)| {
+            let (taking, mut outcome) =
+                taking.and_then(|taking| Some((taking, outcomes.next()?)))?;
             let record = outcome.take(0).unwrap_or_default();
-            delegations.taken(shard, taking?, outcome.applied(), record)
+            delegations.taken(shard, taking, outcome.applied(), record)
         });
         Ok(taken.collect())
     }
@@ -69,9 +74,12 @@ impl<S: Store> WriteBack<S> {
         let is_open = |shard: &&ShardKey| {
             let record = delegations.shards.holders(**shard);
             let is_sole = holders::others(&record, delegations.me()).is_empty();
-            let is_known =
-                which == Taken::Disputed || delegations.shards.delegation(**shard).is_some();
-            !(is_sole && is_known)
+            match (which, delegations.shards.delegation(**shard)) {
+                (_, Some(_)) => !is_sole,
+                // It is tried whether they have.
+                (Taken::Disputed, None) => false,
+                (Taken::New | Taken::WorkedIn, None) => true,
+            }
         };
         let open = shards.iter().filter(is_open);
         let batches: Vec<_> = open.map(|shard| (*shard, read.clone())).collect();
@@ -86,14 +94,14 @@ impl<S: Store> WriteBack<S> {
 }
 
 /// Nobody removes the directory, and from now on nobody enters or looks but this mount.
-fn ask(taking: &Option<Taking>, myself: Holder, which: Taken) -> Batch {
+fn ask(taking: &Taking, myself: Holder, which: Taken) -> Batch {
     let batch = Batch::new().absent(keys::CLOSED);
     let batch = match which {
         Taken::New => batch.at_most(keys::HEADER, header::ENTRIES, 0),
         Taken::WorkedIn | Taken::Disputed => batch,
     };
     let batch = match taking {
-        Some(Taking::Enters(entering)) => {
+        Taking::Enters(entering) => {
             let record = holders::with(&entering.holders, myself, entering.number);
             let batch = stands(batch, &entering.holders).put(keys::HOLDERS, record.clone());
             match holders::others(&record, myself.mount).is_empty() {
@@ -101,10 +109,10 @@ fn ask(taking: &Option<Taking>, myself: Holder, which: Taken) -> Batch {
                 false => batch,
             }
         }
-        Some(Taking::Has(_, Some((record, claiming)))) => {
+        Taking::Has(_, Some((record, claiming))) => {
             stands(batch, record).put(keys::WRITER, claiming.claim.clone())
         }
-        Some(Taking::Has(_, None)) | None => batch,
+        Taking::Has(_, None) => batch,
     };
     batch.read(keys::HOLDERS)
 }
@@ -129,9 +137,14 @@ impl Delegations {
                     Taken::New => self.shards.enter_new(shard),
                     Taken::WorkedIn | Taken::Disputed => self.shards.enter_at_work(shard),
                 };
-                let is_free = |it: &Entering| holders::others(&it.holders, self.me()).is_empty();
-                let entering = entering.filter(|it| which == Taken::New || is_free(it));
-                entering.map(Taking::Enters)
+                let entering = entering?;
+                let is_free = holders::others(&entering.holders, self.me()).is_empty();
+                match which {
+                    // They may have gone; if not, the answer says who is there.
+                    Taken::Disputed if !is_free => Some(Taking::Enters(entering.first())),
+                    Taken::WorkedIn if !is_free => None,
+                    _ => Some(Taking::Enters(entering)),
+                }
             }
         }
     }

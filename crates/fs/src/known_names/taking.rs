@@ -144,7 +144,8 @@ impl<S: Store> Fs<S> {
         if node.memory().there == Some(era) {
             return true;
         }
-        let is_there = self.has_record(node).unwrap_or(false);
+        // What is known of its record under the delegations of all its shards has been read since.
+        let is_there = self.knows_record(node) || self.has_record(node).unwrap_or(false);
         if is_there {
             node.memory().there = Some(era);
         }

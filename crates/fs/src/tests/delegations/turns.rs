@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidefs_model::{Ino, MountId, ShardKey};
 use tidefs_store::{Batch, Fault, Operation, Store, StoreError};
 
-use super::{Company, Mount, look, make};
+use super::{Company, LOOKS, Mount, look, make};
 use crate::tests::bed::{ME, WRITE};
 use crate::{Error, OpenMode, keys};
 
@@ -60,6 +60,26 @@ fn a_file_costs_few_calls_in_a_turn() {
             assert_eq!(look(mount, directory, b"0-9"), Ok(Some(0o600)));
         }
     });
+}
+
+#[test]
+fn what_a_kernel_asks_of_the_directory_is_read_once_a_turn() {
+    let company = Company::of(2);
+    let directory = disputed(&company);
+    let mounts: Vec<&Mount> = company.mounts.iter().collect();
+    // The directory's record is read-mostly, so that it can be kept as well.
+    for mount in &mounts {
+        (0..LOOKS).for_each(|_| drop(mount.lookup_on_the_way(Ino::ROOT, b"d").expect("found")));
+    }
+    for turn in 0..4 {
+        let mount = mounts[turn % mounts.len()];
+        let attributes = || mount.getattr(directory, None).expect("attributes");
+        let before = company.while_answering_recalls(&mounts, attributes);
+        let (again, calls) = company.count(attributes);
+        assert_eq!((again, calls), (before, 0), "the turn began with the first question");
+        let ((), calls) = company.count(|| write(mount, directory, format!("{turn}").as_bytes()));
+        assert_eq!(calls, 2, "whether the name is free, and the file: turn {turn}");
+    }
 }
 
 #[test]
