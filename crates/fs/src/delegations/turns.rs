@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// A turn is worth its cost where a mount asks so often in it. Where it does not, none is taken for a while: several
 /// that pause between two changes are quicker beside each other.
 const WORTH_A_CALL: Duration = Duration::from_micros(500);
+/// Or where calls are under way for so much of it: on a busy machine each takes long, with and without turns.
+const WORTH_UNDER_WAY: u32 = 3;
 const UNWORTHY: Duration = Duration::from_secs(1);
 /// Where nobody else asked for so long, a directory is this mount's as any other.
 const DISPUTED: Duration = Duration::from_secs(1);
@@ -63,6 +65,16 @@ impl Disputed {
         let is_held = matches!(self.turn, Turn::Awaited { .. } | Turn::Ending);
         now - self.at >= DISPUTED && !is_held && self.under_way == 0
     }
+
+    fn begin_call(&mut self, now: Time) {
+        if let Turn::Ours { used, busy_since, .. } = &mut self.turn {
+            *used = now;
+            if self.under_way == 0 {
+                *busy_since = now;
+            }
+        }
+        self.under_way += 1;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +91,9 @@ enum Turn {
         begun: Time,
         used: Time,
         calls: u32,
+        /// For how long calls have been under way, and since when some are.
+        busy: Duration,
+        busy_since: Time,
         /// Polls that have found others waiting.
         polls: u32,
     },
@@ -170,7 +185,7 @@ impl Turns {
         let mut directories = self.lock();
         let Some(it) = directories.get_mut(&directory) else { return false };
         match &mut it.turn {
-            Turn::Ours { begun, used, calls, polls } => {
+            Turn::Ours { begun, used, calls, polls, .. } => {
                 *polls += 1;
                 let rest = if *calls < CALLS_AT_FIRST { REST_AT_FIRST } else { REST };
                 let works = it.under_way > 0 || now - *used < rest;
@@ -192,10 +207,9 @@ impl Turns {
         }
         let works = it.changed.is_some_and(|at| now - at < WORKS);
         match &mut it.turn {
-            Turn::Ours { used, calls, .. } if is_ours => {
-                *used = now;
+            Turn::Ours { calls, .. } if is_ours => {
                 *calls += 1;
-                it.under_way += 1;
+                it.begin_call(now);
                 Before::Work
             }
             Turn::NotWanted => Before::Nothing,
@@ -212,12 +226,15 @@ impl Turns {
         }
     }
 
-    /// Something is about to be asked, after a wait: whether that is in a turn.
-    pub fn works(&self, directory: Ino) -> bool {
+    /// Something is about to be asked that has not been waited for, or has been: whether that is in a turn.
+    pub fn works(&self, directory: Ino, now: Time) -> bool {
+        if self.is_empty() {
+            return false;
+        }
         let mut directories = self.lock();
         let it = directories.get_mut(&directory);
         let Some(it) = it.filter(|it| matches!(it.turn, Turn::Ours { .. })) else { return false };
-        it.under_way += 1;
+        it.begin_call(now);
         true
     }
 
@@ -227,8 +244,11 @@ impl Turns {
         for directory in directories {
             let Some(it) = all.get_mut(directory) else { continue };
             it.under_way = it.under_way.saturating_sub(1);
-            if let Turn::Ours { used, .. } = &mut it.turn {
+            if let Turn::Ours { used, busy, busy_since, .. } = &mut it.turn {
                 *used = now;
+                if it.under_way == 0 {
+                    *busy += now - *busy_since;
+                }
             }
         }
     }
@@ -259,7 +279,14 @@ impl Turns {
             && let Turn::Awaited { since } = it.turn
         {
             it.turn = match since {
-                Some(begun) => Turn::Ours { begun, used: now, calls: 0, polls: 0 },
+                Some(begun) => Turn::Ours {
+                    begun,
+                    used: now,
+                    calls: 0,
+                    busy: Duration::ZERO,
+                    busy_since: now,
+                    polls: 0,
+                },
                 None => Turn::Others { from: now + AGAIN },
             };
         }
@@ -270,8 +297,10 @@ impl Turns {
     pub fn end(&self, directory: Ino, now: Time) {
         if let Some(it) = self.lock().get_mut(&directory) {
             it.at = now;
-            if let Turn::Ours { begun, calls, .. } = it.turn {
-                let is_worth_it = now - begun <= WORTH_A_CALL * calls;
+            if let Turn::Ours { begun, calls, busy, busy_since, .. } = it.turn {
+                let last = if it.under_way > 0 { now - busy_since } else { Duration::ZERO };
+                let worth = (WORTH_A_CALL * calls).max((busy + last) * WORTH_UNDER_WAY);
+                let is_worth_it = now - begun <= worth;
                 it.none_until = (!is_worth_it).then(|| now + UNWORTHY);
             }
             if let Turn::Ours { .. } | Turn::Others { .. } = it.turn {

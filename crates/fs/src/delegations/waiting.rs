@@ -151,7 +151,7 @@ impl<S: Store> WriteBack<S> {
             Before::Wait => delegations.turns.wait(directory),
             Before::Take => self.take_turn(directory),
         }
-        delegations.turns.works(directory)
+        delegations.turns.works(directory, delegations.now())
     }
 
     fn take_turn(&self, directory: Ino) {

@@ -23,10 +23,15 @@ struct Unseen<'d> {
     delegations: &'d Delegations,
     shard: ShardKey,
     era: u64,
+    /// It is this mount's turn in the directory.
+    in_turn: bool,
 }
 
 impl Drop for Unseen<'_> {
     fn drop(&mut self) {
+        if self.in_turn {
+            self.delegations.turns.ended(&[self.shard.directory], self.delegations.now());
+        }
         self.delegations.shards.rely_no_more(self.shard);
     }
 }
@@ -38,7 +43,8 @@ impl Delegations {
         }
         let number = self.shards.rely(shard)?;
         self.turns.changed(shard.directory, now);
-        Some(Unseen { delegations: self, shard, era: number | IS_DELEGATION })
+        let in_turn = self.turns.works(shard.directory, now);
+        Some(Unseen { delegations: self, shard, era: number | IS_DELEGATION, in_turn })
     }
 
     /// The claim with which this mount becomes the writer of a shard that it is about to change as its only holder.

@@ -96,6 +96,24 @@ fn who_asks_for_little_in_a_turn_has_none_for_a_while() {
 }
 
 #[test]
+fn a_turn_of_few_calls_that_take_long_is_worth_it() {
+    for (each_takes, is_worth_it) in [(TURN / 9, true), (TURN / 10, false)] {
+        let turns = begun();
+        for call in 0..3 {
+            let at = START + TURN / 3 * call;
+            assert_eq!(turns.before(DIRECTORY, at, false, true), Before::Work);
+            assert!(turns.works(DIRECTORY, at + each_takes / 2), "another at the same time");
+            (0..2).for_each(|_| turns.ended(&[DIRECTORY], at + each_takes));
+        }
+        let end = START + TURN / 9 * 9;
+        turns.end(DIRECTORY, end);
+        turns.ended_all(end);
+        let next = if is_worth_it { Before::Take } else { Before::Nothing };
+        assert_eq!(turns.before(DIRECTORY, end, false, false), next);
+    }
+}
+
+#[test]
 fn what_nobody_else_asks_for_is_forgotten() {
     let turns = begun();
     turns.sweep(START);
