@@ -71,6 +71,12 @@ impl Delegations {
         self.turns.is_disputed(directory)
     }
 
+    /// What this mount finds out where it waits long for another one that changes the directory.
+    #[cfg(test)]
+    pub(crate) fn dispute(&self, directory: Ino) {
+        self.turns.dispute(directory, self.now());
+    }
+
     /// The recall of those who keep a shard that this mount wants to change. They take turns where one of them changes
     /// it, which the last value that a guarded batch has read says.
     pub(super) fn recall_of(

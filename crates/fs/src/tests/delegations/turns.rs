@@ -10,13 +10,15 @@ use super::{Company, LOOKS, Mount, look, make};
 use crate::tests::bed::{ME, WRITE};
 use crate::{Error, OpenMode, keys};
 
-/// A directory that all mounts have changed, one after the other.
+/// A directory that all mounts have changed in turns, one after the other.
 fn disputed(company: &Company) -> Ino {
     let mounts: Vec<&Mount> = company.mounts.iter().collect();
     let directory = mounts[0].mkdir(ME, Ino::ROOT, b"d", 0o755).expect("made").attr.ino;
     company.while_answering_recalls(&mounts, || {
         for (round, mount) in mounts.iter().cycle().take(2 * mounts.len()).enumerate() {
             mount.lookup(Ino::ROOT, b"d").expect("found");
+            // With a clock that stands still nobody waits for long enough to find it out.
+            mount.store.delegations.dispute(directory);
             make(mount, directory, format!("before-{round}").as_bytes(), 0o600).expect("made");
         }
     });
@@ -71,14 +73,18 @@ fn what_a_kernel_asks_of_the_directory_is_read_once_a_turn() {
     for mount in &mounts {
         (0..LOOKS).for_each(|_| drop(mount.lookup_on_the_way(Ino::ROOT, b"d").expect("found")));
     }
-    for turn in 0..4 {
+    for turn in 0..8 {
         let mount = mounts[turn % mounts.len()];
         let attributes = || mount.getattr(directory, None).expect("attributes");
         let before = company.while_answering_recalls(&mounts, attributes);
         let (again, calls) = company.count(attributes);
         assert_eq!((again, calls), (before, 0), "the turn began with the first question");
         let ((), calls) = company.count(|| write(mount, directory, format!("{turn}").as_bytes()));
-        assert_eq!(calls, 2, "whether the name is free, and the file: turn {turn}");
+        // With its first file a mount may ask for numbers of inodes.
+        assert!(
+            turn < 2 || calls == 2,
+            "{calls}: whether the name is free, and the file: turn {turn}"
+        );
     }
 }
 
