@@ -2,6 +2,7 @@
 //! and removes them, which is a process of its own.
 
 mod accounts;
+mod dead;
 mod deciding;
 mod hands;
 mod lent;
@@ -12,13 +13,14 @@ mod remembered;
 mod room;
 mod steps;
 
+pub use dead::DeadNode;
+#[cfg(test)]
+pub use dead::Lost;
 pub use deciding::Deciding;
 pub use hands::{ClusterHands, format};
 pub use lent::LentNodes;
 pub use link::{FromManager, ManagerView, Order, ToManager};
-#[cfg(test)]
-pub use local::Lost;
-pub use local::{DeadNode, LocalNodes};
+pub use local::LocalNodes;
 pub use managed::{Managed, Others, Rival, Supervision};
 pub use room::{Hope, NoRoom, Urgency, asking};
 pub use steps::Steps;

@@ -26,6 +26,7 @@ use tidefs_valkey::{
 
 use self::provided::Provided;
 use super::accounts::Accounts;
+use super::dead::{DeadNode, Lost};
 use crate::age_clock::AgeClock;
 use crate::lending::{Hosts, Offers};
 use crate::state::{ClusterRecord, Keys, Paths, room};
@@ -83,27 +84,6 @@ struct Roster {
     starting: Vec<IpAddr>,
     /// No node is started any more.
     is_closed: bool,
-}
-
-/// A node that ended by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadNode {
-    /// Counted from 1 in the order in which nodes came.
-    pub number: usize,
-    pub id: String,
-    pub endpoint: String,
-    /// It held names and records of files as well, and not only bytes.
-    pub names: bool,
-    /// What was on it alone; `None` until its partitions were given to others.
-    pub lost: Option<Lost>,
-}
-
-/// What was on a node that died, and nowhere else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    pub partitions: u16,
-    /// What the node used when it was last looked at; `None` where nobody had.
-    pub bytes: Option<u64>,
 }
 
 impl Roster {
@@ -268,7 +248,7 @@ impl LocalNodes {
     pub fn dead(&self) -> Vec<DeadNode> {
         let roster = self.roster();
         let ended = roster.nodes.iter().filter(|(_, node)| self.has_ended(node));
-        let ended = ended.map(|(number, node)| dead(*number, node, None));
+        let ended = ended.map(|(number, node)| DeadNode::of(*number, node, None));
         let mut dead: Vec<_> = ended.chain(roster.buried.iter().cloned()).collect();
         dead.sort_by_key(|node| node.number);
         dead
@@ -400,17 +380,6 @@ impl Drop for Inner {
     }
 }
 
-fn dead(number: usize, node: &NodeDescription, lost: Option<Lost>) -> DeadNode {
-    DeadNode {
-        number,
-        id: node.id.to_string(),
-        endpoint: node.address.to_string(),
-        // Metadata lies on own nodes alone.
-        names: node.class == NodeClass::Own,
-        lost,
-    }
-}
-
 fn describe(roster: &Roster) -> ClusterDescription {
     let nodes = roster.nodes.iter().map(|(_, node)| node).chain(&roster.ending);
     ClusterDescription { nodes: nodes.cloned().collect() }
@@ -495,7 +464,7 @@ impl Provisioner for LocalNodes {
         };
         let (number, node) = roster.nodes.remove(at);
         let lost = Lost { partitions: loss.partitions, bytes: loss.bytes };
-        roster.buried.push(dead(number, &node, Some(lost)));
+        roster.buried.push(DeadNode::of(number, &node, Some(lost)));
         self.0.offers.bury(node.id);
         // The process has ended; this collects it and clears its folder.
         node.stop().map_err(Failure::new)?;
