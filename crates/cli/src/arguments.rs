@@ -176,7 +176,9 @@ pub enum Command {
         owners by root. Exits with 1 where something was not copied, and names it.")]
     Stage(stage::Stage),
     /// Watch nodes, usage and what the manager does
-    #[command(after_help = "Example:\n  tidefs top")]
+    #[command(after_help = "Examples:\n  \
+        tidefs top\n  \
+        tidefs top --by command")]
     Top(Top),
     /// Plan who holds what when nodes come and go; moves nothing
     #[command(after_help = "Examples:\n  \

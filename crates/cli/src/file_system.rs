@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidefs_control::{Settings, SettingsError};
-use tidefs_fuse::Requests;
+use tidefs_fuse::{CommandUse, Requests, together};
 use tidefs_model::ByteSize;
 use tidefs_store::Overview;
 
@@ -28,6 +28,7 @@ use crate::kept_logs;
 use crate::lending::Owner;
 use crate::live_workflow::LiveWorkflow;
 use crate::log_file;
+use crate::metrics_view::MetricsView;
 use crate::mount_point::MountPoint;
 use crate::mount_table;
 use crate::mounting::ServedMount;
@@ -39,10 +40,11 @@ use crate::provision::Provision;
 use crate::roll::Roll;
 use crate::state::{Instance, Kind, NodeRecord, Paths, Record, room};
 use crate::storage::{AnyStore, Storage};
-use crate::view::{LimitsView, MetricsView, ServerView, StatusView};
+use crate::view::{LimitsView, ServerView, StatusView};
 
 mod adopting;
 mod answering;
+mod by_command;
 mod hosts;
 mod losing;
 mod provided;
@@ -136,6 +138,7 @@ struct Parts {
     /// Of mounts that are gone.
     earlier: Totals,
     earlier_requests: Requests,
+    earlier_commands: Vec<CommandUse>,
     /// Taken when everything has stopped.
     instance: Option<Instance>,
 }
@@ -178,6 +181,8 @@ impl Parts {
         let mount = self.mounts.swap_remove(at);
         self.earlier += mount.totals();
         self.earlier_requests = std::mem::take(&mut self.earlier_requests).and(&mount.requests());
+        let commands = std::mem::take(&mut self.earlier_commands);
+        self.earlier_commands = together(commands.into_iter().chain(mount.commands()));
         mount
     }
 
@@ -222,6 +227,7 @@ impl FileSystem {
             ending: Vec::new(),
             earlier: Totals::default(),
             earlier_requests: Requests::default(),
+            earlier_commands: Vec::new(),
             instance: Some(instance),
         };
         let admission = match storage.door() {
@@ -394,6 +400,7 @@ impl FileSystem {
         let (provided, pause) = self.provided();
         let provided = provided.into_iter().map(|host| ProvidedView::of(host, &nodes));
         let (provided_hosts, provision_pause) = (provided.collect(), pause.map(PauseView::from));
+        let view = view.with_commands(self.by_command());
         let view = StatusView { joining, provided_hosts, provision_pause, ..view };
         Ok(StatusView { server, metrics, own_host, hosts, absent_hosts, notes, ..view })
     }

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments;
 use crate::failure::Failure;
+use crate::metrics_view::MetricsView;
 use crate::monitor::{Monitor, Observed};
 use crate::state::Paths;
-use crate::view::MetricsView;
 use crate::without_effect::WithoutEffect;
 use exposition::Exposition;
 use http::{Answer, Asked};

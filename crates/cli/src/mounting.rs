@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tidefs_fs::{Admission, Config, Counters, Fs};
 use tidefs_fuse::{
-    Agreed, GiveError, InitFlags, MountOptions, Requests, Session, SystemClock, TakenOver,
+    Agreed, CommandUse, GiveError, InitFlags, MountOptions, Requests, Session, SystemClock,
+    TakenOver,
 };
 use tidefs_model::MountId;
 use tidefs_store::Store;
@@ -83,6 +84,7 @@ trait Mount: Send {
     fn counters(&self) -> &Counters;
     fn grown_bytes(&self) -> u64;
     fn requests(&self) -> Requests;
+    fn commands(&self) -> Vec<CommandUse>;
     fn is_direct(&self) -> bool;
     fn is_over(&self) -> bool;
     fn give_up(&self);
@@ -279,6 +281,11 @@ impl ServedMount {
         self.mount.requests()
     }
 
+    /// Which commands asked for that.
+    pub fn commands(&self) -> Vec<CommandUse> {
+        self.mount.commands()
+    }
+
     /// What waits for room is not worth waiting for: the file system ends.
     pub fn give_up(&self) {
         self.mount.give_up();
@@ -329,6 +336,10 @@ impl<S: Store> Mount for Served<S> {
 
     fn requests(&self) -> Requests {
         self.session.requests()
+    }
+
+    fn commands(&self) -> Vec<CommandUse> {
+        self.session.commands()
     }
 
     fn is_direct(&self) -> bool {

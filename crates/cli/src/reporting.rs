@@ -8,7 +8,9 @@ use tidefs_control::Kind;
 use tidefs_fuse::Requests;
 use tidefs_manager::ReportedReconfiguration;
 use tidefs_model::Time;
-use tidefs_report::{DeadFiles, Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts};
+use tidefs_report::{
+    ByCommand, DeadFiles, Decision, Losses, PhaseTime, Reconfiguration, Report, RunFacts,
+};
 
 use crate::elasticity::{NodeRange, policy_in_words};
 use crate::failure::Failure;
@@ -24,6 +26,7 @@ pub struct Ended<'a> {
     pub size: &'a Size,
     pub observed: &'a Observed,
     pub losses: Losses,
+    pub by_command: ByCommand,
 }
 
 /// Writes the three files of the report.
@@ -49,6 +52,7 @@ pub fn write(ended: &Ended<'_>, directory: &Path) -> anyhow::Result<()> {
     }
     let report = Report::new(facts, rows, reconfigurations, decisions)?;
     let report = report.with_left_out(history.left_out()).with_losses(ended.losses.clone());
+    let report = report.with_commands(ended.by_command.clone());
     let report =
         report.with_dead_files(observed.deleted.map(|Deleted { files, bytes }| DeadFiles {
             deleted: files,

@@ -247,6 +247,8 @@ mod tests {
             absent_hosts: Vec::new(),
             provided_hosts: Vec::new(),
             provision_pause: None,
+            commands: Vec::new(),
+            passes_through: false,
             notes: Vec::new(),
         }
     }

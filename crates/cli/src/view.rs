@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 use tidefs_control::{DataShare, Decision, Reason};
 use tidefs_manager::NodeStatus;
 use tidefs_model::{ByteSize, PARTITIONS};
+use tidefs_report::{ByCommand, CommandUse};
 use tidefs_store::{NodeOverview, Overview};
 use tidefs_valkey::ServerProgram;
 
 use crate::file_system::Size;
 use crate::host_view::{AbsentView, HostView};
 use crate::joining_view::JoiningView;
+use crate::metrics_view::MetricsView;
 use crate::node_names::NodeNames;
 use crate::nodes::{DeadNode, ManagerView};
 use crate::progress_view::{ReconfigurationView, RecoveryView};
@@ -72,34 +74,15 @@ pub struct StatusView {
     /// Why no host is asked for now; null where that is not so.
     #[serde(default)]
     pub provision_pause: Option<PauseView>,
+    /// Which commands asked the mounts of the process that has the file system for how much, those that moved the most first.
+    #[serde(default)]
+    pub commands: Vec<CommandUse>,
+    /// The kernel moves bytes of files by itself: what it read is not among `commands`, and what it wrote by how much files grew.
+    #[serde(default)]
+    pub passes_through: bool,
     /// How the file system came to whoever has it, where that was not who started it, and what to do for that.
     #[serde(default)]
     pub notes: Vec<String>,
-}
-
-/// Where programs that watch find metrics, and what lets them in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MetricsView {
-    pub url: String,
-    /// Shows the file system to people.
-    #[serde(default)]
-    pub page: String,
-    pub token_file: PathBuf,
-    /// Lets in to the page, which names files, and to metrics.
-    #[serde(default)]
-    pub page_token_file: PathBuf,
-}
-
-impl fmt::Display for MetricsView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MetricsView { url, page, token_file, page_token_file } = self;
-        write!(
-            f,
-            "{url} with the token in {}, and a page at {page} with that in {}",
-            token_file.display(),
-            page_token_file.display()
-        )
-    }
 }
 
 /// A server program.
@@ -290,12 +273,21 @@ impl StatusView {
             absent_hosts: Vec::new(),
             provided_hosts: Vec::new(),
             provision_pause: None,
+            commands: Vec::new(),
+            passes_through: false,
             notes: Vec::new(),
         }
     }
 
     pub fn within(self, limits: Option<LimitsView>) -> StatusView {
         StatusView { limits, ..self }
+    }
+
+    pub fn with_commands(
+        self,
+        ByCommand { uses: commands, passes_through }: ByCommand,
+    ) -> StatusView {
+        StatusView { commands, passes_through, ..self }
     }
 
     /// With nodes called as they are in `nodes`.
@@ -436,6 +428,8 @@ mod tests {
             "recovery",
             "last_decision",
             "limits",
+            "commands",
+            "passes_through",
         ] {
             assert!(json.get(field).is_some(), "{field} is missing");
         }

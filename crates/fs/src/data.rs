@@ -133,7 +133,11 @@ pub struct DataPath<S: Store> {
     deletes_at_once: bool,
     /// By how much pinned files grew while they were written.
     grown_bytes: AtomicU64,
+    growth_watcher: OnceLock<GrowthWatcher>,
 }
+
+/// Is told of each pinned file that grew while it was written, and by how much.
+pub type GrowthWatcher = Box<dyn Fn(Ino, u64) + Send + Sync>;
 
 impl<S: Store> DataPath<S> {
     pub fn new(
@@ -172,6 +176,7 @@ impl<S: Store> DataPath<S> {
             lost_at: AtomicU64::new(0),
             deletes_at_once: config.passthrough,
             grown_bytes: AtomicU64::new(0),
+            growth_watcher: OnceLock::new(),
         })
     }
 
@@ -183,6 +188,18 @@ impl<S: Store> DataPath<S> {
     /// At which loss that is known to this mount numbers had been granted furthest.
     fn lost_at(&self) -> u64 {
         self.lost_at.load(Ordering::SeqCst)
+    }
+
+    /// To be called once.
+    pub fn watch_growth(&self, watcher: GrowthWatcher) {
+        let _ = self.growth_watcher.set(watcher);
+    }
+
+    fn has_grown(&self, ino: Ino, bytes: u64) {
+        self.grown_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(watcher) = self.growth_watcher.get().filter(|_| bytes > 0) {
+            watcher(ino, bytes);
+        }
     }
 
     /// By how much pinned files grew while they were written: as far as anybody knows what the

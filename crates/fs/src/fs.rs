@@ -15,7 +15,7 @@ use crate::census::standstill::{Called, Taken};
 use crate::closing::CLOSED_AGE_MAX;
 use crate::config::{Config, Format};
 use crate::counters::Counters;
-use crate::data::DataPath;
+use crate::data::{DataPath, GrowthWatcher};
 use crate::delegations::{self, Delegations};
 use crate::eager_flush::ClosePredictor;
 use crate::error::Error;
@@ -249,6 +249,11 @@ impl<S: Store> Fs<S> {
     /// far as their programs have closed them.
     pub fn grown_bytes(&self) -> u64 {
         self.data.grown_bytes()
+    }
+
+    /// Has somebody told of each file that grew by what the kernel wrote to it by itself; to be called once.
+    pub fn watch_growth(&self, watcher: GrowthWatcher) {
+        self.data.watch_growth(watcher);
     }
 
     pub fn overview(&self) -> Result<Overview, Error> {

@@ -10,6 +10,7 @@ use tidefs_fs::{KernelCache, Lifetimes};
 use tidefs_model::Ino;
 use tidefs_session::{Agreed, Errno, INodeNo, InitFlags, KernelConfig, Notifier};
 
+use crate::commands::Commands;
 use crate::expiring;
 use crate::latency::Latencies;
 use crate::passthrough::kernel_release;
@@ -48,6 +49,8 @@ pub struct Kernel {
     expiring: OnceLock<SyncSender<expiring::Batch>>,
     /// How long each of them took.
     pub latencies: Latencies,
+    /// Which command asked for them.
+    pub commands: Commands,
 }
 
 /// A request under way.

@@ -9,6 +9,7 @@
 
 mod adapter;
 mod clock;
+mod commands;
 mod device;
 mod errno;
 mod error;
@@ -31,6 +32,7 @@ mod unmount;
 mod waiting_room;
 
 pub use clock::SystemClock;
+pub use commands::{COMMANDS_MOST, CommandUse, together};
 pub use error::{MountError, UnmountError};
 pub use fusermount::fusermount_path;
 pub use latency::{Requests, Slow};

@@ -23,6 +23,7 @@ use tidefs_session::{Filesystem, Options};
 use tidefs_store::Store;
 
 use crate::adapter::Adapter;
+use crate::commands::CommandUse;
 use crate::device;
 use crate::error::{MountError, UnmountError};
 use crate::kernel::{Kernel, forgets_attributes};
@@ -273,6 +274,11 @@ impl Session {
         self.kernel.latencies.snapshot()
     }
 
+    /// Which commands asked for them, and for how many bytes.
+    pub fn commands(&self) -> Vec<CommandUse> {
+        self.kernel.commands.snapshot()
+    }
+
     /// The mount is gone, by whoever's doing.
     pub fn is_over(&self) -> bool {
         self.server.is_over()
@@ -382,6 +388,8 @@ fn adapter<S: Store>(
     if forgets_attributes() {
         fs.set_kernel_cache(kernel.clone());
     }
+    let counting = kernel.clone();
+    fs.watch_growth(Box::new(move |ino, bytes| counting.commands.grew(ino, bytes)));
     fs.keep_what_kernel_has();
     let threads = options.threads_max.max(options.threads);
     let turns = Arc::new(Turns::new(threads, options.threads));

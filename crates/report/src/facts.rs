@@ -49,6 +49,25 @@ pub struct DeadFiles {
     pub peak_used_bytes_undeleted: u64,
 }
 
+/// What one command asked mounts of the run's own process for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandUse {
+    /// As the kernel calls the program: the first fifteen bytes of its name.
+    pub command: String,
+    pub calls: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// Which command asked for how much.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ByCommand {
+    /// Those that moved the most come first.
+    pub uses: Vec<CommandUse>,
+    /// The kernel moved bytes of files by itself: what it read is not known, and what it wrote counts by how much files grew.
+    pub passes_through: bool,
+}
+
 /// What there was too much of to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::balance::Fill;
 use crate::facts::{
-    DeadFiles, Decision, LeftOut, Losses, NodeUsage, Reconfiguration, Row, RunFacts,
+    CommandUse, DeadFiles, Decision, LeftOut, Losses, NodeUsage, Reconfiguration, Row, RunFacts,
 };
 use crate::report::Report;
 
@@ -42,6 +42,10 @@ struct Document<'a> {
     decisions: &'a [Decision],
     left_out: LeftOut,
     dead_files: Option<DeadFiles>,
+    /// Those that moved the most first.
+    commands: &'a [CommandUse],
+    /// What the kernel read by itself is not among their bytes, and what it wrote by growth alone.
+    passes_through: bool,
     #[serde(flatten)]
     losses: &'a Losses,
     nodes: Vec<Node<'a>>,
@@ -108,6 +112,8 @@ impl<'a> Document<'a> {
             decisions: &report.decisions,
             left_out: report.left_out,
             dead_files: report.dead_files,
+            commands: &report.by_command.uses,
+            passes_through: report.by_command.passes_through,
             losses: &report.losses,
             nodes,
             timeline,

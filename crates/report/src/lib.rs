@@ -21,8 +21,8 @@ mod words;
 pub use chart::{BoxPanel, box_plots};
 pub use error::ReportError;
 pub use facts::{
-    DeadFiles, Decision, Kind, LeftOut, Losses, NodeUsage, PhaseTime, Reconfiguration, Row,
-    RunFacts,
+    ByCommand, CommandUse, DeadFiles, Decision, Kind, LeftOut, Losses, NodeUsage, PhaseTime,
+    Reconfiguration, Row, RunFacts,
 };
 pub use page::{Compared, comparison};
 pub use report::Report;

@@ -54,11 +54,17 @@ fn content(main: &mut Markup, report: &Report) {
         }
         report.dead_files.iter().for_each(|dead| section.leaf("p", &[], words::dead_files(*dead)));
     });
+    if !report.by_command.uses.is_empty() {
+        section(main, "By command", COMMANDS, |section| tables::commands(section, report));
+    }
     section(main, "Balance across nodes", BALANCE, |section| balance(section, report));
     section(main, "Reconfigurations", "", |section| tables::reconfigurations(section, report));
     section(main, "Against a static run", "", |section| comparison::draw(section, report));
     section(main, "Decisions", "", |section| tables::decisions(section, report));
 }
+
+const COMMANDS: &str = "What each program asked the run's own mounts for, by its name. What the kernel \
+     answered from its caches is not among it.";
 
 const BALANCE: &str = "Part of its memory that each node has in use. While nodes come and go the \
      spread is wide; it closes when their partitions have moved.";

@@ -2,7 +2,9 @@
 
 use crate::balance::imbalance_after;
 use crate::error::ReportError;
-use crate::facts::{DeadFiles, Decision, LeftOut, Losses, Reconfiguration, Row, RunFacts};
+use crate::facts::{
+    ByCommand, DeadFiles, Decision, LeftOut, Losses, Reconfiguration, Row, RunFacts,
+};
 use crate::totals::Totals;
 
 /// The report of one run.
@@ -16,6 +18,7 @@ pub struct Report {
     pub(crate) left_out: LeftOut,
     pub(crate) losses: Losses,
     pub(crate) dead_files: Option<DeadFiles>,
+    pub(crate) by_command: ByCommand,
 }
 
 impl Report {
@@ -38,7 +41,7 @@ impl Report {
             reconfiguration.imbalance_percent = reconfiguration.imbalance_percent.or(observed);
         }
         let totals = Totals::new(&run, &timeline, &reconfigurations);
-        let (left_out, losses, dead_files) = Default::default();
+        let (left_out, losses, dead_files, by_command) = Default::default();
         Ok(Report {
             run,
             timeline,
@@ -48,6 +51,7 @@ impl Report {
             left_out,
             losses,
             dead_files,
+            by_command,
         })
     }
 
@@ -64,6 +68,11 @@ impl Report {
     /// Says what was deleted, where dead files were to be.
     pub fn with_dead_files(self, dead_files: Option<DeadFiles>) -> Report {
         Report { dead_files, ..self }
+    }
+
+    /// Says which command asked for how much.
+    pub fn with_commands(self, by_command: ByCommand) -> Report {
+        Report { by_command, ..self }
     }
 
     pub fn totals(&self) -> &Totals {

@@ -27,6 +27,9 @@ pub(crate) fn dispatch<F: Filesystem>(layer: &F, by: &Request, body: Body<'_>, a
     let Request { unique, opcode, node, .. } = *by;
     tracing::trace!(unique, opcode, node, thread = by.pid(), "a request");
     let mut answer = Some(answer);
+    if !matches!(by.opcode, op::FORGET | op::BATCH_FORGET) {
+        layer.asked(by);
+    }
     let understood = match by.opcode {
         op::FORGET | op::BATCH_FORGET => {
             answer.take().into_iter().for_each(Answer::none);

@@ -39,6 +39,11 @@ pub trait Filesystem: Send + Sync + 'static {
         let _ = agreed;
     }
 
+    /// A request has come that is to be answered; before its own method is called.
+    fn asked(&self, by: &Request) {
+        let _ = by;
+    }
+
     /// The kernel has dropped an inode that it was told of so many times. It has no answer.
     fn forget(&self, by: &Request, number: INodeNo, lookups: u64) {
         let _ = (by, number, lookups);

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use crate::arguments::Numbers;
 use crate::flags::{LockFlags, WriteFlags};
+use crate::operation as op;
 use crate::values::{FileHandle, INodeNo, LockOwner, Moment, OpenFlags, TimeOrNow};
 
 /// In the number of a request that the kernel sends again.
@@ -46,6 +47,16 @@ impl Request {
     /// Tells it from all others that are under way.
     pub fn unique(&self) -> u64 {
         self.unique
+    }
+
+    /// It opens a file, or makes one and opens it.
+    pub fn opens(&self) -> bool {
+        matches!(self.opcode, op::OPEN | op::CREATE)
+    }
+
+    /// It moves bytes of an open file, or closes a descriptor of it.
+    pub fn uses_an_open_file(&self) -> bool {
+        matches!(self.opcode, op::READ | op::WRITE | op::FLUSH | op::COPY_FILE_RANGE)
     }
 
     pub fn uid(&self) -> u32 {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::number::within;
 use super::serving::Serving;
@@ -100,6 +100,16 @@ pub struct Top {
     /// Look so many times, then end [default: until it is interrupted]
     #[arg(short = 'n', long, value_name = "N", value_parser = within(0..=u32::MAX))]
     pub times: Option<u32>,
+
+    /// What the rows are: nodes, or the commands that read and write, of the mounts of the process that has the file system
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Node)]
+    pub by: By,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Node,
+    Command,
 }
 
 #[derive(Debug, Args)]

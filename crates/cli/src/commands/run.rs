@@ -143,8 +143,8 @@ fn carry_out(
     }
     if let Some(directory) = &options.report {
         let words = options.command.iter().map(|word| word.to_string_lossy().into_owned());
-        let ended =
-            Ended { command: words.collect(), status, wall, size, observed: &observed, losses };
+        let (command, by_command) = (words.collect(), file_system.by_command());
+        let ended = Ended { command, status, wall, size, observed: &observed, losses, by_command };
         // What the command did counts, not what could be told of it.
         match reporting::write(&ended, directory) {
             Ok(()) if options.quiet => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::arguments::running::Top;
+use crate::arguments::running::{By, Top};
 use crate::control::{self, Answer, Request};
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -23,8 +23,8 @@ pub fn top(options: &Top, asked: Option<&Path>) -> anyhow::Result<()> {
     let running = state::find(asked)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     match options.times.is_none() && can_be_drawn_on() {
-        true => screen::watch(&running.paths, &signals),
-        false => plainly(&running.paths, &signals, options.times),
+        true => screen::watch(&running.paths, &signals, options.by),
+        false => plainly(&running.paths, &signals, options),
     }
 }
 
@@ -46,11 +46,15 @@ fn look(paths: &Paths) -> anyhow::Result<StatusView> {
 }
 
 /// One text below the other, as wide as there is room for.
-fn plainly(paths: &Paths, signals: &Signals, times: Option<u32>) -> anyhow::Result<()> {
+fn plainly(paths: &Paths, signals: &Signals, options: &Top) -> anyhow::Result<()> {
     let columns = columns();
-    let mut left = times;
+    let mut left = options.times;
     loop {
-        let text = format!("{}\n", look(paths)?.text(columns));
+        let status = look(paths)?;
+        let text = match options.by {
+            By::Node => format!("{}\n", status.text(columns)),
+            By::Command => format!("{}\n", status.commands_text(columns)),
+        };
         if std::io::stdout().write_all(text.as_bytes()).is_err() {
             return Ok(());
         }

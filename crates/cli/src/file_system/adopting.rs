@@ -32,6 +32,7 @@ impl FileSystem {
             ending: Vec::new(),
             earlier: Totals::default(),
             earlier_requests: Requests::default(),
+            earlier_commands: Vec::new(),
             instance: None,
         };
         let admission = match storage.door() {

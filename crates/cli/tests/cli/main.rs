@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod belonging;
+mod by_command;
 mod clocks;
 mod dead_files;
 mod deaths;

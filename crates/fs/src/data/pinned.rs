@@ -7,7 +7,7 @@ use std::fs::{File, FileTimes, Metadata};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ impl<S: Store> Pinned<S> {
         let time = date_of(&metadata, known.stored.mtime);
         self.settle(&mut known, &metadata, time)?;
         let grown = known.size.saturating_sub(before);
-        self.path.grown_bytes.fetch_add(grown, Ordering::Relaxed);
+        self.path.has_grown(self.record.ino, grown);
         Ok(())
     }
 

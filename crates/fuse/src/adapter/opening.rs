@@ -17,13 +17,13 @@ impl<S: Store> Adapter<S> {
         reply: ReplyOpen,
     ) {
         let clear_privileges = mode.truncate && is_ordinary(by);
-        let (number, answers) = (ino(number), self.answers.clone());
+        let (number, thread, answers) = (ino(number), by.pid(), self.answers.clone());
         let open = move |fs: &Fs<S>, _: &mut ReplyOpen| match clear_privileges {
             true => open_without_privileges(fs, number, mode),
             false => fs.open(number, mode),
         };
         self.serve(by, "open", reply, open, move |reply, opened| match opened {
-            Ok(opened) => answers.reply_opened(reply, number, mode, opened),
+            Ok(opened) => answers.reply_opened(reply, thread, (number, mode), opened),
             Err(error) => reply.error(error),
         });
     }

@@ -199,9 +199,17 @@ impl<S: Store> Answers<S> {
         }
     }
 
-    pub(super) fn reply_opened(&self, reply: ReplyOpen, ino: Ino, mode: OpenMode, opened: Opened) {
+    /// `by`: the thread that opens.
+    pub(super) fn reply_opened(
+        &self,
+        reply: ReplyOpen,
+        by: u32,
+        (ino, mode): (Ino, OpenMode),
+        opened: Opened,
+    ) {
         let handle = FileHandle(opened.handle.0);
         let backing = self.backing(ino, &opened, |file| reply.open_backing(file));
+        self.note_opener(by, (ino, mode), handle, backing.is_some());
         let flags = match backing {
             Some(_) => passthrough_flags(mode, self.tells_closes(ino, mode)),
             None => self.own_flags(ino, mode, &opened),
@@ -223,12 +231,14 @@ impl<S: Store> Answers<S> {
         };
         let handle = FileHandle(opened.handle.0);
         let attr = file_attr(&entry.attr);
+        let by = name.thread;
         // One lifetime is told of both, and beside other mounts attributes of open files have none.
         let kept = match before.is_alone() {
             true => Kept::Name(name, Some(entry.attr.ino)),
             false => Kept::Nothing,
         };
         let backing = self.backing(entry.attr.ino, &opened, |file| reply.open_backing(file));
+        self.note_opener(by, (entry.attr.ino, mode), handle, backing.is_some());
         let flags = match backing {
             Some(_) => passthrough_flags(mode, mode.write),
             None => self.own_flags(entry.attr.ino, mode, &opened),
@@ -237,6 +247,19 @@ impl<S: Store> Answers<S> {
             let lifetime = shorter(lifetimes);
             reply.created(&lifetime, &attr, GENERATION, handle, flags, backing.as_deref());
         });
+    }
+
+    /// Bytes that nobody asks for themselves are counted for whoever opened the file.
+    fn note_opener(
+        &self,
+        by: u32,
+        (ino, mode): (Ino, OpenMode),
+        handle: FileHandle,
+        passes_through: bool,
+    ) {
+        // Appends come as requests.
+        let grows_unseen = mode.write && !mode.append && passes_through;
+        self.kernel.commands.opened(by, handle.0, grows_unseen.then_some(ino));
     }
 
     fn own_flags(&self, ino: Ino, mode: OpenMode, opened: &Opened) -> FopenFlags {

@@ -13,6 +13,7 @@ use tidefs_store::Store;
 
 use super::Adapter;
 use super::convert::{ino, is_ordinary, open_mode, set_time, space_mode, time_of};
+use crate::commands::Call;
 use crate::errno;
 use crate::kernel::{go_on as go_on_with, negotiate};
 
@@ -26,6 +27,15 @@ impl<S: Store> Filesystem for Adapter<S> {
 
     fn go_on(&mut self, agreed: &Agreed) {
         go_on_with(agreed, &self.kernel);
+    }
+
+    fn asked(&self, by: &Request) {
+        let call = match (by.opens(), by.uses_an_open_file()) {
+            (true, _) => Call::Opens,
+            (_, true) => Call::Uses,
+            _ => Call::Other,
+        };
+        self.kernel.commands.asked(by.pid(), call);
     }
 
     fn lookup(&self, by: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -230,7 +240,7 @@ impl<S: Store> Filesystem for Adapter<S> {
         let (source, target) = (handle(range.source), handle(range.target));
         let ordinary = is_ordinary(by);
         let copy = move |fs: &Fs<S>| fs.copy_range(source, from, target, to, length, ordinary);
-        self.copy(by, copy, reply);
+        self.copy(by, (source, target), copy, reply);
     }
 
     fn opendir(&self, by: &Request, number: INodeNo, reply: ReplyOpen) {

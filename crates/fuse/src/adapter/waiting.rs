@@ -12,6 +12,7 @@ use tidefs_store::Store;
 use super::mapped::Pages;
 use super::reply::reply_empty;
 use super::{Adapter, Asked, Kernel, carry_out};
+use crate::commands::closing;
 use crate::errno;
 use crate::waiting_room::{Left, Place, WaitingRoom};
 
@@ -106,8 +107,13 @@ impl<S: Store> Adapter<S> {
         reply: ReplyData,
     ) {
         let read = move |fs: &Fs<S>, _: &[u8]| fs.read(file, offset, length);
-        let answer = |read: Result<ReadBytes, Errno>| match read {
-            Ok(bytes) => reply.data(bytes.as_slice()),
+        let (kernel, thread) = (self.kernel.clone(), by.pid());
+        let answer = move |read: Result<ReadBytes, Errno>| match read {
+            Ok(bytes) => {
+                let bytes = bytes.as_slice();
+                kernel.commands.read(thread, file.0, bytes.len());
+                reply.data(bytes);
+            }
             Err(error) => reply.error(error),
         };
         match self.elsewhere(0) {
@@ -125,7 +131,8 @@ impl<S: Store> Adapter<S> {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let close = move |fs: &Fs<S>, _: &[u8]| fs.close(file, owner.0);
+        let thread = by.pid();
+        let close = move |fs: &Fs<S>, _: &[u8]| closing(thread, || fs.close(file, owner.0));
         let (fs, kernel, room) = (self.fs.clone(), self.kernel.clone(), self.waiting_room.clone());
         let answer = move |done| {
             if done == Err(Errno::INTR) {
@@ -215,13 +222,22 @@ impl<S: Store> Adapter<S> {
     pub(super) fn copy(
         &self,
         by: &Request,
+        (source, target): (Handle, Handle),
         copy: impl Fn(&Fs<S>) -> Result<u64, Error> + Send + 'static,
         reply: ReplyWrite,
     ) {
         let copy = move |fs: &Fs<S>, _: &[u8]| copy(fs);
-        let answer = |copied: Result<u64, Errno>| match copied {
+        let (kernel, thread) = (self.kernel.clone(), by.pid());
+        let answer = move |copied: Result<u64, Errno>| match copied {
             // No more than was asked for, so it fits.
-            Ok(copied) => reply.written(copied as u32),
+            Ok(copied) => {
+                kernel.commands.read(thread, source.0, copied as usize);
+                // Else by how much the file has grown.
+                if !kernel.passes_through() {
+                    kernel.commands.wrote(thread, target.0, copied as usize);
+                }
+                reply.written(copied as u32);
+            }
             Err(error) => reply.error(error),
         };
         self.run_or_wait(by, "copy_file_range", &[], copy, answer);

@@ -28,8 +28,10 @@ impl<S: Store> Adapter<S> {
             fs.write(file, offset, data, append.as_deref(), clear_privileges)
         };
         let misplaced = Arc::clone(&self.misplaced);
+        let (kernel, thread) = (self.kernel.clone(), by.pid());
         let answer = move |written: Result<usize, Errno>| match written {
             Ok(written) => {
+                kernel.commands.wrote(thread, fh.0, written);
                 // No more than was given, so it fits.
                 reply.written(written as u32);
                 if let Some(place) = at.and_then(|at| at.offset()) {

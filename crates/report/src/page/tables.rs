@@ -1,6 +1,6 @@
 //! What was done and what was decided, line by line.
 
-use crate::facts::{Decision, Reconfiguration};
+use crate::facts::{CommandUse, Decision, Reconfiguration};
 use crate::markup::Markup;
 use crate::report::Report;
 use crate::words;
@@ -32,6 +32,47 @@ pub(super) fn reconfigurations(section: &mut Markup, report: &Report) {
     rest(section, report.reconfigurations.len(), "reconfigurations");
     left_out(section, report.left_out.reconfigurations, "more reconfigurations were not kept");
     left_out(section, report.left_out.stalls, "of them have no stalls, which were not kept");
+}
+
+/// More commands than this nobody reads.
+const COMMANDS_SHOWN: usize = 20;
+
+/// Which command asked for how much.
+pub(super) fn commands(section: &mut Markup, report: &Report) {
+    const COLUMNS: [&str; 4] = ["command", "read", "written", "calls"];
+    let uses = &report.by_command.uses;
+    section.element("div", &[("class", &"scroll")], |div| {
+        div.element("table", &[("class", &"stacked")], |table| {
+            table.element("thead", &[], |head| {
+                head.element("tr", &[], |tr| {
+                    COLUMNS.iter().for_each(|name| tr.leaf("th", &[("scope", &"col")], name));
+                });
+            });
+            table.element("tbody", &[], |body| {
+                for CommandUse { command, calls, bytes_read, bytes_written } in
+                    uses.iter().take(COMMANDS_SHOWN)
+                {
+                    let (read, written) = (words::bytes(*bytes_read), words::bytes(*bytes_written));
+                    let cells = [command.clone(), read, written, words::grouped(*calls)];
+                    body.element("tr", &[], |tr| {
+                        for (name, text) in COLUMNS.iter().zip(cells) {
+                            tr.leaf("td", &[("data-name", name), ("class", &"short")], text);
+                        }
+                    });
+                    body.line();
+                }
+            });
+        });
+    });
+    if let Some(more @ 1..) = uses.len().checked_sub(COMMANDS_SHOWN) {
+        let text = format!("{} more are in report.json.", words::grouped(more as u64));
+        section.leaf("p", &[("class", &"quiet")], text);
+    }
+    if report.by_command.passes_through {
+        let text = "The kernel moved bytes of files by itself: what it read is not known here, and what it wrote \
+                    counts by how much files grew.";
+        section.leaf("p", &[("class", &"quiet")], text);
+    }
 }
 
 /// What nodes that died took with them.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tidefs_report::{Kind, LeftOut, Report, ReportError};
+use tidefs_report::{ByCommand, CommandUse, Kind, LeftOut, Report, ReportError};
 
 use crate::facts::{decision, elastic, reconfiguration, row, run, timeline, written};
 
@@ -54,6 +54,28 @@ fn the_page_shows_what_the_run_did() {
         let plain = page.replace("<span class=\"unit\">", "").replace("</span>", "");
         assert!(plain.contains(shown), "the page lacks {shown:?}");
     }
+}
+
+#[test]
+fn which_command_moved_how_much_is_told_and_what_is_not_seen() {
+    let one = |number: u64| CommandUse {
+        command: format!("program-{number}"),
+        calls: number,
+        bytes_read: number << 20,
+        bytes_written: 512,
+    };
+    let uses: Vec<_> = (1..=25).rev().map(one).collect();
+    let by_command = ByCommand { uses, passes_through: true };
+    let written = written(&elastic().with_commands(by_command));
+    assert_eq!(written.json["commands"][0]["bytes_read"], 25 << 20);
+    assert_eq!(written.json["commands"].as_array().map(Vec::len), Some(25));
+    assert_eq!(written.json["passes_through"], true);
+    for shown in
+        [">program-25<", ">25 MiB<", "5 more are in report.json", "what it read is not known"]
+    {
+        assert!(written.page.contains(shown), "the page lacks {shown:?}");
+    }
+    assert!(!written.page.contains(">program-5<"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use ratatui::crossterm::terminal::{
 
 use super::shown::{Key, Shown};
 use super::{EVERY, look};
+use crate::arguments::running::By;
 use crate::signals::Signals;
 use crate::state::Paths;
 use crate::view::StatusView;
@@ -33,9 +34,9 @@ enum News {
 }
 
 /// Shows it until somebody has had enough.
-pub fn watch(paths: &Paths, signals: &Signals) -> anyhow::Result<()> {
+pub fn watch(paths: &Paths, signals: &Signals, by: By) -> anyhow::Result<()> {
     // Before the screen is taken: where nothing answers, that is to be read.
-    let mut shown = Shown::new(look(paths)?, draws_blocks());
+    let mut shown = Shown::new(look(paths)?, draws_blocks()).by(by);
     let mut screen = Screen::take().context("cannot draw on this terminal")?;
     let (tell, told) = sync_channel(TOLD_MOST);
     // Both may wait for longer than anybody who wants to end this, and end with the process.
@@ -99,6 +100,7 @@ fn key(pressed: KeyEvent) -> Option<Key> {
         KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
         KeyCode::Char('p' | ' ') => Some(Key::Pause),
         KeyCode::Char('s') => Some(Key::Sort),
+        KeyCode::Char('b') => Some(Key::By),
         KeyCode::Char('k') | KeyCode::Up => Some(Key::Up),
         KeyCode::Char('j') | KeyCode::Down => Some(Key::Down),
         KeyCode::PageUp => Some(Key::PageUp),

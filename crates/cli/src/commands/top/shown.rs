@@ -1,5 +1,7 @@
 //! What `top` shows, on a screen of any size: totals, memory over the last minutes, a row for each node, and what the
-//! manager does and why.
+//! manager does and why. In place of nodes there may be the commands that read and write.
+
+mod commands;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,7 +15,9 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, Wrap};
 use tidefs_control::count_of_nodes;
 use tidefs_model::ByteSize;
 
+use crate::arguments::running::By;
 use crate::view::{DecisionView, NodeView, StatusView};
+use commands::Commands;
 
 /// Looks that are kept, one a second.
 const HISTORY_MOST: usize = 600;
@@ -27,6 +31,8 @@ const FULL: f64 = 0.95;
 pub enum Key {
     Quit,
     Pause,
+    /// Nodes, or commands.
+    By,
     Sort,
     Up,
     Down,
@@ -45,7 +51,9 @@ pub struct Shown {
     status: StatusView,
     /// Memory used, in bytes.
     history: VecDeque<u64>,
+    by: By,
     order: Order,
+    commands: Commands,
     /// Nodes above the first that is shown.
     above: usize,
     /// Nodes that there was room for.
@@ -58,7 +66,13 @@ impl Shown {
     /// `blocks`: the terminal has them.
     pub fn new(status: StatusView, blocks: bool) -> Shown {
         let history = VecDeque::from([used(&status)]);
-        Shown { status, history, order: Order::Number, above: 0, room: 1, is_paused: false, blocks }
+        let (order, commands) = (Order::Number, Commands::new(&status));
+        let by = By::Node;
+        Shown { status, history, by, order, commands, above: 0, room: 1, is_paused: false, blocks }
+    }
+
+    pub fn by(self, by: By) -> Shown {
+        Shown { by, ..self }
     }
 
     pub fn is_paused(&self) -> bool {
@@ -70,6 +84,7 @@ impl Shown {
             self.history.pop_front();
         }
         self.history.push_back(used(&status));
+        self.commands.saw(&status);
         self.status = status;
     }
 
@@ -77,6 +92,11 @@ impl Shown {
         match key {
             Key::Quit => return ControlFlow::Break(()),
             Key::Pause => self.is_paused = !self.is_paused,
+            Key::By => {
+                self.by = if self.by == By::Node { By::Command } else { By::Node };
+                self.above = 0;
+            }
+            Key::Sort if self.by == By::Command => self.commands.sort(),
             Key::Sort => {
                 self.order = match self.order {
                     Order::Number => Order::Fullest,
@@ -111,7 +131,10 @@ impl Shown {
         frame.render_widget(Line::styled(self.title(), Modifier::BOLD), title);
         frame.render_widget(Line::raw(self.totals(wide)), totals);
         self.draw_history(frame, history);
-        self.draw_nodes(frame, nodes, wide);
+        match self.by {
+            By::Node => self.draw_nodes(frame, nodes, wide),
+            By::Command => self.draw_commands(frame, nodes, wide),
+        }
         frame.render_widget(Paragraph::new(news).wrap(Wrap { trim: true }), words);
         frame.render_widget(Line::styled(self.keys(wide), Modifier::DIM), keys);
     }
@@ -191,6 +214,14 @@ impl Shown {
         frame.render_widget(table, area);
     }
 
+    fn draw_commands(&mut self, frame: &mut Frame<'_>, area: Rect, wide: bool) {
+        self.room = usize::from(area.height.saturating_sub(1)).max(1);
+        let count = self.status.commands.len();
+        self.above = self.above.min(count.saturating_sub(self.room));
+        let shown = self.commands.table(&self.status, (self.above, self.room), wide);
+        frame.render_widget(shown, area);
+    }
+
     fn row(&self, node: &NodeView, wide: bool) -> Row<'static> {
         let fill = fill(node);
         let colour = if fill >= FULL { Color::Red } else { Color::Cyan };
@@ -239,15 +270,20 @@ impl Shown {
     }
 
     fn keys(&self, wide: bool) -> String {
-        let order = match self.order {
-            Order::Number => "number",
-            Order::Fullest => "memory",
-            Order::Busiest => "traffic",
+        let order = match (self.by, self.order) {
+            (By::Command, _) => self.commands.order_name(),
+            (_, Order::Number) => "number",
+            (_, Order::Fullest) => "memory",
+            (_, Order::Busiest) => "traffic",
         };
-        let hidden = self.status.nodes.len().saturating_sub(self.room);
+        let rows = match self.by {
+            By::Node => self.status.nodes.len(),
+            By::Command => self.status.commands.len(),
+        };
+        let hidden = rows.saturating_sub(self.room);
         let more = if hidden > 0 { format!(" ({hidden} more: up, down)") } else { String::new() };
         match wide {
-            true => format!("q quit  p pause  s sort by {order}{more}"),
+            true => format!("q quit  p pause  b nodes or commands  s sort by {order}{more}"),
             false => format!(
                 "q quit p pause s sort {order}{}",
                 if hidden > 0 { format!(" +{hidden}") } else { more }

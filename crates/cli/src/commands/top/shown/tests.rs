@@ -77,7 +77,7 @@ fn a_usual_terminal_has_all() {
     let said = rows.join(" ");
     assert!(said.contains("decision: grow by 1: the fullest node is at 71.3 %"), "{rows:#?}");
     assert!(said.contains("that since 5 s"), "the reason is cut: {rows:#?}");
-    assert_eq!(rows[23], "q quit  p pause  s sort by number");
+    assert_eq!(rows[23], "q quit  p pause  b nodes or commands  s sort by number");
 }
 
 #[test]
@@ -173,4 +173,49 @@ fn an_address_is_whole_where_there_is_room() {
         assert!(rows.iter().any(|row| row.contains("10.100.200.201:31001 ")), "{rows:#?}");
         assert!(rows.iter().any(|row| row.starts_with("1 ") && row.contains(" 0% ")), "{rows:#?}");
     }
+}
+
+fn with_commands(dd_written: u64) -> StatusView {
+    let one = |command: &str, calls, bytes_read, bytes_written| tidefs_report::CommandUse {
+        command: command.to_owned(),
+        calls,
+        bytes_read,
+        bytes_written,
+    };
+    let mut status = status(1);
+    status.commands = vec![one("blastall", 7, 900 * MIB, 0), one("dd", 90, 0, dd_written)];
+    status
+}
+
+#[test]
+fn commands_come_in_place_of_nodes_with_their_bytes_and_rates() {
+    let mut shown = Shown::new(with_commands(0), true).by(By::Command);
+    shown.saw(with_commands(30 * MIB));
+    let rows = screen(&mut shown, 80, 24);
+    let head = rows.iter().position(|row| row.starts_with("Command")).expect("a table");
+    assert_eq!(
+        rows[head].split_whitespace().collect::<Vec<_>>(),
+        ["Command", "Calls", "Read", "Written", "Read/s", "Written/s"]
+    );
+    assert!(rows[head + 1].starts_with("blastall        7          900 MiB"), "{rows:#?}");
+    // No second has passed between the looks: a tenth is taken at least.
+    assert!(rows[head + 2].trim_end().ends_with("/s"), "{rows:#?}");
+    assert!(rows[23].ends_with("s sort by bytes"), "{rows:#?}");
+    assert!(shown.press(Key::Sort).is_continue());
+    let rows = screen(&mut shown, 40, 12);
+    let head = rows.iter().position(|row| row.starts_with("Command")).expect("a table");
+    assert_eq!(
+        rows[head + 1].split_whitespace().collect::<Vec<_>>(),
+        ["dd", "0", "B", "30", "MiB"]
+    );
+    assert!(shown.press(Key::By).is_continue());
+    assert!(screen(&mut shown, 80, 24).iter().any(|row| row.starts_with("Node Endpoint")));
+}
+
+#[test]
+fn bytes_of_which_not_all_are_seen_are_called_so() {
+    let mut status = with_commands(MIB);
+    status.passes_through = true;
+    let rows = screen(&mut Shown::new(status, true).by(By::Command), 80, 24);
+    assert!(rows.iter().any(|row| row.contains("Read seen") && row.contains("Grown")), "{rows:#?}");
 }

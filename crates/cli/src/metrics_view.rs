@@ -1,0 +1,31 @@
+//! Where metrics and the page are served, as `status` tells it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Where programs that watch find metrics, and what lets them in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricsView {
+    pub url: String,
+    /// Shows the file system to people.
+    #[serde(default)]
+    pub page: String,
+    pub token_file: PathBuf,
+    /// Lets in to the page, which names files, and to metrics.
+    #[serde(default)]
+    pub page_token_file: PathBuf,
+}
+
+impl fmt::Display for MetricsView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MetricsView { url, page, token_file, page_token_file } = self;
+        write!(
+            f,
+            "{url} with the token in {}, and a page at {page} with that in {}",
+            token_file.display(),
+            page_token_file.display()
+        )
+    }
+}
