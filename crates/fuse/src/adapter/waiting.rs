@@ -107,8 +107,8 @@ impl<S: Store> Adapter<S> {
         reply: ReplyData,
     ) {
         let read = move |fs: &Fs<S>, _: &[u8]| fs.read(file, offset, length);
-        let (kernel, thread) = (self.kernel.clone(), by.pid());
-        let answer = move |read: Result<ReadBytes, Errno>| match read {
+        let thread = by.pid();
+        let answer = move |kernel: &Kernel, read: Result<ReadBytes, Errno>| match read {
             Ok(bytes) => {
                 let bytes = bytes.as_slice();
                 kernel.commands.read(thread, file.0, bytes.len());
@@ -118,9 +118,15 @@ impl<S: Store> Adapter<S> {
         };
         match self.elsewhere(0) {
             Some(place) => {
+                let kernel = self.kernel.clone();
+                let answer = move |read| answer(&kernel, read);
                 self.hand_over(place, self.asked(by, "read"), "read", &[], read, answer);
             }
-            None => answer(self.run_with_bytes(by, length, "read", |fs| read(fs, &[]))),
+            None => {
+                let read = self.run_with_bytes(by, length, "read", |fs| read(fs, &[]));
+                // All threads that serve would count the reference.
+                answer(&self.kernel, read);
+            }
         }
     }
 
