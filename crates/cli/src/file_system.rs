@@ -110,9 +110,7 @@ pub struct FileSystem {
     pub paths: Paths,
     kind: Kind,
     /// Somebody else started it.
-    is_adopted: bool,
-    /// What is to be said of hosts that nobody takes away.
-    orphans: Option<String>,
+    adopted: Option<adopting::Adopted>,
     limits: Option<LimitsView>,
     /// Where they are served, if they are.
     pub metrics: OnceLock<MetricsView>,
@@ -237,8 +235,7 @@ impl FileSystem {
         let file_system = FileSystem {
             paths,
             kind,
-            is_adopted: false,
-            orphans: None,
+            adopted: None,
             limits: LimitsView::of(size),
             metrics: OnceLock::new(),
             roll: OnceLock::new(),
@@ -449,7 +446,7 @@ impl FileSystem {
         if let Some(storage) = &*self.storage.lock().unwrap_or_else(PoisonError::into_inner) {
             storage.ask_for_no_hosts();
         }
-        if !self.is_adopted && !has_given_way {
+        if self.adopted.is_none() && !has_given_way {
             self.end_hosts();
         }
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();

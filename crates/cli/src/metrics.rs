@@ -94,7 +94,7 @@ impl Bound {
         let answer = move |asked: &Asked| answer(asked, &rights, &told);
         http::serve(self.listener, known, answer).context("no threads for metrics")?;
         let (url, page) = (format!("http://{address}{METRICS}"), format!("http://{address}/"));
-        let view = MetricsView { url, page, token_file, page_token_file };
+        let view = MetricsView { url, page, token_file, page_token_file, host: None };
         Ok(Served { seen, view })
     }
 }

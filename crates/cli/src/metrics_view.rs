@@ -16,16 +16,23 @@ pub struct MetricsView {
     /// Lets in to the page, which names files, and to metrics.
     #[serde(default)]
     pub page_token_file: PathBuf,
+    /// The host on which these files are, by its name; null where that is this one.
+    #[serde(default)]
+    pub host: Option<String>,
 }
 
 impl fmt::Display for MetricsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MetricsView { url, page, token_file, page_token_file } = self;
+        let MetricsView { url, page, token_file, page_token_file, host } = self;
         write!(
             f,
             "{url} with the token in {}, and a page at {page} with that in {}",
             token_file.display(),
             page_token_file.display()
-        )
+        )?;
+        match host {
+            Some(host) => write!(f, ", on {host}"),
+            None => Ok(()),
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! What this process has said, for those who ask on another host: the last of it.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 /// Remembered at most.
 const BYTES_MAX: usize = 64 << 10;
@@ -52,6 +54,34 @@ pub fn add(text: &[u8]) -> bool {
 /// What was said from the line with this number on, as far as it is remembered, and the number of the next line.
 pub fn from(number: u64) -> (Vec<String>, u64) {
     said().from(number)
+}
+
+/// Where a process that this one starts is to say what it says: where lines are remembered, its own are as well.
+pub fn of_child() -> Stdio {
+    if said().course == Course::Plain { Stdio::inherit() } else { Stdio::piped() }
+}
+
+/// Has lines of such a process go where those of this one go, until it ends.
+pub fn carry(from: impl Read + Send + 'static) {
+    let carries = move || {
+        each_line(from, |line| {
+            if !add(line) {
+                let _ = std::io::stderr().write_all(line);
+            }
+        });
+    };
+    // Where there is no thread, that process finds that nobody reads, and its lines are lost.
+    let _ = Builder::new().name("carries".to_owned()).spawn(carries);
+}
+
+/// Of a longer line its parts.
+fn each_line(from: impl Read, mut hear: impl FnMut(&[u8])) {
+    let (mut from, mut line) = (BufReader::new(from), Vec::new());
+    let most = LINE_BYTES_MAX as u64;
+    while from.by_ref().take(most).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        hear(&line);
+        line.clear();
+    }
 }
 
 fn said() -> MutexGuard<'static, Said> {
@@ -113,6 +143,15 @@ mod tests {
         said.is_carried(1);
         assert_eq!(said.take(Course::Plain), ["not carried", "nor this"]);
         assert!(said.take(Course::Plain).is_empty() && !said.add(b"after\n"));
+    }
+
+    #[test]
+    fn what_another_process_says_comes_line_by_line() {
+        let (long, mut heard) = ("x".repeat(LINE_BYTES_MAX + 1), Vec::new());
+        each_line(format!("one\ntwo\n{long}\nrest").as_bytes(), |line| {
+            heard.push(String::from_utf8(line.to_vec()).unwrap());
+        });
+        assert_eq!(heard, ["one\n", "two\n", &long[1..], "x\n", "rest"]);
     }
 
     #[test]

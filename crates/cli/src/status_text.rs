@@ -178,7 +178,9 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_view::HostView;
     use crate::joining_view::JoiningView;
+    use crate::metrics_view::MetricsView;
     use crate::progress_view::ReconfigurationView;
 
     fn node(number: usize) -> NodeView {
@@ -224,8 +226,9 @@ mod tests {
         };
         let joining = JoiningView {
             address: "10.0.0.1:4100".parse().unwrap(),
-            join_secret_file: "/var/tmp/tidefs-0/up/join-secret".into(),
-            lend_secret_file: "/var/tmp/tidefs-0/up/lend-secret".into(),
+            join_secret_file: Some("/var/tmp/tidefs-0/up/join-secret".into()),
+            lend_secret_file: Some("/var/tmp/tidefs-0/up/lend-secret".into()),
+            host: None,
         };
         StatusView {
             epoch: 7,
@@ -276,6 +279,36 @@ mod tests {
                 assert!(said.contains(part), "no {part:?} in {columns} columns:\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn files_of_secrets_are_named_with_their_host_where_that_is_another_one() {
+        let name = "n1".to_owned();
+        let own_host = Some(HostView {
+            name,
+            address: [10, 0, 0, 1].into(),
+            mounts: 1,
+            clock_ahead_seconds: None,
+            has_file_system: true,
+        });
+        let metrics = Some(MetricsView {
+            url: "http://10.0.0.1:9/metrics".to_owned(),
+            page: "http://10.0.0.1:9/".to_owned(),
+            token_file: "/var/tmp/tidefs-0/up/token".into(),
+            page_token_file: "/var/tmp/tidefs-0/up/page-token".into(),
+            host: None,
+        });
+        let here = StatusView { own_host, metrics, ..busy() };
+        assert!(!here.to_string().contains("on n1"));
+        let there = here.on_another_host(vec!["/mnt/there".into()]);
+        assert_eq!(there.mounts, [std::path::PathBuf::from("/mnt/there")]);
+        let said = there.to_string();
+        for part in ["up/lend-secret, on n1", "up/page-token, on n1"] {
+            assert!(said.contains(part), "no {part:?} in\n{said}");
+        }
+        let own_host = None;
+        let adopted = StatusView { own_host, ..busy() }.on_another_host(Vec::new());
+        assert_eq!(adopted.joining, busy().joining);
     }
 
     #[test]

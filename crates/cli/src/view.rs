@@ -41,8 +41,7 @@ pub struct StatusView {
     /// Putting right what nodes that died left has failed, and comes before everything else; or null.
     #[serde(default)]
     pub recovery: Option<RecoveryView>,
-    /// What the manager decided last, and why; null of the embedded store, and before the first
-    /// decision.
+    /// What the manager decided last, and why; null of the embedded store, and before the first decision.
     pub last_decision: Option<DecisionView>,
     /// There is a manager, which may add and remove nodes within the limits.
     #[serde(default)]
@@ -219,6 +218,14 @@ impl ShareView {
 }
 
 impl StatusView {
+    /// As another host shows it, which has these mounts: files are where the file system was started.
+    pub fn on_another_host(mut self, mounts: Vec<PathBuf>) -> StatusView {
+        let host = self.own_host.as_ref().map(|host| host.name.clone());
+        self.joining.iter_mut().for_each(|it| it.host.clone_from(&host));
+        self.metrics.iter_mut().for_each(|it| it.host.clone_from(&host));
+        StatusView { mounts, ..self }
+    }
+
     /// People know nodes by the numbers and addresses in `nodes`.
     pub fn new(
         overview: &Overview,

@@ -15,6 +15,36 @@ use crate::state::{Kind, Paths, Record};
 use crate::storage::Storage;
 use crate::view::LimitsView;
 
+/// Of a file system that was taken over.
+pub(super) struct Adopted {
+    /// Nobody knows whether its owner has ended: he was not heard any more.
+    was_silent: bool,
+    /// What became of hosts that a program on his host provided.
+    orphans: Option<String>,
+}
+
+impl Adopted {
+    fn of(legacy: &Legacy, succession: &Succession) -> Adopted {
+        let was_silent = succession.found.before.is_none();
+        Adopted { was_silent, orphans: orphans(legacy, succession) }
+    }
+
+    fn notes(&self, lacks_workflow: bool) -> impl Iterator<Item = String> {
+        let came = match self.was_silent {
+            true => {
+                "taken over from a host that fell silent; lenders, metrics and `tidefs exec` were that host's"
+            }
+            false => {
+                "taken over from a host that ended; lenders, metrics and `tidefs exec` ended with it"
+            }
+        };
+        let told = "what was told of a workflow was told to that host, and thresholds decide: tell it again, with \
+                    `tidefs workflow --graph FILE`";
+        let told = lacks_workflow.then_some(told);
+        [came].into_iter().chain(told).map(str::to_owned).chain(self.orphans.clone())
+    }
+}
+
 impl FileSystem {
     /// Has the nodes, and answers what hosts ask.
     pub fn adopt(
@@ -24,7 +54,7 @@ impl FileSystem {
         age: AgeClock,
         awaiting: &Awaiting,
     ) -> anyhow::Result<Arc<FileSystem>> {
-        let orphans = orphans(legacy, &succession);
+        let adopted = Some(Adopted::of(legacy, &succession));
         let storage = Storage::adopt(legacy, paths, succession, age, awaiting)?;
         let parts = Parts {
             record: Record::new(Kind::Up, false),
@@ -43,8 +73,7 @@ impl FileSystem {
         let file_system = Arc::new(FileSystem {
             paths: paths.clone(),
             kind: Kind::Up,
-            is_adopted: true,
-            orphans,
+            adopted,
             limits: LimitsView::of(&legacy.size),
             metrics: OnceLock::new(),
             roll: OnceLock::new(),
@@ -63,21 +92,9 @@ impl FileSystem {
 
     /// What people have to know of how the file system came to whoever has it, and to do.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.is_adopted {
-            notes.push(
-                "taken over from a host that ended; lenders, metrics and `tidefs exec` ended with it"
-                    .to_owned(),
-            );
-            if self.forecasts() && !self.workflow.is_told() {
-                notes.push(
-                    "what was told of a workflow ended with that host, and thresholds decide: tell it again, with \
-                     `tidefs workflow --graph FILE`"
-                        .to_owned(),
-                );
-            }
-        }
-        notes.extend(self.orphans.clone());
+        let lacks_workflow = self.forecasts() && !self.workflow.is_told();
+        let adopted = self.adopted.iter();
+        let mut notes: Vec<_> = adopted.flat_map(|it| it.notes(lacks_workflow)).collect();
         let manager = self.manager();
         let at = |claim: &Claim| match Owner::of(claim) {
             Some(owner) => owner.heir.address.to_string(),
@@ -110,15 +127,15 @@ impl FileSystem {
     }
 }
 
-/// The program that provided hosts is on the host that ended, or was.
+/// The program that provided hosts was started by whoever had the file system.
 fn orphans(legacy: &Legacy, succession: &Succession) -> Option<String> {
     let provision = legacy.size.provision.as_ref()?;
     let (program, names) = (provision.program.display(), succession.provided.join(", "));
     let none = "no more hosts are asked for";
     Some(match succession.provided.is_empty() {
-        true => format!("{program} ended with that host: {none}"),
+        true => format!("{program} was run by that host: {none}"),
         false => format!(
-            "{program} ended with that host: {none}, and nobody takes away {names} once they have left; do it by hand, \
+            "{program} was run by that host: {none}, and nobody takes away {names} once they have left; do it by hand, \
              with `{program} remove NAME`"
         ),
     })

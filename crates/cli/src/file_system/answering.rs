@@ -92,7 +92,7 @@ impl FileSystem {
             }
             Request::Mount { point, serving } => done(self.mount(point, serving)),
             Request::Unmount(path) => done(self.unmount(&path)),
-            Request::Stop if self.is_adopted => {
+            Request::Stop if self.adopted.is_some() => {
                 self.end_hosts();
                 Answer::Done
             }

@@ -19,7 +19,7 @@ impl FileSystem {
         let name = this_host();
         let own =
             HostView { name, address, mounts, clock_ahead_seconds: None, has_file_system: true };
-        (!self.is_adopted).then_some(own)
+        self.adopted.is_none().then_some(own)
     }
 
     /// Those that it was started with and that are not there.

@@ -36,11 +36,10 @@ impl Relay {
         match request {
             Request::Unmount(path) => self.unmount(&path),
             Request::Status => match self.ask(Request::Status) {
-                Answer::Status(mut status) => {
-                    // The others are those of the host where it runs.
+                Answer::Status(status) => {
                     let records = self.paths.mount_records().into_iter();
-                    status.mounts = records.map(|(_, record)| record.point.path).collect();
-                    Answer::Status(status)
+                    let mounts = records.map(|(_, record)| record.point.path).collect();
+                    Answer::Status(Box::new(status.on_another_host(mounts)))
                 }
                 answer => answer,
             },

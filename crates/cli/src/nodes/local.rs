@@ -293,8 +293,7 @@ impl LocalNodes {
         }
         let Some(host) = host else {
             let offered = offers.take_within(NodeClass::Own, offered_within);
-            let none = "no host offers memory for another node; have one more host join, with `tidefs join`";
-            return offered.ok_or_else(|| Failure::new(none));
+            return offered.ok_or_else(|| self.nobody_offers());
         };
         offers.take(NodeClass::Own).map_or_else(|| self.launch(host, wanted), Ok)
     }

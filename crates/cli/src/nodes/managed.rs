@@ -32,7 +32,7 @@ use crate::process::ProcessId;
 use crate::provision::Provider;
 use crate::state::Paths;
 use crate::steady_clock::SteadyClock;
-use crate::{lines, logging};
+use crate::{lines, logging, own_log};
 
 /// A manager that lived this long is started again at once.
 const LIVED: Duration = Duration::from_secs(1);
@@ -356,7 +356,7 @@ impl Supervision {
         (state.life, state.known) = (state.life + 1, 0);
         let mut command = Command::new("/proc/self/exe");
         command.arg0("tidefs").arg("manager").args((0..logging::verbosity()).map(|_| "-v"));
-        command.args(logging::is_kept().then_some("--kept"));
+        command.args(logging::is_kept().then_some("--kept")).stderr(own_log::of_child());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
         let parent = rustix::process::getpid();
         // SAFETY: the closure makes plain system calls only, which is allowed after a fork.
@@ -371,6 +371,7 @@ impl Supervision {
             });
         }
         let mut child = command.spawn()?;
+        child.stderr.take().into_iter().for_each(own_log::carry);
         state.process = ProcessId::of(child.id() as i32);
         let mut input = child.stdin.take().context("no standard input")?;
         // One that has died already is noticed by the wait for its end.

@@ -30,6 +30,8 @@ impl Storage {
         let Legacy { size, seeds: [secrets, authority], start } = legacy;
         let range = size.nodes.context("a file system without nodes is nobody else's")?;
         make_private(&paths.nodes()).context("no place for nodes")?;
+        let at = awaiting.address().to_string();
+        std::fs::write(paths.lend_address(), at).context("cannot write the address")?;
         let (described, data) = ClusterRecord::read(paths)?;
         let spec = ClusterSpec {
             server: choose_server(None)?.path,

@@ -6,6 +6,7 @@ use tidefs_valkey::{ClusterDescription, ClusterSpec, NodeDescription};
 
 use super::LocalNodes;
 use crate::age_clock::AgeClock;
+use crate::joining_view::JoiningView;
 use crate::lending::{ChannelKey, Succession};
 use crate::provision::Provider;
 use crate::state::Paths;
@@ -44,6 +45,15 @@ impl LocalNodes {
         let Succession { term, heirs, voters, found, .. } = succession;
         nodes.hosts().begin_term(term, heirs, voters, found);
         Ok(nodes)
+    }
+
+    /// No host has memory for another node.
+    pub(super) fn nobody_offers(&self) -> Failure {
+        let at = JoiningView::of(&self.0.paths).map(|it| format!(" {}", it.address));
+        Failure::new(format!(
+            "no host offers memory for another node; have one more host join, with `tidefs join{}`",
+            at.unwrap_or_default()
+        ))
     }
 
     /// What an heir has to know of the nodes beside where they are.
@@ -94,14 +104,18 @@ mod tests {
     #[test]
     fn whoever_takes_over_uses_what_hosts_offer_and_starts_no_node() {
         let folder = tempfile::tempdir().unwrap();
-        let nodes = adopted(Paths::new(folder.path().to_owned()));
+        let paths = Paths::new(folder.path().to_owned());
+        std::fs::write(paths.lend_address(), "10.0.0.2:4100").unwrap();
+        let nodes = adopted(paths);
         let wanted = Wanted { class: NodeClass::Own, memory: ByteSize::mib(32) };
         let start = || {
             let host = nodes.host(&nodes.roster());
             nodes.start_own(host, wanted, Duration::ZERO)
         };
         let refused = start().unwrap_err();
-        assert!(refused.what.contains("no host offers memory"), "{}", refused.what);
+        let advice = "no host offers memory for another node; have one more host join, with \
+                      `tidefs join 10.0.0.2:4100`";
+        assert_eq!(refused.what, advice);
         let offered = NodeDescription {
             id: NodeId([2; 20]),
             class: NodeClass::Own,
