@@ -80,6 +80,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cause {
     ByHand,
+    /// Hosts that joined have memory for more nodes.
+    Offered,
     /// A writer met a node without room.
     NodeFull {
         node: Option<NodeId>,
@@ -223,6 +225,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::ByHand => f.write_str("asked by hand"),
+            Cause::Offered => f.write_str("hosts that joined offer memory"),
             Cause::NodeFull { node: None } => f.write_str("a writer met a full node"),
             Cause::NodeFull { node: Some(node) } => write!(f, "a writer met {node} full"),
             Cause::AboveThreshold { used_percent, threshold_percent } => {

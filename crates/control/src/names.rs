@@ -33,6 +33,7 @@ impl Cause {
     fn name(&self) -> &'static str {
         match self {
             Cause::ByHand => "by_hand",
+            Cause::Offered => "offer",
             Cause::NodeFull { .. } => "node_full",
             Cause::AboveThreshold { .. } => "above_threshold",
             Cause::BelowMinimum { .. } => "below_minimum",

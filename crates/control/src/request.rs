@@ -16,6 +16,8 @@ pub enum Request {
     Scale(u16),
     /// Empty this node and remove it.
     Drain(NodeId),
+    /// Have this many nodes, as hosts that joined offer more; where there are as many already there is nothing to do.
+    TakeOffered(u16),
     /// Take in a victim node that a lender offers.
     TakeIn,
     /// A lender wants its node back: as a drain, and others come in its place where there is no room.
@@ -88,15 +90,19 @@ pub fn grant(
         return Err(Refused::NobodyServes);
     }
     match request {
-        Request::Scale(asked) => scale(asked, nodes, observed, settings),
+        Request::Scale(asked) => scale(asked, Cause::ByHand, nodes, observed, settings),
+        Request::TakeOffered(asked) if asked <= nodes => Ok(None),
+        Request::TakeOffered(asked) => scale(asked, Cause::Offered, nodes, observed, settings),
         Request::Drain(node) => drain(node, nodes, observed, settings).map(Some),
         Request::TakeIn => take_in(observed).map(Some),
         Request::GiveBack(node) => give_back(&[node], observed, settings).map(Some),
     }
 }
 
+/// `cause`: of growing.
 fn scale(
     asked: u16,
+    cause: Cause,
     nodes: u16,
     observed: &Observation,
     settings: &Settings,
@@ -124,7 +130,7 @@ fn scale(
         return Ok(None);
     }
     if asked > nodes {
-        return Ok(Some(Verdict::Grow { add: asked - nodes, cause: Cause::ByHand }));
+        return Ok(Some(Verdict::Grow { add: asked - nodes, cause }));
     }
     let leaving = cheapest_to_leave(observed, nodes - asked);
     fits(&leaving, 0, observed, settings)?;

@@ -338,6 +338,9 @@ fn requests_are_granted_or_refused_with_the_numbers() {
     assert_eq!(grant(Request::Scale(3)), Ok(None));
     assert!(matches!(grant(Request::Scale(4)), Ok(Some(Verdict::Grow { add: 1, .. }))));
     assert!(matches!(grant(Request::Scale(2)), Ok(Some(Verdict::Shrink { .. }))));
+    let offered = grant(Request::TakeOffered(4)).unwrap().unwrap().to_string();
+    assert_eq!(offered, "grow by 1: hosts that joined offer memory");
+    assert_eq!(grant(Request::TakeOffered(2)), Ok(None), "they offer more, never less");
     for (request, says) in [
         (Request::Scale(5), "5 nodes would be more than the maximum of 4"),
         (Request::Scale(1), "1 node would be fewer than the minimum of 2"),

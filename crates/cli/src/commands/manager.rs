@@ -155,6 +155,7 @@ fn answer(
             }
         }
         ToManager::Scale(nodes) => by_hand(handle, settings, Request::Scale(nodes)),
+        ToManager::TakeOffered(nodes) => change(handle, Request::TakeOffered(nodes)),
         ToManager::Follow(told) => following.follow(handle, &told),
         ToManager::TakeIn => change(handle, Request::TakeIn),
         ToManager::GiveBack(id) => match id.parse() {

@@ -71,7 +71,7 @@ impl Service {
             }
             let nodes = own.saturating_add(wanted).min(most);
             let waits = || self.offers.waits(id);
-            let grown = self.manager.change_while(&ToManager::Scale(nodes), waits);
+            let grown = self.manager.change_while(&ToManager::TakeOffered(nodes), waits);
             grown.map_err(|failure| failure.to_string())?;
         }
         Ok(())

@@ -45,6 +45,8 @@ pub enum ToManager {
     Full { node: Option<String> },
     /// Answered when it is done.
     Scale(u16),
+    /// The same, as hosts that joined offer more nodes.
+    TakeOffered(u16),
     /// A node by its id; answered when it is done.
     Drain(String),
     /// A lender offers a node; answered when one is in use.
