@@ -5,7 +5,7 @@ Hosts have roots, processes and networks of their own.  The cable of the first o
 stand still and go on later: more than half of the others elect one of them, which has the file system from then on, and
 the first one gives way when it hears of that.  A cable that is out for a short time changes nothing.  Where the first
 host and one more are cut off from three, the three go on, and the two decide nothing.  Who heard the first host
-longer than the others keeps its locks.  Programs elsewhere check what they read all the while.
+longer than the others keeps its locks.  A host that has entered and vanished before anything ran there is not waited for.  Programs elsewhere check what they read all the while.
 """
 
 import argparse
@@ -20,13 +20,16 @@ from pathlib import Path
 
 from heirs import Work, begin, decides, locks
 from islands import Island, Sea, ran, until
-from joined import MOUNT, PLACE, left, reads, status, write
+from joined import MOUNT, PLACE, PORT, left, reads, status, write
 from successions import CUT_OFF, ELECTED, GONE_SECONDS_MAX, HAS_TAKEN_OVER, IS_BACK, TAKES_OVER, ends, says
 
 # Shorter than the lease of whoever has the file system, or of those that vote.
 SHORT_SECONDS = 8
 # So long before the last one hears him the others elect somebody.
 LONGER_SECONDS = 7
+# Several words of each host.
+VOTE_SECONDS = 4
+SLOW_SERVER = '#!/bin/sh\\ncase "$*" in *version*) exec /opt/server "$@";; esac\\nsleep 1000\\n'
 IS_ALONE = "more than half of the hosts"
 
 
@@ -57,6 +60,7 @@ def goes_on(agents: list, begun: float, sums: dict, work: Work) -> str:
     elected(agents)
     until("a manager decides again", lambda: decides(looks), 60)
     took = time.monotonic() - begun
+    says_silent(looks)
     reads(looks, sums)
     more = sums | write(looks, "after")
     count = len(agents)
@@ -65,6 +69,11 @@ def goes_on(agents: list, begun: float, sums: dict, work: Work) -> str:
     for agent in agents:
         reads(agent.host, more)
     return f"a manager decided {took:.1f} s after that, and {work.ends()} files were checked meanwhile"
+
+
+def says_silent(looks: Island) -> None:
+    if not any("taken over from a host that fell silent" in note for note in status(looks)["notes"]):
+        raise AssertionError(f"{looks.name} is told {status(looks)['notes']}")
 
 
 def has(host: Island, count: int) -> bool:
@@ -194,9 +203,38 @@ def who_heard_the_first_host_longer_keeps_its_locks(sea: Sea, hosts: list[Island
     print(f"silences: who heard the first host longer kept its locks, {said}", flush=True)
 
 
+def who_has_only_entered_is_not_waited_for(sea: Sea, hosts: list[Island]) -> None:
+    """A host enters, and loses its power before its node has started; nobody needs its vote."""
+    owner, *others = hosts[:3]
+    newcomer = hosts[3]
+    agents = begin(sea, owner, others)
+    sums, work = works(others)
+    secret = owner.sh(f"cat {PLACE}/up/join-secret")
+    subprocess.run(newcomer.words("sh", "-c", "cat > /home/user/secret"), input=secret, text=True, check=True)
+    # A server that says what it is and never starts.
+    newcomer.sh(f"printf '{SLOW_SERVER}' > /home/user/server && chmod 755 /home/user/server")
+    join = ["join", f"{owner.address}:{PORT}", "--secret-file", "/home/user/secret", "--memory", "128MiB"]
+    log = sea.scratch / "join-newcomer.log"
+    entered = newcomer.start(log, "env", "TIDEFS_SERVER=/home/user/server", "tidefs", *join)
+    until("it has entered", lambda: len(status(owner)["hosts"]) == 3, 60)
+    cable(newcomer, "down")
+    # For as long as it takes to have all vote.
+    time.sleep(VOTE_SECONDS)
+    if len(status(owner)["hosts"]) != 3:
+        raise AssertionError("the newcomer is not awaited any more")
+    begun = time.monotonic()
+    cable(owner, "down")
+    said = goes_on(agents, begun, sums, work)
+    ends(agents, [])
+    owner.call("tidefs", "down")
+    newcomer.kill()
+    entered.wait(timeout=60)
+    print(f"silences: a host had entered and vanished before the first one fell silent: {said}", flush=True)
+
+
 SCENARIOS = [whose_cable_is_out_is_succeeded, who_stands_still_is_succeeded]
 SCENARIOS += [who_is_soon_back_is_not_succeeded, the_larger_side_goes_on]
-SCENARIOS += [who_heard_the_first_host_longer_keeps_its_locks]
+SCENARIOS += [who_heard_the_first_host_longer_keeps_its_locks, who_has_only_entered_is_not_waited_for]
 
 
 def check(tidefs: Path, scenarios: list) -> None:

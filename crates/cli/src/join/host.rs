@@ -170,6 +170,7 @@ impl Host {
         notice: Option<Signal>,
         is_over: impl Fn() -> bool,
     ) -> anyhow::Result<()> {
+        self.reach.stays();
         let (mut leaving, mut asked) = (false, false);
         let mut beat = Instant::now();
         loop {

@@ -35,6 +35,7 @@ pub struct Reach {
 /// What is told of this host when it enters.
 #[derive(Default)]
 struct Told {
+    stays: bool,
     port: Option<u16>,
     rank: Option<Rank>,
     /// With what the mounts of this host were let in, by their names.
@@ -90,6 +91,20 @@ impl Reach {
     /// It listens there, on the address from which it calls.
     pub fn listens(&self, port: u16) {
         self.told().port = Some(port);
+    }
+
+    /// All that was asked for here is in service: from now on this host may take the file system over, and votes.
+    pub fn stays(&self) {
+        self.told().stays = true;
+    }
+
+    pub fn has_all(&self) -> bool {
+        self.told().stays
+    }
+
+    /// Its place in the line, once it has one.
+    pub fn stands(&self, rank: Option<Rank>) {
+        self.told().rank = rank;
     }
 
     /// Longer than the file system has been there, by all that was said of it.
@@ -163,10 +178,17 @@ impl Reach {
         let word = {
             let told = self.told();
             let accounts = told.accounts.clone().into_iter().collect();
-            let (port, rank) = (told.port, told.rank);
-            let provided = self.provided.clone();
-            let wall_seconds = Some(wall_clock::seconds());
-            FromHost::Enter { agent, host, version, port, rank, accounts, provided, wall_seconds }
+            FromHost::Enter {
+                agent,
+                host,
+                version,
+                port: told.port,
+                rank: told.rank,
+                accounts,
+                provided: self.provided.clone(),
+                wall_seconds: Some(wall_clock::seconds()),
+                stays: told.stays,
+            }
         };
         let asked = SystemClock.steady();
         channel.say(&ToBorrower::Host(word))?;
@@ -180,7 +202,7 @@ impl Reach {
                 Answered::NotHeard
             }
             FromBorrower::Host(ToHost::Entered(entered)) => {
-                self.told().rank = Some(entered.rank);
+                self.stands(entered.rank);
                 self.told_age(entered.age_ns, asked);
                 self.place.is(address, entered.succession.term, entered.legacy.is_some());
                 Answered::Entered(Box::new((channel, *entered)))

@@ -99,7 +99,7 @@ impl Session {
             own: None,
             ended: None,
             is_dropped: false,
-            rank,
+            rank: rank.unwrap_or(Rank::BEHIND_ALL),
             has_given_way: false,
             told: None,
             refusals: 0,
@@ -136,6 +136,12 @@ impl Kept {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whose place is which, and what was told last.
+    fn told(&self) -> (Option<Rank>, Rank, Succession) {
+        let state = self.state();
+        (state.owner, state.rank, state.succession.clone())
+    }
+
     fn write(&self) -> Result<(), Failure> {
         // Held meanwhile, so that whoever drops the session waits for what is being written.
         let state = self.state();
@@ -167,7 +173,7 @@ impl Kept {
                     let address = self.reach.place.address();
                     say::note(format!("the connection is there again, with {address}"));
                     (channel, number) = (again, entered.number);
-                    self.state().rank = entered.rank;
+                    self.state().rank = entered.rank.unwrap_or(Rank::BEHIND_ALL);
                     self.learn(Some(entered.nodes), Some(entered.succession));
                     self.follows();
                 }
@@ -185,12 +191,14 @@ impl Kept {
             }
             let uptime = SystemClock.steady();
             let (said, next) = own_log::from(self.said_before());
-            let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen: *number, said }));
+            let (seen, stays) = (*number, self.reach.has_all());
+            let asked = channel.say(&ToBorrower::Host(FromHost::Watch { seen, stays, said }));
             match asked.and_then(|()| channel.hear()) {
                 Ok(FromBorrower::Host(ToHost::Nodes {
                     number: told,
                     nodes,
                     succession,
+                    rank,
                     age_ns,
                 })) => {
                     if !self.reach.ballot.hears(self.reach.place.now().1, false) {
@@ -201,6 +209,7 @@ impl Kept {
                     own_log::is_carried(next);
                     heard = Awake::now();
                     *number = told;
+                    self.comes_to_the_line(rank);
                     self.learn(nodes, succession.map(|it| *it));
                 }
                 Ok(FromBorrower::Host(ToHost::Moved(owner))) => {
@@ -214,6 +223,15 @@ impl Kept {
                 Ok(_) => return (ChannelError::Gone, heard),
                 Err(error) => return (error, heard),
             }
+        }
+    }
+
+    /// Whoever has the file system gives this host a place once all that was asked for is in service here.
+    fn comes_to_the_line(&self, rank: Option<Rank>) {
+        let mut state = self.state();
+        if let Some(rank) = rank.filter(|_| state.rank == Rank::BEHIND_ALL) {
+            state.rank = rank;
+            self.reach.stands(Some(rank));
         }
     }
 
@@ -338,10 +356,7 @@ impl Kept {
     }
 
     fn vote(&self) -> Option<Succession> {
-        let (owner, own, succession) = {
-            let state = self.state();
-            (state.owner, state.rank, state.succession.clone())
-        };
+        let (owner, own, succession) = self.told();
         let Reach { secret, ballot, .. } = &self.reach;
         let electing = Electing { secret, ballot, succession: &succession, owner, own };
         match electing.go(|term| self.next_term(term).ok()) {
@@ -378,10 +393,7 @@ impl Kept {
     /// Asks whoever had the file system, and then those who may have it after him, in their order: the first whose
     /// process has not ended.
     fn look(&self) -> Look {
-        let (owner, own, succession) = {
-            let state = self.state();
-            (state.owner, state.rank, state.succession.clone())
-        };
+        let (owner, own, succession) = self.told();
         let heirs = succession.between(owner, own).map(|it| (Some(it.rank), it.address));
         let before = [(owner, self.reach.place.address())].into_iter().chain(heirs);
         for (at, (rank, address)) in before.enumerate() {
@@ -389,7 +401,7 @@ impl Kept {
             let has_ended = at > 0 && self.state().refusals >= NOBODY_MOST;
             let answered = self.reach.enter_at(address, has_ended);
             if at == 0 {
-                self.is_refused(answered.as_ref().is_err_and(is_refusal));
+                self.is_refused(answered.as_ref().is_err_and(ChannelError::is_refusal));
             }
             match answered {
                 Ok(Answered::Entered(entered)) => {
@@ -405,7 +417,7 @@ impl Kept {
                 }
                 Ok(Answered::Over) => return Look::Ended(Ended::Closed),
                 Ok(Answered::Refused(why)) => return Look::Ended(Ended::Free(Some(why))),
-                Err(error) if is_refusal(&error) && self.outlives() => {}
+                Err(error) if error.is_refusal() && self.outlives() => {}
                 Err(error) => return Look::Silent(error),
             }
         }
@@ -437,11 +449,13 @@ impl Kept {
 
     /// Nobody stands before this host any more.
     fn succeed(&self, succession: Succession) -> Result<(), Ended> {
+        let (owner, own, _) = self.told();
+        // Whoever has come to the line may not know of this host, nor this one of them.
+        if !succession.heirs.iter().any(|heir| heir.rank == own) {
+            say::note("whoever had the file system ended before this host had its place in it");
+            return Err(Ended::Closed);
+        }
         say::note("whoever had the file system has ended; this host takes it over");
-        let (owner, own) = {
-            let state = self.state();
-            (state.owner, state.rank)
-        };
         let before = succession.between(owner, own).map(|heir| Some(heir.rank));
         let found = Found { own: Some(own), before: Some(owner), ended: before.collect() };
         let term = self.next_term(self.reach.ballot.term().max(succession.term))?;
@@ -481,9 +495,4 @@ impl Kept {
             }
         }
     }
-}
-
-/// Nobody listens, or another program has the port.
-fn is_refusal(error: &ChannelError) -> bool {
-    error.is_nobody() || matches!(error, ChannelError::WrongSecret | ChannelError::Stranger(_))
 }

@@ -74,6 +74,11 @@ impl ChannelError {
     pub fn is_nobody(&self) -> bool {
         matches!(self, ChannelError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
+
+    /// Nobody listens, or another program has the port.
+    pub fn is_refusal(&self) -> bool {
+        self.is_nobody() || matches!(self, ChannelError::WrongSecret | ChannelError::Stranger(_))
+    }
 }
 
 /// Of one connection. Both ends have it, and nobody else.

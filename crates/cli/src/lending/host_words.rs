@@ -36,10 +36,14 @@ pub enum FromHost {
         provided: Option<String>,
         /// What the clock on its wall shows, in seconds since 1970.
         wall_seconds: Option<i64>,
+        /// As in [`FromHost::Watch`].
+        stays: bool,
     },
     /// Answered when the nodes are others than those with this number, or after [`WATCH_MOST`].
     Watch {
         seen: u64,
+        /// All that was asked for on that host is in service.
+        stays: bool,
         /// What the host has said since it said this last.
         #[serde(default)]
         said: Vec<String>,
@@ -78,6 +82,8 @@ pub enum ToHost {
         nodes: Option<ClusterRecord>,
         succession: Option<Box<Succession>>,
         /// As in [`Entered`].
+        rank: Option<Rank>,
+        /// As in [`Entered`].
         age_ns: u64,
     },
     Answer(Box<Answer>),
@@ -99,7 +105,8 @@ pub struct Entered {
     pub keys: Keys,
     /// Of a node's memory, what is kept for metadata.
     pub head_room_bytes: u64,
-    pub rank: Rank,
+    /// Its place in the line of heirs; none before all that was asked for on it is in service.
+    pub rank: Option<Rank>,
     pub succession: Succession,
     /// Longer than the file system has been there; whoever takes it over counts on from that.
     pub age_ns: u64,

@@ -69,7 +69,10 @@ struct Host {
     /// When it was answered last on this connection, by a clock that goes on while the machine sleeps.
     answered: Option<Duration>,
     mounts: BTreeSet<u64>,
-    rank: Rank,
+    /// Its place in the line, once all that was asked for there is in service. One that has only entered may be gone in a
+    /// moment, as where it lacks something: it takes nothing over, and nobody needs its vote. Those that come to the line
+    /// later stand behind it, whichever entered first, so each is told of all that stand before it.
+    rank: Option<Rank>,
     /// Where it listens, if it does.
     listens: Option<SocketAddr>,
     clock: Option<Ahead>,
@@ -84,6 +87,8 @@ pub struct Entering {
     pub port: Option<u16>,
     /// That it had in an earlier term.
     pub rank: Option<Rank>,
+    /// All that was asked for there is in service already.
+    pub stays: bool,
     /// Its wall clock, where that is far from the one here.
     pub clock: Option<Ahead>,
 }
@@ -104,7 +109,7 @@ impl List {
 
     fn heirs(&self) -> Vec<Heir> {
         let there = self.hosts.values();
-        let there = there.filter_map(|it| Some(Heir { rank: it.rank, address: it.listens? }));
+        let there = there.filter_map(|it| Some(Heir { rank: it.rank?, address: it.listens? }));
         let mut heirs: Vec<Heir> = there.collect();
         let awaited = self.awaited.iter().filter(|(_, until)| Awake::now() < *until);
         for heir in awaited.flat_map(|(heirs, _)| heirs) {
@@ -114,6 +119,12 @@ impl List {
         }
         heirs.sort_by_key(|heir| heir.rank);
         heirs
+    }
+
+    /// A place behind all that there are.
+    fn new_rank(&mut self) -> Rank {
+        self.came += 1;
+        Rank { term: self.term, number: self.came - 1 }
     }
 
     /// Those vote that may take the file system over, and whoever started it. `true`: they are others now.
@@ -193,7 +204,7 @@ impl Hosts {
     /// Of a host that is there: its place, and where it listens.
     pub fn listens(&self, agent: u128) -> Option<(Rank, SocketAddr)> {
         let list = self.list();
-        list.hosts.get(&agent).and_then(|host| Some((host.rank, host.listens?)))
+        list.hosts.get(&agent).and_then(|host| Some((host.rank?, host.listens?)))
     }
 
     /// The host that listens there is this process's.
@@ -202,8 +213,8 @@ impl Hosts {
     }
 
     /// A host begins a session, or goes on with it on another connection; answers which that is, and its place.
-    pub fn enter(&self, entering: Entering) -> (u64, Rank) {
-        let Entering { agent, name, address, port, rank, clock } = entering;
+    pub fn enter(&self, entering: Entering) -> (u64, Option<Rank>) {
+        let Entering { agent, name, address, port, rank, stays, clock } = entering;
         let mut list = self.list();
         let heard = Awake::now();
         if let Some(host) = list.hosts.get_mut(&agent) {
@@ -211,9 +222,8 @@ impl Hosts {
             host.answered = Some(now());
             return (host.line, host.rank);
         }
-        let new = Rank { term: list.term, number: list.came };
-        list.came += u64::from(rank.is_none());
-        let (rank, mounts) = (rank.unwrap_or(new), BTreeSet::new());
+        let rank = rank.or_else(|| stays.then(|| list.new_rank()));
+        let mounts = BTreeSet::new();
         let listens = port.map(|port| SocketAddr::new(address, port));
         let (line, knows, answered) = (0, 0, Some(now()));
         let host =
@@ -268,12 +278,17 @@ impl Hosts {
     }
 
     /// A host is there, has heard what it was answered on this connection, and knows of the nodes with this number.
-    pub fn heard(&self, agent: u128, line: u64, knows: u64) {
+    /// `stays`: all that was asked for there is in service. Answers with its place in the line.
+    pub fn heard(&self, agent: u128, line: u64, knows: u64, stays: bool) -> Option<Rank> {
         let mut list = self.list();
         let list = &mut *list;
+        let comes = |host: &&Host| host.line == line && host.rank.is_none() && stays;
+        let new = list.hosts.get(&agent).filter(comes).is_some().then(|| list.new_rank());
+        list.number += u64::from(new.is_some());
         if let Some(host) = list.hosts.get_mut(&agent).filter(|host| host.line == line) {
             (host.heard, host.knows) = (Awake::now(), knows);
-            let voter = host.listens.map(|_| host.rank);
+            host.rank = host.rank.or(new);
+            let voter = host.rank.filter(|_| host.listens.is_some());
             if let Some((rank, answered)) = voter.zip(host.answered.take()) {
                 list.lease.is_heard(Some(rank), answered);
             }
@@ -283,6 +298,7 @@ impl Hosts {
         }
         list.reviews_voters();
         self.0.changed.notify_all();
+        list.hosts.get(&agent).and_then(|host| host.rank)
     }
 
     /// It is answered now, on this connection.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidefs_manager::Claim;
 
-use super::channel::{Channel, ChannelError};
+use super::channel::Channel;
 use super::succession::{Heir, Term};
 use super::words::Purpose;
 
@@ -52,9 +52,7 @@ impl Owner {
         for _ in 0..REFUSALS {
             match Channel::connect(self.heir.address, Purpose::Join, secret) {
                 Ok(_) => return Presence::There,
-                // Nobody, or another program that has its port.
-                Err(ChannelError::WrongSecret | ChannelError::Stranger(_)) => {}
-                Err(error) if error.is_nobody() => {}
+                Err(error) if error.is_refusal() => {}
                 Err(error) => {
                     tracing::debug!("{}: {error}", self.heir.address);
                     return Presence::Silent;

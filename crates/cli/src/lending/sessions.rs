@@ -88,11 +88,13 @@ impl Service {
                     accounts,
                     provided,
                     wall_seconds,
+                    stays,
                 },
                 None,
             ) => {
                 let clock = wall_seconds.and_then(|there| Ahead::of(there, wall_clock::seconds()));
-                let entering = Entering { agent, name: host, address: peer, port, rank, clock };
+                let (name, address) = (host, peer);
+                let entering = Entering { agent, name, address, port, rank, stays, clock };
                 match self.entered(entering, &version, accounts, provided) {
                     Ok((line, entered)) => {
                         *session = Some(Session { agent, line });
@@ -103,9 +105,9 @@ impl Service {
                 }
             }
             (FromHost::Watch { .. }, None) => refused("this connection has no session"),
-            (FromHost::Watch { seen, said }, Some(Session { agent, line })) => {
+            (FromHost::Watch { seen, stays, said }, Some(Session { agent, line })) => {
                 let hosts = self.nodes.hosts();
-                hosts.heard(agent, line, seen);
+                let rank = hosts.heard(agent, line, seen, stays);
                 if hosts.voters().has_enough() {
                     self.offers.hosts_vote();
                 }
@@ -122,7 +124,7 @@ impl Service {
                 let succession = is_new.then(|| Box::new(self.succession()));
                 let age_ns = self.nodes.age().now().0;
                 hosts.answers(agent, line);
-                FromBorrower::Host(ToHost::Nodes { number, nodes, succession, age_ns })
+                FromBorrower::Host(ToHost::Nodes { number, nodes, succession, rank, age_ns })
             }
             (FromHost::Ask { agent, request }, _) => {
                 FromBorrower::Host(ToHost::Answer(Box::new(self.asked(agent, *request))))

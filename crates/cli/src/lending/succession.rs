@@ -74,6 +74,12 @@ pub struct Legacy {
     pub start: Duration,
 }
 
+impl Rank {
+    /// Of a host that has no place in the line yet.
+    pub const BEHIND_ALL: Rank =
+        Rank { term: Term { count: u64::MAX, drawn: u64::MAX }, number: u64::MAX };
+}
+
 impl Term {
     /// That of whoever takes over now; `drawn`: at random.
     pub fn next(self, drawn: u64) -> Term {

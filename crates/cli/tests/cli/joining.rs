@@ -9,7 +9,7 @@ use crate::lend::Borrower;
 fn hosts_are_let_in_with_their_secret_and_the_same_version() {
     let Some(borrower) = Borrower::start("valkey", &["--nodes", "1"]) else { return };
     let enter = |version: &str| {
-        let host = json!({"agent": 7, "host": "elsewhere", "version": version, "accounts": []});
+        let host = json!({"agent": 7, "host": "elsewhere", "version": version, "accounts": [], "stays": false});
         json!({"host": {"enter": host}})
     };
     let version = borrower.world.run(["--version"]).succeeded().stdout;

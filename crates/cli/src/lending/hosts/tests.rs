@@ -9,9 +9,19 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NOW: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(30);
 
+/// And stays.
 fn enter(hosts: &Hosts, agent: u128, name: &str) -> (u64, Rank) {
+    let (line, rank) = hosts.enter(entering(agent, name, true));
+    (line, rank.unwrap())
+}
+
+fn entering(agent: u128, name: &str, stays: bool) -> Entering {
     let (name, address, port) = (name.to_owned(), HERE, Some(agent as u16));
-    hosts.enter(Entering { agent, name, address, port, rank: None, clock: None })
+    Entering { agent, name, address, port, rank: None, stays, clock: None }
+}
+
+fn ranks(hosts: &Hosts) -> Vec<Rank> {
+    hosts.heirs().into_iter().map(|it| it.rank).collect()
 }
 
 #[test]
@@ -21,16 +31,16 @@ fn nodes_are_used_when_all_hosts_know_of_them() {
     enter(&hosts, 1, "one");
     enter(&hosts, 2, "two");
     hosts.nodes_changed();
-    hosts.heard(2, 0, hosts.number());
+    hosts.heard(2, 0, hosts.number(), true);
     assert_eq!(hosts.all_know(NOW), ["one"]);
     thread::scope(|scope| {
         let waits = scope.spawn(|| hosts.all_know(LONG));
         assert_eq!(hosts.number_after(0, LONG), hosts.number());
-        hosts.heard(1, 0, hosts.number());
+        hosts.heard(1, 0, hosts.number(), true);
         assert!(waits.join().unwrap().is_empty());
     });
     hosts.nodes_changed();
-    hosts.heard(2, 0, hosts.number());
+    hosts.heard(2, 0, hosts.number(), true);
     thread::scope(|scope| {
         let waits = scope.spawn(|| hosts.all_know(LONG));
         hosts.leave(1, 0);
@@ -86,7 +96,6 @@ fn hosts_stand_in_a_line_also_those_of_before_that_may_come() {
     let hosts = Hosts::default();
     let [(_, one), (_, two)] = [1, 2].map(|agent| enter(&hosts, agent, "it"));
     assert!(one < two);
-    let ranks = |hosts: &Hosts| hosts.heirs().into_iter().map(|it| it.rank).collect::<Vec<_>>();
     assert_eq!(ranks(&hosts), [one, two]);
     let successor = Hosts::default();
     let (voters, found) = (hosts.voters(), Found::default());
@@ -94,11 +103,43 @@ fn hosts_stand_in_a_line_also_those_of_before_that_may_come() {
     let (_, newcomer) = enter(&successor, 3, "new");
     assert!(two < newcomer);
     assert_eq!(ranks(&successor), [one, two, newcomer], "who has yet to come stands in it");
-    let (name, address) = ("it".to_owned(), HERE);
-    let (port, rank, clock) = (Some(2), Some(two), None);
-    let again = Entering { agent: 2, name, address, port, rank, clock };
-    assert_eq!(successor.enter(again), (0, two));
+    let again = Entering { rank: Some(two), ..entering(2, "it", true) };
+    assert_eq!(successor.enter(again), (0, Some(two)));
     assert_eq!(ranks(&successor), [one, two, newcomer]);
+}
+
+/// One that lacks something goes again, and one that loses its power says nothing.
+#[test]
+fn a_host_that_has_only_entered_is_no_heir_and_nobody_needs_its_vote() {
+    let hosts = Hosts::default();
+    let stay = [1, 2].map(|agent| enter(&hosts, agent, "it").1);
+    let all_hear = || {
+        for _ in 0..4 {
+            let number = hosts.number();
+            for agent in [1, 2] {
+                hosts.heard(agent, 0, number, true);
+            }
+        }
+    };
+    all_hear();
+    let elect = |ranks: &[Rank]| hosts.voters().elect(&ranks.iter().copied().map(Some).collect());
+    assert!(elect(&stay));
+    assert_eq!(hosts.enter(entering(3, "new", false)), (0, None));
+    assert_eq!(hosts.heard(3, 0, hosts.number(), false), None);
+    all_hear();
+    assert!(elect(&stay), "it may have gone since");
+    assert_eq!(ranks(&hosts), stay);
+    let (_, later) = enter(&hosts, 4, "later");
+    let number = hosts.number();
+    let place = hosts.heard(3, 0, number, true).unwrap();
+    assert!(place > later, "whoever came to the line before knows nothing of it");
+    assert!(hosts.number() > number, "all are told at once");
+    assert_eq!(ranks(&hosts), [stay[0], stay[1], later, place]);
+    for agent in [3, 4] {
+        hosts.heard(agent, 0, hosts.number(), true);
+    }
+    all_hear();
+    assert!(!elect(&stay) && elect(&[stay[0], stay[1], place]), "three of five");
 }
 
 #[test]
