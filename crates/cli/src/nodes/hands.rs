@@ -245,7 +245,7 @@ impl Hands for ClusterHands {
 
     fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {
         self.steps.take("recover");
-        let finished = self.admin.finish(&|_| {}).map_err(Failure::new)?;
+        let finished = self.admin.finish(ended, &|_| {}).map_err(Failure::new)?;
         if let Some(left) =
             finished.left.iter().find(|left| !ended.iter().any(|id| touches(left, *id)))
         {

@@ -1,6 +1,6 @@
 //! What a predecessor left on its way: found, and ended one way or the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -65,11 +65,15 @@ impl Admin {
 
     /// Ends what is on its way: what has begun is finished, because keys that went over cannot come
     /// back while clients write them; what has not is undone. Every node gets the capacity back with
-    /// which it was started.
-    pub fn finish(&self, progress: &(dyn Fn(Step) + Sync)) -> Result<Finished, AdminError> {
+    /// which it was started. `ended`: nodes whose processes have ended.
+    pub fn finish(
+        &self,
+        ended: &[NodeId],
+        progress: &(dyn Fn(Step) + Sync),
+    ) -> Result<Finished, AdminError> {
         let mut finished = Finished::default();
         self.end_joins()?;
-        self.end_jobs(&mut finished)?;
+        self.end_jobs(ended, &mut finished)?;
         self.end_givers()?;
         self.restore_capacities()?;
         let mut pairs: BTreeMap<(NodeId, NodeId), Vec<u16>> = BTreeMap::new();
@@ -120,7 +124,7 @@ impl Admin {
         self.settle_epochs().map(|_| ())
     }
 
-    fn end_jobs(&self, finished: &mut Finished) -> Result<(), AdminError> {
+    fn end_jobs(&self, ended: &[NodeId], finished: &mut Finished) -> Result<(), AdminError> {
         if !self.server.abilities.atomic_slot_migration {
             return Ok(());
         }
@@ -133,6 +137,10 @@ impl Admin {
             seen.extend(jobs.iter().map(|open| (open.partition, open.to)));
             if jobs.is_empty() {
                 break;
+            }
+            for from in givers_to(ended, &jobs) {
+                tracing::info!(node = %from, "what it was giving to a node that has ended stays");
+                whole::cancel(&self.managed(from)?)?;
             }
             if Instant::now() >= deadline + CANCELLED_WITHIN {
                 return Err(AdminError::Unfinished { partitions: jobs.len() });
@@ -166,6 +174,12 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+/// Who gives slots to nodes that have ended. A server that has told its target to take over waits for ten seconds to hear
+/// that it has, and has clients wait that write there.
+fn givers_to(ended: &[NodeId], jobs: &[&Unfinished]) -> BTreeSet<NodeId> {
+    jobs.iter().filter(|job| ended.contains(&job.to)).map(|job| job.from).collect()
 }
 
 fn open_slots(known: &[Knowing]) -> Vec<Unfinished> {
@@ -213,4 +227,19 @@ fn end_slots(
     finished.undone.extend(idle.into_iter().map(Partition::new));
     finished.finished.extend(taken.into_iter().chain(begun).map(Partition::new));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_gives_to_a_node_that_has_ended_is_told_to_keep_what_it_has() {
+        let [one, other, dead] = [1, 2, 3].map(|number| NodeId([number; 20]));
+        let job = |from, to, slot| Unfinished { from, to, partition: Partition::new(slot) };
+        let jobs = [job(one, dead, 1), job(one, dead, 2), job(other, one, 3), job(dead, one, 4)];
+        let jobs: Vec<_> = jobs.iter().collect();
+        assert_eq!(givers_to(&[dead], &jobs), BTreeSet::from([one]));
+        assert!(givers_to(&[], &jobs).is_empty());
+    }
 }

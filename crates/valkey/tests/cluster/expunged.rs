@@ -233,7 +233,7 @@ fn a_node_that_half_joined_is_brought_in(kind: Kind) {
     }
     // Whoever let it join was killed here.
     let admin = running.changer(&[&newcomer]);
-    admin.finish(&|_| {}).unwrap();
+    admin.finish(&[], &|_| {}).unwrap();
     let nodes = itself.say("CLUSTER NODES");
     let myself = nodes.lines().find(|line| line.contains("myself")).unwrap();
     assert!(myself.contains("master"), "{myself}");

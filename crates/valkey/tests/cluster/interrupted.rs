@@ -87,7 +87,7 @@ fn a_mover_killed_at_any_step_is_succeeded(kind: Kind) {
         drop(victim);
         let successor = running.changer(&[]);
         let open = successor.unfinished().unwrap();
-        let finished = successor.finish(&|_| {}).unwrap();
+        let finished = successor.finish(&[], &|_| {}).unwrap();
         assert_eq!(finished.left, []);
         assert!(was_killed || open.is_empty());
         // A server that moves slots by itself may be done before it is asked.
@@ -117,7 +117,7 @@ fn a_way_that_nobody_was_sent_is_closed_again(kind: Kind) {
     let refused =
         admin.move_partitions(&drain(&admin, source), OPTIONS, &|_| {}, &AtomicBool::new(false));
     assert!(refused.is_err(), "{refused:?}");
-    let finished = admin.finish(&|_| {}).unwrap();
+    let finished = admin.finish(&[], &|_| {}).unwrap();
     assert_eq!(finished.undone, [key.partition()]);
     assert_eq!(admin.unfinished().unwrap(), []);
     assert_eq!(*admin.placement().unwrap().owner(key.partition()), Owner::One(source));
@@ -158,7 +158,7 @@ fn a_target_that_dies_takes_only_what_it_was_given(kind: Kind) {
     let sixth =
         |step: Step| step.kind == StepKind::Carried && carried.fetch_add(1, Ordering::Relaxed) == 5;
     let (admin, gone) = lose_target(&running, kind, sixth);
-    let finished = admin.finish(&|_| {}).unwrap();
+    let finished = admin.finish(&[], &|_| {}).unwrap();
     let placement = admin.placement().unwrap();
     assert_eq!(placement.disputed(), []);
     let open: Vec<_> = finished.left.iter().map(|left| left.partition).collect();
@@ -195,7 +195,7 @@ fn a_target_that_dies_at_once_takes_nothing(kind: Kind) {
     let store = running.connect_hasty();
     write_still(&store);
     let (admin, gone) = lose_target(&running, kind, |step| step.kind == StepKind::Opened);
-    let finished = admin.finish(&|_| {}).unwrap();
+    let finished = admin.finish(&[], &|_| {}).unwrap();
     admin.give_up(&finished.left, GRANTED).unwrap();
     assert!(still().all(|key| is_readable(&store, key)));
     let shard = running.shard_on(0);
@@ -233,7 +233,7 @@ fn a_target_that_others_fill_keeps_what_it_was_promised(kind: Kind) {
     assert_eq!(admin.unfinished().unwrap(), []);
     assert!(still().all(|key| is_readable(&store, key)));
     // A successor gives the node what it was started with.
-    admin.finish(&|_| {}).unwrap();
+    admin.finish(&[], &|_| {}).unwrap();
     assert_eq!(admin.observe()[1].readings.unwrap().capacity, crate::fixture::NODE_MEMORY);
 }
 
@@ -264,7 +264,7 @@ fn a_target_that_stands_still_costs_nothing(kind: Kind) {
     kill_process(pid, Signal::CONT).unwrap();
     assert!(matches!(report.failures[..], [ref failure] if failure.to == to), "{report:?}");
     let patient = running.changer(&[]);
-    assert_eq!(patient.finish(&|_| {}).unwrap().left, []);
+    assert_eq!(patient.finish(&[], &|_| {}).unwrap().left, []);
     assert_eq!(patient.unfinished().unwrap(), []);
     assert_whole(&patient, &carry_out(&patient, &moves));
     for &key in &keys {

@@ -69,7 +69,7 @@ fn nor_from_who_ends_what_was_begun(kind: Kind) {
             greet(&running, 1, 0);
         }
     };
-    let finished = admin.finish(&greet_between).unwrap();
+    let finished = admin.finish(&[], &greet_between).unwrap();
     assert_eq!(finished.finished, [partition]);
     assert_eq!(admin.placement().unwrap().owner(partition), &Owner::One(here));
 }
