@@ -91,13 +91,14 @@ impl Controller {
         }
     }
 
-    /// Somebody asks for something, and what is known of the nodes is older than that.
+    /// Somebody asks for something, or nothing was decided yet, and what is known of the nodes is older than that.
     pub fn waits_for_a_look(&self) -> bool {
         self.is_idle()
             && (!self.requests.is_empty()
                 || !self.lenders.is_empty()
                 || self.full.is_some()
-                || self.still_full.is_to_be_seen())
+                || self.still_full.is_to_be_seen()
+                || self.last_decision().is_none())
     }
 
     /// The nodes were observed after the last change, and after the last time that somebody asked.

@@ -106,6 +106,18 @@ fn whoever_asks_does_not_wait_for_the_next_observation() {
     }
 }
 
+/// What a predecessor left may take as long to put right as the first look takes, which is too old then.
+#[test]
+fn the_first_decision_does_not_wait_for_the_next_observation() {
+    let stage = stage("static", 1, 4, 1);
+    lock(&stage.world).is_put_right_late = true;
+    let never = Duration::from_secs(24 * 60 * 60);
+    let running = stage.start_looking_every(&Life::without_end(), never);
+    let say = || format!("{:?}", running.handle.status());
+    until("a decision", || running.handle.status().last_decision.is_some(), say);
+    running.stop().expect("a manager that is stopped");
+}
+
 #[test]
 fn requests_are_answered_when_they_are_done_or_refused_with_the_reason() {
     let stage = stage("static", 1, 4, 2);

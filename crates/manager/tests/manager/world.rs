@@ -78,6 +78,9 @@ pub struct World {
     pub starts_that_fail: u32,
     pub moves_that_fail: u32,
     pub nothing_is_put_right: bool,
+    /// What a predecessor left is put right once the nodes have been observed.
+    pub is_put_right_late: bool,
+    looks: u64,
     /// No move begins.
     pub moves_rest: bool,
     pub losses: Vec<Loss>,
@@ -235,7 +238,9 @@ impl Hands for Arms {
 
     fn observe(&self) -> Result<Vec<Node>, Failure> {
         self.life.look()?;
-        Ok(lock(&self.world).nodes())
+        let mut world = lock(&self.world);
+        world.looks += 1;
+        Ok(world.nodes())
     }
 
     fn survey(&self) -> Result<Survey, Failure> {
@@ -295,6 +300,8 @@ impl Hands for Arms {
 
     fn recover(&self, ended: &[NodeId]) -> Result<Vec<Loss>, Failure> {
         self.life.act()?;
+        let waits = |world: &World| world.is_put_right_late && world.looks == 0;
+        until("a look", || !waits(&lock(&self.world)), String::new);
         let mut world = lock(&self.world);
         if world.nothing_is_put_right {
             return Err(Failure::new("the heir does not answer"));
