@@ -197,8 +197,8 @@ succeeded: ## whoever took a file system over leaves or dies as well, hosts come
 	trust/successions.py --tidefs $(TIDEFS)
 	trust/silences.py --tidefs $(TIDEFS)
 
-# Each piece takes some minutes. The file has what became of each; those that passed with the same program are run again
-# only when all have passed.
+# Each piece takes some minutes. The file has what became of each death; pieces that passed with the same program are run
+# again only when all have passed. `trust/heirs.py --sum FILE` says how many there were, and how long they took.
 HEIRS ?= target/heirs.jsonl
 
 heirs: ## the host that started a file system dies two hundred times at random instants, and another one takes it over

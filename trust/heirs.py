@@ -6,22 +6,25 @@ a node and a mount.  At a random instant, sometimes while nodes come or go, ever
 once.  A program of another host that checks whatever it reads goes on, all that lay elsewhere is there, and a third host
 sees who has the file system, changes the number of nodes, and ends it.  The seed is printed; it repeats the instants.
 
-With --pieces, each piece that has ended adds a line to a file: the program that it tried, and whether it failed.  A run
-that was cut off, or of which pieces failed, goes on with those that have not passed with the same program; once all have
-passed, the next run tries all of them again.
+With --pieces, each death adds a line to a file: the program that it tried, how long it took, and whether it failed.  A
+run that was cut off, or of which pieces failed, goes on with those that have not passed with the same program; once all
+have passed, the next run tries all of them again.  --sum says what such a file has.
 """
 
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from deaths import Deaths, sums, tells
 from islands import Island, Sea, until
 from joined import MOUNT, PLACE, PORT, Agent, dies_at_once, left, puts_away, reads, status, write
 
@@ -125,10 +128,31 @@ def free_at(waiter: subprocess.Popen) -> float:
     return float(said)
 
 
-def once(sea: Sea, hosts: list[Island], chance: random.Random) -> float:
-    """Answers after how many seconds a manager had decided again."""
+def shows_where_files_are(owner: Island, other: Island) -> None:
+    """Whoever looks on another host is told on which one the files with secrets are."""
+    here, there = status(owner)["joining"], status(other)["joining"]
+    if here["host"] or there != here | {"host": owner.name}:
+        raise AssertionError(f"{owner.name} shows {here}, and {other.name} {there}")
+
+
+def tells_of_heir(heir: Agent, looks: Island) -> None:
+    """Another host shows where more hosts join by now and how the heir came to the file system, and has all that it said."""
+    seen = status(looks)
+    joining, notes = seen["joining"], seen["notes"]
+    if not joining["address"].startswith(f"{heir.host.address}:") or joining["join_secret_file"] or joining["host"]:
+        raise AssertionError(f"more hosts join at {joining}")
+    if not any("taken over from a host that ended" in note for note in notes):
+        raise AssertionError(f"{looks.name} is told {notes}")
+    said = [line for line in heir.said().splitlines() if line.startswith("tidefs: ")]
+    told = lambda: looks.call("tidefs", "logs", heir.host.name).splitlines()
+    until("its log is told whole", lambda: not set(said) - set(told()), 10)
+
+
+def once(sea: Sea, hosts: list[Island], chance: random.Random) -> tuple[str | None, float]:
+    """Answers with what the first host was asked for, and after how many seconds a manager had decided again."""
     owner, second, third = hosts
     agents = begin(sea, owner, [second, third])
+    shows_where_files_are(owner, third)
     sums = write(third, "before")
     holder, work = locks(owner), Work(second)
     time.sleep(chance.uniform(0.2, 1.5))
@@ -145,6 +169,7 @@ def once(sea: Sea, hosts: list[Island], chance: random.Random) -> float:
     took = time.monotonic() - begun
     until("what was under way has ended", lambda: has_settled(third, owner), 60)
     settled = time.monotonic() - begun
+    tells_of_heir(agents[0], third)
     for process in (holder, changing):
         process and process.wait(timeout=60)
     checked = ""
@@ -163,7 +188,7 @@ def once(sea: Sea, hosts: list[Island], chance: random.Random) -> float:
         f"and had settled after {settled:.1f} s{checked}",
         flush=True,
     )
-    return took
+    return asked, took
 
 
 def ends(hosts: list[Island], agents: list[Agent]) -> None:
@@ -184,15 +209,15 @@ def version_of(tidefs: Path) -> dict:
     return json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
 
 
-def check(tidefs: Path, times: int, seed: int, took: list[float]) -> None:
-    """Adds to `took` the seconds of each death, also of those before one that fails."""
+def check(tidefs: Path, times: int, seed: int, hears: Callable) -> None:
+    """`hears` of each death what was asked for and how long it took, also of those before one that fails."""
     version = version_of(tidefs)
     chance = random.Random(seed)
     with Sea(tidefs, Path(version["server"]["path"])) as sea:
         hosts = [sea.island(number) for number in (1, 2, 3)]
         try:
             for _ in range(times):
-                took.append(once(sea, hosts, chance))
+                hears(*once(sea, hosts, chance))
         except BaseException:
             for host in hosts:
                 with contextlib.suppress(Exception):
@@ -200,12 +225,17 @@ def check(tidefs: Path, times: int, seed: int, took: list[float]) -> None:
             for log in sorted(sea.scratch.glob("join-*.log"))[-2:]:
                 print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
             raise
-    print(f"heirs: {times} times, a manager decided after {max(took):.1f} s at most")
+
+
+def too_slow(took: float) -> str | None:
+    if took <= DECIDES_SECONDS_MAX:
+        return None
+    return f"a manager was to decide within {DECIDES_SECONDS_MAX} s, and took {took:.1f} s"
 
 
 def judge(took: list[float]) -> None:
-    if max(took) > DECIDES_SECONDS_MAX:
-        raise AssertionError(f"a manager was to decide within {DECIDES_SECONDS_MAX} s, and took {max(took):.1f} s")
+    if failure := too_slow(max(took)):
+        raise AssertionError(failure)
 
 
 def program_of(tidefs: Path) -> str:
@@ -215,73 +245,47 @@ def program_of(tidefs: Path) -> str:
     return f"{version['version']} {version['commit'] or 'no commit'} {digest}"
 
 
-class Results:
-    """A line for each piece that has ended, of whichever program; those of this program and of as many deaths count."""
-
-    def __init__(self, path: Path, program: str, times: int):
-        self.path, self.of = path, {"program": program, "times": times}
-
-    def pieces(self) -> dict[int, dict]:
-        """By seed, what became of it at last."""
-        lines = map(json.loads, self.path.read_text().splitlines()) if self.path.exists() else []
-        return {line["seed"]: line for line in lines if self.of.items() <= line.items()}
-
-    def add(self, seed: int, took: list[float], failure: str | None) -> None:
-        line = self.of | {"seed": seed, "seconds": [round(each, 1) for each in took], "failure": failure}
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def begin_anew(self) -> None:
-        """What was measured before is kept beside it."""
-        before = self.path.with_name(f"{self.path.name}.before")
-        self.path.replace(before)
-        print(f"heirs: all pieces in {before} passed with this program; they are tried again")
+def piece(options: argparse.Namespace, seed: int, deaths: Deaths) -> None:
+    """One that fails is no reason to leave others out."""
+    print(f"heirs: --times {options.times} --seed {seed}", flush=True)
+    numbers = itertools.count(1)
+    hears = lambda asked, took: deaths.add(seed, next(numbers), asked, took, too_slow(took))
+    try:
+        check(options.tidefs, options.times, seed, hears)
+    except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
+        print(f"heirs: --seed {seed} failed: {error}", file=sys.stderr, flush=True)
+        deaths.add(seed, next(numbers), None, None, str(error) or type(error).__name__)
 
 
 def in_pieces(options: argparse.Namespace) -> int:
-    """Tries the pieces that have not passed, each with a seed of its own; one that fails is no reason to leave the others
-    out. Answers with the exit status."""
-    results = Results(options.results, program_of(options.tidefs), options.times)
+    """Tries the pieces that have not passed, each with a seed of its own.  Answers with the exit status."""
+    deaths = Deaths(options.results, program_of(options.tidefs), options.times)
     seeds = range(options.seed, options.seed + options.pieces)
-    found = results.pieces()
-    left = [seed for seed in seeds if seed not in found or found[seed]["failure"]]
+    found = deaths.pieces()
+    left = [seed for seed in seeds if not deaths.has_passed(found.get(seed, []))]
     if not left:
-        results.begin_anew()
+        deaths.begin_anew()
     for seed in left or seeds:
-        print(f"heirs: --times {options.times} --seed {seed}", flush=True)
-        took, failure = [], None
-        try:
-            check(options.tidefs, options.times, seed, took)
-            judge(took)
-        except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
-            failure = str(error)
-            print(f"heirs: --seed {seed} failed: {failure}", file=sys.stderr, flush=True)
-        results.add(seed, took, failure)
-    found = results.pieces()
-    return sums([found[seed] for seed in seeds])
-
-
-def sums(pieces: list[dict]) -> int:
-    """Of one line for each piece."""
-    took = sorted(each for piece in pieces for each in piece["seconds"])
-    if took:
-        middle, worst = took[len(took) // 2], took[-1]
-        print(f"heirs: {len(took)} deaths: a manager decided after {middle:.1f} s in the middle, {worst:.1f} s at most")
-    failed = [piece["seed"] for piece in pieces if piece["failure"]]
-    if failed:
-        print(f"heirs: these seeds failed: {failed}", file=sys.stderr)
-    return 1 if failed or not took or took[-1] > DECIDES_SECONDS_MAX else 0
+        piece(options, seed, deaths)
+    found = deaths.pieces()
+    failed = tells([line for seed in seeds for line in found[seed]])
+    return 1 if failed else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tidefs", type=Path, required=True)
+    parser.add_argument("--tidefs", type=Path)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--pieces", type=int, default=0, help="so many with seeds from --seed on, but for those that --results has")
-    parser.add_argument("--results", type=Path, help="a file to which each piece adds a line")
+    parser.add_argument("--results", type=Path, help="a file to which each death adds a line")
+    parser.add_argument("--sum", type=Path, help="say what such a file has, and do nothing else")
     parser.add_argument("--check", action="store_true", help="fail when a manager took too long to decide; pieces always do")
     options = parser.parse_args()
+    if options.sum:
+        return 1 if sums(options.sum) else 0
+    if not options.tidefs:
+        parser.error("--tidefs is needed")
     if os.geteuid() != 0:
         sys.exit("heirs: hosts with roots and networks of their own need root")
     if bool(options.pieces) != bool(options.results):
@@ -290,7 +294,8 @@ def main() -> int:
         return in_pieces(options)
     print(f"heirs: --times {options.times} --seed {options.seed}")
     took = []
-    check(options.tidefs, options.times, options.seed, took)
+    check(options.tidefs, options.times, options.seed, lambda _, seconds: took.append(seconds))
+    print(f"heirs: {len(took)} times, a manager decided after {max(took):.1f} s at most")
     if options.check:
         judge(took)
     return 0
