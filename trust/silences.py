@@ -5,19 +5,16 @@ Hosts have roots, processes and networks of their own.  The cable of the first o
 stand still and go on later: more than half of the others elect one of them, which has the file system from then on, and
 the first one gives way when it hears of that.  A cable that is out for a short time changes nothing.  Where the first
 host and one more are cut off from three, the three go on, and the two decide nothing.  Who heard the first host
-longer than the others keeps its locks.  A host that has entered and vanished before anything ran there is not waited for.  Programs elsewhere check what they read all the while.
+longer than the others keeps its locks.  A host that has entered and vanished before anything ran there is not waited
+for.  Programs elsewhere check what they read all the while.
 """
 
-import argparse
-import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
+import scenarios
 from heirs import Work, begin, decides, locks
 from islands import Island, Sea, ran, until
 from joined import MOUNT, PLACE, PORT, left, reads, status, write
@@ -237,34 +234,9 @@ SCENARIOS += [who_is_soon_back_is_not_succeeded, the_larger_side_goes_on]
 SCENARIOS += [who_heard_the_first_host_longer_keeps_its_locks, who_has_only_entered_is_not_waited_for]
 
 
-def check(tidefs: Path, scenarios: list) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    for scenario in scenarios:
-        with Sea(tidefs, Path(version["server"]["path"])) as sea:
-            hosts = [sea.island(number) for number in (1, 2, 3, 4, 5)]
-            try:
-                scenario(sea, hosts)
-            except BaseException:
-                for host in hosts:
-                    with contextlib.suppress(Exception):
-                        print(host.name, host.sh(f"cat {PLACE}/up/log"), file=sys.stderr)
-                for log in sorted(sea.scratch.glob("join-*.log")):
-                    print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
-                raise
-
-
-def main() -> None:
-    names = {scenario.__name__: scenario for scenario in SCENARIOS}
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--only", choices=names, action="append", help="and no other")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("silences: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, [names[name] for name in options.only or names])
-    print(f"silences: in {time.monotonic() - begun:.0f} s")
+def hosts_of(sea: Sea, _: scenarios.Scenario) -> list[Island]:
+    return [sea.island(number) for number in (1, 2, 3, 4, 5)]
 
 
 if __name__ == "__main__":
-    main()
+    scenarios.main("silences", __doc__, SCENARIOS, hosts_of)

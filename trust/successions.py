@@ -10,17 +10,14 @@ cut off from each other both have it, and the earlier one gives way when they se
 check what they read all the while.
 """
 
-import argparse
-import contextlib
 import hashlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+import scenarios
 from heirs import Work, begin, decides, free_at, locks, waits_for_lock
 from islands import Island, Sea, until
 from joined import MOUNT, PLACE, PORT, Agent, dies_at_once, left, puts_away, reads, status, write
@@ -325,35 +322,10 @@ SCENARIOS = [who_lives_is_not_succeeded, who_took_over_leaves, who_took_over_die
 SCENARIOS += [who_came_up_later_counts_on, who_is_cut_off_gives_way, who_stands_still_is_not_succeeded]
 
 
-def check(tidefs: Path, scenarios: list) -> None:
-    version = json.loads(subprocess.run([tidefs, "--version", "--json"], capture_output=True, check=True).stdout)
-    for scenario in scenarios:
-        with Sea(tidefs, Path(version["server"]["path"])) as sea:
-            longer = UP_LONGER_SECONDS if scenario is who_came_up_later_counts_on else 0
-            hosts = [sea.island(1, longer), sea.island(2), sea.island(3)]
-            try:
-                scenario(sea, hosts)
-            except BaseException:
-                for host in hosts:
-                    with contextlib.suppress(Exception):
-                        print(host.name, host.sh(f"cat {PLACE}/up/log"), file=sys.stderr)
-                for log in sorted(sea.scratch.glob("join-*.log")):
-                    print(f"{log.name}:\n{log.read_text()}", file=sys.stderr)
-                raise
-
-
-def main() -> None:
-    names = {scenario.__name__: scenario for scenario in SCENARIOS}
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tidefs", type=Path, required=True)
-    parser.add_argument("--only", choices=names, action="append", help="and no other")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("successions: hosts with roots and networks of their own need root")
-    begun = time.monotonic()
-    check(options.tidefs, [names[name] for name in options.only or names])
-    print(f"successions: in {time.monotonic() - begun:.0f} s")
+def hosts_of(sea: Sea, scenario: scenarios.Scenario) -> list[Island]:
+    longer = UP_LONGER_SECONDS if scenario is who_came_up_later_counts_on else 0
+    return [sea.island(1, longer), sea.island(2), sea.island(3)]
 
 
 if __name__ == "__main__":
-    main()
+    scenarios.main("successions", __doc__, SCENARIOS, hosts_of)
