@@ -9,6 +9,7 @@ longer than the others keeps its locks.  A host that has entered and vanished be
 for.  Programs elsewhere check what they read all the while.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -112,7 +113,9 @@ def who_stands_still_is_succeeded(sea: Sea, hosts: list[Island]) -> None:
         os.kill(pid, signal.SIGSTOP)
     said = goes_on(agents, begun, sums, work)
     for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+        # Those that go on may end others.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     has_given_way(owner)
     reads(others[-1], sums)
     ends(agents, [owner])
