@@ -15,23 +15,28 @@ pub(super) fn reconfigurations(section: &mut Markup, report: &Report) {
         let text = "There were none: the nodes stayed as they were.";
         return section.leaf("p", &[("class", &"quiet")], text);
     }
-    section.element("div", &[("class", &"scroll")], |div| {
-        div.element("table", &[("class", &"stacked")], |table| {
-            table.element("thead", &[], |head| {
-                head.element("tr", &[], |tr| {
-                    COLUMNS.iter().for_each(|name| tr.leaf("th", &[("scope", &"col")], name));
-                });
-            });
-            table.element("tbody", &[], |body| {
-                for (at, done) in report.reconfigurations.iter().enumerate().take(LINES_MOST) {
-                    line(body, at, done);
-                }
-            });
-        });
+    table(section, &COLUMNS, |body| {
+        for (at, done) in report.reconfigurations.iter().enumerate().take(LINES_MOST) {
+            line(body, at, done);
+        }
     });
     rest(section, report.reconfigurations.len(), "reconfigurations");
     left_out(section, report.left_out.reconfigurations, "more reconfigurations were not kept");
     left_out(section, report.left_out.stalls, "of them have no stalls, which were not kept");
+}
+
+/// A table with these columns, whose lines are written by `lines`.
+fn table(section: &mut Markup, columns: &[&str], lines: impl FnOnce(&mut Markup)) {
+    section.element("div", &[("class", &"scroll")], |div| {
+        div.element("table", &[("class", &"stacked")], |table| {
+            table.element("thead", &[], |head| {
+                head.element("tr", &[], |tr| {
+                    columns.iter().for_each(|name| tr.leaf("th", &[("scope", &"col")], name));
+                });
+            });
+            table.element("tbody", &[], lines);
+        });
+    });
 }
 
 /// More commands than this nobody reads.
@@ -41,28 +46,19 @@ const COMMANDS_SHOWN: usize = 20;
 pub(super) fn commands(section: &mut Markup, report: &Report) {
     const COLUMNS: [&str; 4] = ["command", "read", "written", "calls"];
     let uses = &report.by_command.uses;
-    section.element("div", &[("class", &"scroll")], |div| {
-        div.element("table", &[("class", &"stacked")], |table| {
-            table.element("thead", &[], |head| {
-                head.element("tr", &[], |tr| {
-                    COLUMNS.iter().for_each(|name| tr.leaf("th", &[("scope", &"col")], name));
-                });
-            });
-            table.element("tbody", &[], |body| {
-                for CommandUse { command, calls, bytes_read, bytes_written } in
-                    uses.iter().take(COMMANDS_SHOWN)
-                {
-                    let (read, written) = (words::bytes(*bytes_read), words::bytes(*bytes_written));
-                    let cells = [command.clone(), read, written, words::grouped(*calls)];
-                    body.element("tr", &[], |tr| {
-                        for (name, text) in COLUMNS.iter().zip(cells) {
-                            tr.leaf("td", &[("data-name", name), ("class", &"short")], text);
-                        }
-                    });
-                    body.line();
+    table(section, &COLUMNS, |body| {
+        for CommandUse { command, calls, bytes_read, bytes_written } in
+            uses.iter().take(COMMANDS_SHOWN)
+        {
+            let (read, written) = (words::bytes(*bytes_read), words::bytes(*bytes_written));
+            let cells = [command.clone(), read, written, words::grouped(*calls)];
+            body.element("tr", &[], |tr| {
+                for (name, text) in COLUMNS.iter().zip(cells) {
+                    tr.leaf("td", &[("data-name", name), ("class", &"short")], text);
                 }
             });
-        });
+            body.line();
+        }
     });
     if let Some(more @ 1..) = uses.len().checked_sub(COMMANDS_SHOWN) {
         let text = format!("{} more are in report.json.", words::grouped(more as u64));
